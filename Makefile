@@ -59,15 +59,15 @@ lint: environment  ## ruff check, ruff format, mypy --strict
 	$(BIN)/mypy
 
 docs: environment  ## the reference of the Python interface in build/docs, that of the command line, and what pages show
-	$(BIN)/python -m deploy.docs build/docs
-	$(BIN)/python -m deploy.cli_reference docs/reference/cli.md
-	$(BIN)/python -m deploy.console_pages README.md docs/tutorial/ten-minutes.md
+	$(BIN)/python -m docs.tools.python_reference build/docs
+	$(BIN)/python -m docs.tools.cli_reference docs/reference/cli.md
+	$(BIN)/python -m docs.tools.console_pages README.md docs/tutorial/ten-minutes.md
 
 wheel: environment  ## sdist and wheel, in dist
 	$(BIN)/python -m build --no-isolation
 
 audit: environment  ## known vulnerabilities of the locked packages; only a warning where PyPI can't be asked
-	@$(BIN)/python -m deploy.audit
+	@$(BIN)/python -m deploy.lock.audit
 
 bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak RSS
 	$(BIN)/python -m bench.bench_compaction $(BENCH)

@@ -1,10 +1,10 @@
-"""Claim: one Spark task compacts 16 overlapping fragments of 4 million rows x 10 columns of logs, on a
-local folder, at 0.3 million rows a second or more, its Python process peaking below 1 GiB.
+"""Claim: one Spark task compacts 16 overlapping fragments of 4 million rows x 10 columns of logs, on a local
+folder, at 0.3 million rows per second or more, and its Python process stays below 1 GiB.
 
     python -m bench.bench_compaction [--rows 4000000] [--inputs 16] [--runs 2] [--master local[1]] [--json]
 
-Times are those of `compactor compact --json`: planning, the Spark job and the commit, with a session
-that is up. `in-process` as master leaves Spark out.
+Times are those of `compactor compact --json`: planning, the Spark job and the commit, on a session that runs
+already. With `--master in-process` there is no Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def compact_once(table: Path, copy: Path, master: str) -> dict[str, Any]:
     shutil.copytree(table, copy)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        code = run(["compact", str(copy), "--full", "--master", master, "--json"])
+        code = run(["compact", str(copy), "--strategy", "full", "--master", master, "--json"])
     assert code == 0
     with contextlib.redirect_stdout(io.StringIO()):
         assert run(["verify", str(copy)]) == 0

@@ -1,15 +1,16 @@
-"""Connected components beside Splink's deterministic clustering and GraphFrames: of 10 million records the
-same clusters come out.
+"""Compares connected components with Splink's deterministic clustering and GraphFrames: all find the same
+clusters of 10 million records.
 
     python -m bench.bench_components                          10 million records, local[2]; takes 6 GB
     python -m bench.bench_components --quick                  200,000
     python -m bench.bench_components --engines scipy,splink
 
-Records have planted clusters: one hub with a tenth of all records, a chain of a hundredth and twenty of a
-thousandth, the rest of sizes by a power law, each a random tree with three links in ten over. Numbers and
-order are shuffled. Seconds are from links in Parquet to the cluster of each record in Parquet, each engine
-once, in a process of its own, Spark's session up before the clock starts. What comes out is compared with
-what was planted. GraphFrames runs only where its JAR is on Spark's class path; PyPI has none.
+Records have planted clusters: a hub with a tenth of all records, a chain with a hundredth, twenty chains with
+a thousandth each, and clusters whose sizes follow a power law. Each of the latter is a random tree with three
+extra links for every ten. Numbers and order are shuffled. The clock runs from links in Parquet to the cluster
+of each record in Parquet. Each engine runs once, in a process of its own; Spark's session starts before the
+clock. The clusters found are compared with the planted ones. GraphFrames runs only if its JAR is on Spark's
+class path; PyPI has none.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _CORES: Final = 2
 
 
 def write_links(folder: Path, records: int) -> int:
-    """links.parquet, planted.parquet (smallest record of each one's cluster); how many links."""
+    """Writes links.parquet, and planted.parquet with the smallest record of each record's cluster. Returns
+    the number of links."""
     random = np.random.default_rng(_SEED)
     chains = [records // 100] + [records // 1000] * 20
     sizes = np.concatenate([[records // 10], chains, _power_law(random, records, chains)])

@@ -3,10 +3,10 @@
     python -m bench.bench_log --folder /dev/shm     100,000 commits, 1,000,000 fragments, a local folder
     python -m bench.bench_log --commits 5000 --fragments 50000
 
-The log files are written as commits would have, and the checkpoints where the rule of `CommitLog` puts
-them, with the longest tail after the last one that it allows. A million live fragments are put into one
-checkpoint, as a table would have it after a million ingests, with 64 commits after it. Opening is
-`CommitLog(store).current()` by an object that knows nothing yet.
+The log files are written as commits would write them, and the checkpoints where the rule of `CommitLog` puts
+them, with the longest tail that it allows after the last one. A million live fragments are in one checkpoint,
+as after a million ingests, with 64 commits after it. To open is to call `CommitLog(store).current()` on a new
+object.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Memory of a compaction, measured: the resident set over that of the bare process.
+"""Measures the memory of a compaction: the resident set beyond that of the bare process.
 
-Every case is a process of its own, which merges a little first, so that libraries and allocators are
-warm, then notes its resident set, merges, and reports the peak above it (VmHWM of Linux).
+Each case runs in a process of its own. The process first merges a little, so that libraries and allocators
+are warm. Then it notes its resident set, merges, and reports the peak above that (VmHWM of Linux).
 
     python -m bench.bench_memory                         all cases, some minutes
     python -m bench.bench_memory --cases size fan-in     some
@@ -95,7 +95,7 @@ def build(case: Case, folder: Path) -> None:
 
 
 def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
-    """In a process of its own."""
+    """Merges the fragments of a folder in this process. Returns the figures."""
     import boto3  # noqa: F401 - part of the bare process
 
     with tempfile.TemporaryDirectory() as work:

@@ -1,11 +1,11 @@
-"""A pipeline beside DuckDB and Polars on the same job: NDJSON and CSV logs in, interleaved, filtered, columns
-computed, Parquet out.
+"""Compares a pipeline with DuckDB and Polars on the same job: it reads NDJSON and CSV logs, interleaves them,
+filters, computes columns, and writes Parquet.
 
     taskset -c 0 env POLARS_MAX_THREADS=1 python -m bench.bench_pipeline            1 million rows
     taskset -c 0 env POLARS_MAX_THREADS=1 python -m bench.bench_pipeline --rows 200000
 
-Rows a second of the input, the better of two runs each, in this process. Rows out are the same number in all.
-DuckDB and Polars are left out where they are not installed.
+Figures are input rows per second, the better of two runs each, in this process. All write the same number of
+rows. DuckDB and Polars are left out if they are not installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bench.results import RESULTS, write_results
 from bench.workload import make_overlapping_inputs
 from compactor.files.jsontext import json_lines
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.pipeline_run import PipelineRun
 
 _RUNS: Final = 2
 _COLUMNS: Final = ("timestamp", "service", "host", "level", "message")

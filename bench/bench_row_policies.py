@@ -1,12 +1,12 @@
-"""What a row policy costs: the same rows compacted under each policy, and by others that keep the newest.
+"""Measures what a row policy costs: compacts the same rows under each policy, and by other engines.
 
     taskset -c 0 python -m bench.bench_row_policies                    2 million rows, half of them updates
     taskset -c 0 python -m bench.bench_row_policies --rows 500000
 
-16 inputs; a key comes in several of them, so that row order, flags and folding all have work. Seconds are the
-better of two runs on one core, on a local folder. Polars and DuckDB read the same rows from Parquet files and
-write one sorted Parquet file of the newest row of each key (zstd 1); they are left out where not
-installed.
+There are 16 inputs. A key is in several of them, so that row order, flags and folding all have work. Seconds
+are the better of two runs on one core, on a local folder. Polars and DuckDB read the same rows from Parquet
+files and write a sorted Parquet file with the newest row of each key (zstd 1); they are left out if they are
+not installed.
 """
 
 from __future__ import annotations

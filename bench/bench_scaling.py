@@ -114,7 +114,7 @@ def compact_all(store: LocalStore) -> dict[str, Any]:
 
 
 def stage_seconds(report: AttemptReport) -> dict[str, float]:
-    """Seconds by stage, where the report has them."""
+    """Returns the seconds of each stage that the report has."""
     return dict(getattr(report, "stage_seconds", None) or {})
 
 

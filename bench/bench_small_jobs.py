@@ -29,9 +29,9 @@ from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, write_table
 from bench.workload import make_batch, make_overlapping_inputs
 from compactor.cli.engine_options import IN_PROCESS
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.compaction.report import CompactReport
 from compactor.compaction.worker import compact
 from compactor.settings.compaction import Policy, Strategy
 from compactor.spark.engine import SparkEngine

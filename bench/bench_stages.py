@@ -1,4 +1,4 @@
-"""Where the time of a compaction goes, stage by stage: 16 overlapping inputs of logs in two sort orders.
+"""Shows where the time of a compaction goes, by stage: 16 overlapping inputs of logs in two sort orders.
 
     python -m bench.bench_stages                                    1 million rows
     python -m bench.bench_stages --rows 4000000 --plot docs/img/stages.png

@@ -67,7 +67,7 @@ class Fleet:
     def draw_placements(
         self, rows: int, rng: np.random.Generator, *, hosts: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.int64]:
-        """Draw the placement of each of `rows` rows, by weight, on the chosen hosts only."""
+        """Draws the placement of each of `rows` rows, by weight, on the chosen hosts only."""
         weight = self.placement_weight
         if hosts is not None:
             weight = np.where(hosts[self.placement_host], weight, 0.0)
@@ -78,7 +78,7 @@ class Fleet:
 
 @cache
 def fleet() -> Fleet:
-    """Build the one fleet (a few milliseconds, then cached)."""
+    """Builds the one fleet, which takes a few milliseconds, and caches it."""
     rng = np.random.default_rng(WORLD_SEED)
     described = sorted(
         (service, family)
@@ -121,7 +121,7 @@ def _host_names(rng: np.random.Generator) -> list[str]:
 def _place(
     popularity: npt.NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Spread each service over hosts: popular services on many, every host with one at least."""
+    """Spreads services over hosts: popular services run on many hosts, and every host runs at least one."""
     count = len(popularity)
     pairs = {(int(rng.choice(count, p=popularity)), host) for host in range(HOST_COUNT)}
     for service, share in enumerate(popularity):

@@ -1,4 +1,4 @@
-"""Write generated rows as the files log agents ship: zstd NDJSON, Parquet or Arrow IPC.
+"""Writes generated rows as the files log agents ship: zstd NDJSON, Parquet or Arrow IPC.
 
 NDJSON is put together column by column with string kernels. A null field is left out of its line,
 as agents do, so the files also exercise absent keys.
@@ -21,7 +21,7 @@ _ESCAPES: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), (
 
 
 def write_log_file(table: pa.Table, path: Path) -> None:
-    """Write `table` to `path` in the format its name ends with, one of `FORMATS`."""
+    """Writes `table` to `path` in the format its name ends with, one of `FORMATS`."""
     if path.name.endswith(".parquet"):
         pq.write_table(table, path, compression="zstd", compression_level=1)
     elif path.name.endswith(".arrow"):
@@ -36,7 +36,7 @@ def write_log_file(table: pa.Table, path: Path) -> None:
 
 
 def ndjson_lines(batch: pa.RecordBatch) -> pa.StringArray:
-    """One JSON object and a line feed per row; null fields are absent."""
+    """Returns a JSON object and a line feed for each row; null fields are absent."""
     names = batch.schema.names
     fields = [_json_field(name, batch.column(name), i == 0) for i, name in enumerate(names)]
     lines = pc.binary_join_element_wise("{", *fields, "}\n", "")
@@ -70,7 +70,7 @@ def _quoted(column: pa.StringArray) -> pa.StringArray:
 
 
 def _iso_8601(column: pa.TimestampArray) -> pa.StringArray:
-    """`2026-11-16T06:00:00.123456Z`: the T and the Z make it one for every JSON reader."""
+    """Returns times such as `2026-11-16T06:00:00.123456Z`; with T and Z every JSON reader recognizes them."""
     text = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
     return pc.binary_join_element_wise('"', text, '"', "")
 

@@ -42,7 +42,7 @@ class Template:
         return self.pieces[1::2]
 
     def render(self, rows: npt.NDArray[np.int64], parameters: Parameters) -> pa.StringArray:
-        """The message of each of `rows` (positions in the parameters' block)."""
+        """Returns the message of each of `rows` (positions in the parameters' block)."""
         if not self.parameters:
             return pa.repeat(pa.scalar(self.pieces[0], pa.string()), len(rows))
         filled = [
@@ -54,7 +54,7 @@ class Template:
 
 @cache
 def templates() -> tuple[Template, ...]:
-    """Every template of the fleet, in file order."""
+    """Returns every template of the fleet, in file order."""
     family, found = "", []
     for line in _TEMPLATE_FILE.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -75,7 +75,7 @@ class TemplateTraits:
 
 @cache
 def traits() -> TemplateTraits:
-    """Level (index into `LEVELS`) and kind of every template."""
+    """Returns the level (an index into `LEVELS`) and the kind of every template."""
     return TemplateTraits(
         level=np.array([LEVELS.index(t.level) for t in templates()]),
         is_http=np.array(["status" in t.parameters for t in templates()]),
@@ -85,7 +85,7 @@ def traits() -> TemplateTraits:
 def choose(
     family: npt.NDArray[np.int64], names: tuple[str, ...], rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw the template number of each row; `family` indexes `names`."""
+    """Draws the template number of each row; `family` indexes `names`."""
     chosen = np.zeros(len(family), np.int64)
     for code, name in enumerate(names):
         rows = np.flatnonzero(family == code)

@@ -32,7 +32,8 @@ _HELD_SHARE: Final = 0.7
 
 
 def hex_strings(raw: npt.NDArray[np.uint8], dashes_after: tuple[int, ...] = ()) -> pa.StringArray:
-    """Render each row of `raw` (rows x bytes) in hex, a dash after each of the given digits."""
+    """Renders each row of `raw`, of shape (rows, bytes), in hex, with a dash after each of the given
+    digits."""
     rows, width = raw.shape
     digits = np.empty((rows, 2 * width), np.uint8)
     digits[:, 0::2] = _HEX[raw >> 4]
@@ -46,12 +47,12 @@ def hex_strings(raw: npt.NDArray[np.uint8], dashes_after: tuple[int, ...] = ()) 
 
 
 def random_hex(rng: np.random.Generator, rows: int, width: int) -> pa.StringArray:
-    """`rows` random hex strings of `width` bytes, so of twice as many digits."""
+    """Returns `rows` random hex strings of `width` bytes, which is twice as many digits."""
     return hex_strings(rng.integers(0, 256, (rows, width), np.uint8))
 
 
 def random_uuids(rng: np.random.Generator, rows: int) -> pa.StringArray:
-    """`rows` random version 4 UUIDs in their canonical 36 characters."""
+    """Returns `rows` random version 4 UUIDs in their canonical 36 characters."""
     raw = rng.integers(0, 256, (rows, 16), np.uint8)
     raw[:, 6] = raw[:, 6] & 0x0F | 0x40
     raw[:, 8] = raw[:, 8] & 0x3F | 0x80
@@ -92,7 +93,7 @@ class Parameters:
         self._sequence_base = int(rng.integers(1, 5_000_000))
 
     def draw(self, name: str, rows: Rows) -> pa.StringArray:
-        """One value of parameter `name` for each of `rows` (positions in the block)."""
+        """Returns a value of parameter `name` for each of `rows` (positions in the block)."""
         if name in self._row_values:
             return self._row_values[name].take(pa.array(rows))
         if name in self._pools:
@@ -104,7 +105,7 @@ class Parameters:
         return _FRESH[name](self._rng, len(rows))
 
     def _pooled(self, name: str, rows: Rows) -> pa.StringArray:
-        """A pool value: the one its source is busy with, or else any of the pool."""
+        """Returns a value of the pool for each row: the one that its source is busy with, or else any."""
         pool = self._pools[name]
         if name not in self._held_ranks:
             spells = len(self._clock) // _ROWS_PER_SPELL + 1
@@ -115,7 +116,7 @@ class Parameters:
         return pool.take(pa.array(np.where(is_held, held, free)))
 
     def _recent(self, name: str, rows: Rows) -> pa.StringArray:
-        """An id born shortly before its row: one birth per `stride` rows, mentioned for a while."""
+        """Returns an id for each row: a new one every `stride` rows, which recurs for a while."""
         stride, make = _RECENT[name]
         if name not in self._born:
             self._born[name] = make(self._rng, len(self._clock) // stride + 1)
@@ -124,7 +125,7 @@ class Parameters:
 
 
 def known_parameters() -> frozenset[str]:
-    """Every name that `Parameters.draw` understands."""
+    """Returns every name that `Parameters.draw` understands."""
     return frozenset({"host", "status", "ms", "seq", *pools(), *_RECENT, *_FRESH})
 
 
@@ -167,7 +168,7 @@ _RECENT: Final[dict[str, tuple[int, Callable[[np.random.Generator, int], pa.Stri
 
 
 def _sizes(rng: np.random.Generator, rows: int) -> npt.NDArray[np.int64]:
-    """Byte counts: half are one full HDFS block or one buffer, the rest log-normal."""
+    """Returns numbers of bytes: half are one full HDFS block or one buffer, the rest log-normal."""
     free = rng.lognormal(13.0, 2.0, rows).astype(np.int64)
     return np.where(
         rng.random(rows) < 0.5, rng.choice([67_108_864, 134_217_728, 65_536], rows), free

@@ -50,7 +50,7 @@ _PARTS: Final[dict[str, str]] = {
 
 @cache
 def pools() -> dict[str, pa.StringArray]:
-    """The constant pools, most frequent value first (built once, some tens of milliseconds)."""
+    """Builds the constant pools once, in some tens of milliseconds. The most frequent value comes first."""
     rng = np.random.default_rng([WORLD_SEED, 1])
     built = {name: words.split() for name, words in _WORDS.items()}
     built["ip"] = [
@@ -112,7 +112,7 @@ def _agents(rng: np.random.Generator) -> list[str]:
 
 
 def _java_stack(rng: np.random.Generator, words: Mapping[str, list[str]]) -> str:
-    """A Java stack trace of one to three causes, 0.6 to 9 KB."""
+    """Returns a Java stack trace of one to three causes, 0.6 to 9 KB."""
     parts = []
     for cause in range(int(rng.integers(1, 4))):
         head = (
@@ -129,7 +129,7 @@ def _java_stack(rng: np.random.Generator, words: Mapping[str, list[str]]) -> str
 
 
 def _python_stack(rng: np.random.Generator, words: Mapping[str, list[str]]) -> str:
-    """A Python traceback of 5 to 25 frames, 0.5 to 3 KB."""
+    """Returns a Python traceback of 5 to 25 frames, 0.5 to 3 KB."""
     parts = ["\nTraceback (most recent call last):"]
     for line in rng.integers(10, 900, int(rng.integers(5, 26))):
         module, call = rng.choice(words["table"]), rng.choice(words["fsop"])

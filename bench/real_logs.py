@@ -1,8 +1,8 @@
-"""Log rows that are kind to no encoding: real lines, with random numbers beside them.
+"""Makes log rows that favour no encoding: real lines, with random numbers beside them.
 
 Lines come from a folder of `.log` files, one kind of log each, such as the samples of
-https://github.com/logpai/loghub. The digits of each line are permuted, as other ids and addresses would be.
-Beside them are random 64-bit ids, log-normal durations, uniform doubles, and skewed users, a tenth of them
+https://github.com/logpai/loghub. The digits of each line are permuted, which gives other ids and addresses.
+Other columns are random 64-bit ids, log-normal durations, uniform doubles, and skewed users, a tenth of them
 null.
 """
 

@@ -1,4 +1,4 @@
-"""Result files of benchmarks: what was measured, and on what. JSON, one file a benchmark, in bench/results.
+"""Writes what benchmarks measured, and on what, as JSON files in bench/results.
 
 A figure without commit, machine and library versions can't be compared with a later one, so every file
 has them.

@@ -1,4 +1,4 @@
-"""The picture of `bench.bench_scaling`: seconds against rows, fan-in and columns, the ideal dashed."""
+"""Draws the figures of `bench.bench_scaling`: seconds by rows, fan-in and columns; the ideal is dashed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Wraps a store to be as far away as object storage: latency per request, limited bytes per second and
-stream."""
+"""Wraps a store to make it as slow as object storage: with a latency for each request, and limited bytes per
+second for each stream."""
 
 from __future__ import annotations
 

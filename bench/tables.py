@@ -1,4 +1,4 @@
-"""Tables for benchmarks: rows to overlapping level-0 fragments, and the compaction of all of them."""
+"""Makes tables for benchmarks: writes rows as overlapping level-0 fragments, and compacts them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Merges, ingests and scans by us and by other engines, side by side, on one core and on two.
+"""Measures merges, ingests and scans by us and by other engines, side by side, on one core and on two.
 
-Makes the workloads, puts them into each engine's own form, and has every engine work on them, in rounds
-in which the engines alternate. Each run is a process of its own, pinned to its cores; the clock covers
-the work only, to an output that is synced and checked. What is measured and every setting:
-docs/explanation/benchmarks.md.
+It makes the workloads, writes them in each engine's own form, and runs all engines on them, in rounds in
+which the engines alternate. Each run is a process of its own, pinned to its cores. The clock covers only the
+work, up to an output that is synced; then the output is checked. docs/explanation/benchmarks.md says what is
+measured, and names every setting.
 
     python -m bench.vs_peers                                       4 million rows, three rounds: some hours
     python -m bench.vs_peers --lines loghub                        with real lines, of a folder of .log files

@@ -65,7 +65,7 @@ def make_batch(
     hours: float = 6.0,
     hosts: npt.NDArray[np.bool_] | None = None,
 ) -> pa.Table:
-    """`rows` log rows of the fleet between `start` and `hours` later, in order of arrival.
+    """Returns `rows` log rows of the fleet between `start` and `hours` later, in order of arrival.
 
     `hosts` restricts the rows to some hosts: a mask over `fleet().hosts`.
     """
@@ -90,11 +90,11 @@ def make_overlapping_inputs(
     start: datetime = DEFAULT_START,
     hours: float = 6.0,
 ) -> Iterator[pa.Table]:
-    """`rows` rows in all as `inputs` tables that overlap in time and in keys.
+    """Yields `inputs` tables, of `rows` rows in all, that overlap in time and in keys.
 
-    As if many agents wrote at once: each covers a random quarter of the hosts and three quarters
-    of the window, and brings its own share of the rows. Each table is in the order
-    of `sort_by`, or in order of arrival if that is None.
+    The tables are as if many agents wrote at once: each covers a random quarter of the hosts and three
+    quarters of the window, and brings its own share of the rows. Each table is in the order of `sort_by`, or
+    in order of arrival if that is None.
     """
     if not 1 <= inputs <= rows:
         raise ValueError(f"inputs must be between 1 and {rows} (the rows), not {inputs}")
@@ -115,7 +115,7 @@ def make_overlapping_inputs(
 
 
 def sort_rows(table: pa.Table, sort_by: SortOrder = SORT_COLUMNS) -> pa.Table:
-    """The rows of a generated table in the given order, arrival order on ties, nulls greatest."""
+    """Returns the rows of a generated table in the given order, arrival order on ties, nulls greatest."""
     keys = [_sort_key(table[name]) * (-1 if way == "descending" else 1) for name, way in sort_by]
     return table.take(pa.array(np.lexsort(keys[::-1])))
 
@@ -132,7 +132,7 @@ def _sort_key(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
 
 
 def _uneven_shares(rows: int, inputs: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Split `rows` in `inputs` parts of at least one row, which differ by some ten percent."""
+    """Splits `rows` into `inputs` parts of at least one row, which differ by some ten percent."""
     weights = rng.lognormal(0.0, 0.15, inputs)
     shares = 1 + np.floor(weights / weights.sum() * (rows - inputs)).astype(np.int64)
     shares[0] += rows - shares.sum()
@@ -142,7 +142,8 @@ def _uneven_shares(rows: int, inputs: int, rng: np.random.Generator) -> npt.NDAr
 def _arrivals_us(
     rows: int, start: datetime, hours: float, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Ascending arrival times, microseconds since the epoch, by a rate that varies per second."""
+    """Returns ascending arrival times in microseconds since the epoch, at a rate that varies by the
+    second."""
     seconds = max(1, round(hours * 3600))
     clock = np.arange(seconds) + start.timestamp()
     rate = 1.0 + 0.6 * np.sin((clock / 86_400 - 0.375) * 2 * np.pi)
@@ -193,7 +194,8 @@ def _timestamps(
     millisecond_clock: npt.NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> pa.TimestampArray:
-    """Event times: arrival less a delay of milliseconds, of many seconds for one row in 200."""
+    """Returns event times: the arrival less a delay of milliseconds, or of many seconds for one row in
+    200."""
     rows = len(arrivals_us)
     scale_us = np.where(rng.random(rows) < 0.005, 5e6, 2e3)
     event_us = arrivals_us - rng.exponential(scale_us).astype(np.int64)
@@ -204,14 +206,14 @@ def _timestamps(
 def _durations_us(
     median_us: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Log-normal around the service's median: the 99th percentile is 16 times as long."""
+    """Returns log-normal durations around the service's median: the 99th percentile is 16 times as long."""
     return np.asarray((median_us * rng.lognormal(0.0, 1.2, len(median_us))).astype(np.int64))
 
 
 def _statuses(
     level: npt.NDArray[np.int64], is_http: npt.NDArray[np.bool_], rng: np.random.Generator
 ) -> pa.Int64Array:
-    """HTTP codes that fit the row's level; null where the row is no HTTP one."""
+    """Returns HTTP codes that fit the row's level; null for rows that are not of HTTP."""
     usual = rng.choice(
         [200, 201, 204, 301, 302, 304], len(level), p=[0.8, 0.05, 0.04, 0.01, 0.02, 0.08]
     )
@@ -226,9 +228,9 @@ def _trace_ids(
     traced_share: npt.NDArray[np.float64],
     rng: np.random.Generator,
 ) -> pa.StringArray:
-    """16-byte trace ids as 32 hex digits: often that of the process's row before, else a recent one.
+    """Returns 16-byte trace ids as 32 hex digits: often that of the process's row before, else a recent one.
 
-    So a trace shows up in runs of a few rows in one process, and in several processes.
+    So a trace appears in runs of a few rows in one process, and in several processes.
     """
     rows = len(placement)
     births = random_hex(rng, rows // _ROWS_PER_TRACE + 1, 16)
@@ -244,7 +246,7 @@ def _trace_ids(
 
 
 def _tags(world: Fleet, placement: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.ListArray:
-    """The placement's tag lists; some rows have none (null), a few an empty list."""
+    """Returns the placement's tag lists; some rows have none (null), and a few have an empty list."""
     rows = len(placement)
     kind = rng.random(rows)
     variant = placement * TAG_VARIANTS + rng.integers(0, TAG_VARIANTS, rows)
@@ -255,13 +257,13 @@ def _tags(world: Fleet, placement: npt.NDArray[np.int64], rng: np.random.Generat
 
 
 def _cpu_ratios(host: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """CPU use of the host, 0 to 1, in the four decimals an agent reports."""
+    """Returns the CPU use of the host, 0 to 1, with the four decimals that an agent reports."""
     base = 0.1 + 0.6 * ((host * 2_654_435_761) % 1_000) / 1_000
     return np.asarray(np.round(np.clip(rng.normal(base, 0.08), 0.0, 1.0), 4))
 
 
 def main() -> None:
-    """Write a workload to files."""
+    """Writes a workload to files."""
     parser = argparse.ArgumentParser(description="Write realistic log files that overlap.")
     parser.add_argument("--rows", type=int, default=200_000, help="rows over all files")
     parser.add_argument("--files", type=int, default=16)

@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from compactor.api.scan import Scan as Scan
     from compactor.api.table import Table as Table
     from compactor.api.view import TableView as TableView
+    from compactor.compaction.compact_report import CompactReport as CompactReport
+    from compactor.compaction.plan_report import PlannedCompaction as PlannedCompaction
+    from compactor.compaction.plan_report import PlannedMove as PlannedMove
     from compactor.compaction.plan_report import PlanReport as PlanReport
-    from compactor.compaction.report import CompactReport as CompactReport
     from compactor.errors import CompactorError as CompactorError
+    from compactor.planner.debt import Debt as Debt
+    from compactor.planner.estimate import Estimate as Estimate
     from compactor.predicate.skipping.spec import SkipKind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
-    from compactor.read.report import ExportReport as ExportReport
-    from compactor.read.report import ScanReport as ScanReport
-    from compactor.read.report import VerifyReport as VerifyReport
+    from compactor.read.read_reports import ExportReport as ExportReport
+    from compactor.read.read_reports import ScanReport as ScanReport
+    from compactor.read.read_reports import VerifyReport as VerifyReport
     from compactor.rows.policy import RowFunction as RowFunction
     from compactor.rows.policy import RowKind as RowKind
     from compactor.rows.policy import RowPolicy as RowPolicy
@@ -47,21 +51,25 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "AlterReport": "compactor.write.alter",
-    "CompactReport": "compactor.compaction.report",
+    "CompactReport": "compactor.compaction.compact_report",
     "CompactionSettings": "compactor.settings.compaction",
     "CompactorError": "compactor.errors",
+    "Debt": "compactor.planner.debt",
     "DeleteReport": "compactor.write.delete",
-    "ExportReport": "compactor.read.report",
+    "Estimate": "compactor.planner.estimate",
+    "ExportReport": "compactor.read.read_reports",
     "IngestOptions": "compactor.write.ingest",
     "IngestReport": "compactor.write.ingest",
     "OnConflict": "compactor.write.schema_union",
     "PlanReport": "compactor.compaction.plan_report",
+    "PlannedCompaction": "compactor.compaction.plan_report",
+    "PlannedMove": "compactor.compaction.plan_report",
     "Policy": "compactor.settings.compaction",
     "RowFunction": "compactor.rows.policy",
     "RowKind": "compactor.rows.policy",
     "RowPolicy": "compactor.rows.policy",
     "Scan": "compactor.api.scan",
-    "ScanReport": "compactor.read.report",
+    "ScanReport": "compactor.read.read_reports",
     "SkipKind": "compactor.predicate.skipping.spec",
     "SkipSpec": "compactor.predicate.skipping.spec",
     "Strategy": "compactor.settings.compaction",
@@ -70,7 +78,7 @@ _PLACES = {
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
-    "VerifyReport": "compactor.read.report",
+    "VerifyReport": "compactor.read.read_reports",
     "WriterOptions": "format.writer",
 }
 
@@ -79,12 +87,16 @@ __all__ = [
     "CompactReport",
     "CompactionSettings",
     "CompactorError",
+    "Debt",
     "DeleteReport",
+    "Estimate",
     "ExportReport",
     "IngestOptions",
     "IngestReport",
     "OnConflict",
     "PlanReport",
+    "PlannedCompaction",
+    "PlannedMove",
     "Policy",
     "RowFunction",
     "RowKind",

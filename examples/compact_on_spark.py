@@ -38,7 +38,7 @@ def main() -> None:
     table = Table.create("clicks", clicks(0), sort_by="user,at")
     for seed in range(1, 12):
         table.append(clicks(seed))
-    print(f"{len(table.fragments())} fragments before")
+    print(f"fragments before: {len(table.fragments())}")
 
     # Spark's workers are to be this Python, which has the packages, whatever PATH says.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -51,7 +51,7 @@ def main() -> None:
     try:
         # The driver decides and commits; tasks merge. A task that is tried again, or twice, does no harm.
         report = table.compact(policy=Policy(strategy=Strategy.OVERLAPPING), spark=spark)
-        print(f"{len(report.done)} task(s), {len(table.fragments())} fragment(s) after")
+        print(f"fragments after: {len(table.fragments())}, tasks: {len(report.done)}")
 
         # The table as a data source. What `columns` and `where` leave out is not read; Spark's own
         # conditions are applied after reading (docs/how-to/spark.md says why).

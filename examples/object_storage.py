@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from moto.server import ThreadedMotoServer
 
-from compactor import CompactionSettings, Table
+from compactor import CompactionSettings, Policy, Strategy, Table
 
 os.environ |= {
     "AWS_ACCESS_KEY_ID": "example",
@@ -66,7 +66,9 @@ def use_bucket(bucket: str) -> None:
         print(f"{len(keys)} objects in readings/{folder}/")
 
     # Every input is read by exactly one GET, however large it is.
-    report = table.compact(full=True, settings=CompactionSettings(compression_level=3)).to_json()
+    report = table.compact(
+        policy=Policy(strategy=Strategy.FULL), settings=CompactionSettings(compression_level=3)
+    ).to_json()
     print(f"{report['input_fragments']} fragments merged by {report['gets']} GETs")
 
     # Of one sorted run only the fragments and row groups are read that can have such rows.

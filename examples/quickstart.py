@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
-from compactor import Table
+from compactor import Policy, Strategy, Table
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
 SERVICES = ["checkout", "login", "search"]
@@ -49,7 +49,7 @@ def main() -> None:
     print(f"before compaction: {slow.report}")
 
     # One sorted run: one fragment here, disjoint ones of 512 MiB in a large table.
-    report = table.compact(full=True)
+    report = table.compact(policy=Policy(strategy=Strategy.FULL))
     figures = report.to_json()
     print(
         f"compacted {figures['input_fragments']} fragments into {figures['output_fragments']} "

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from compactor import IngestOptions, RowFunction, RowKind, RowPolicy, Table
+from compactor import (
+    IngestOptions,
+    Policy,
+    RowFunction,
+    RowKind,
+    RowPolicy,
+    Strategy,
+    Table,
+)
 
 
 def accounts(*rows: tuple[int, int, str | None, str | None, bool]) -> pa.Table:
@@ -60,7 +68,7 @@ def main() -> None:
 
     # Readers see the same before and after. What was superseded is gone from storage, and counted.
     before = table.scan().to_table()
-    dropped = table.compact(full=True).to_json()["dropped_by_reason"]
+    dropped = table.compact(policy=Policy(strategy=Strategy.FULL)).to_json()["dropped_by_reason"]
     assert table.scan().to_table() == before
     print(f"compaction left out {dropped['superseded']} superseded rows; {len(table)} are stored")
 

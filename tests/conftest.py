@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.support.parameter_ids import words_for
 from tests.support.s3_server import S3Server
 from tests.support.wording import Wording
 
@@ -61,6 +62,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what errors say into tests/wording, instead of comparing it",
     )
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    return words_for(val)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 
-FLOORS: Final = (
+LAYERS: Final = (
     ("__main__",),
     ("cli",),
     ("report", "telemetry"),
@@ -27,7 +27,7 @@ FLOORS: Final = (
     ("errors",),
     ("common", "format"),
 )
-"""The rooms of `compactor`, and `format`, from the top down: each imports itself and lower floors."""
+"""The rooms of `compactor`, and `format`, from the top down: each imports itself and lower layers."""
 
 FORBIDDEN: Final = {
     "compactor/resources/": ("format",),
@@ -51,7 +51,7 @@ FORBIDDEN: Final = {
     "compactor/telemetry/metrics/catalog.py": ("compactor",),
     "compactor/telemetry/metrics/mapping.py": ("compactor.stores",),
 }
-"""What the floors would allow, and these must not import all the same: plans are pure, a merge knows no
+"""What the layers would allow, and these must not import all the same: plans are pure, a merge knows no
 store, a driver no engine."""
 
 ONLY_IN: Final = {
@@ -118,8 +118,8 @@ def used_rooms() -> Iterator[tuple[str, str, str, str]]:
                 yield place(path), room, name, used
 
 
-def test_no_room_imports_one_on_its_own_floor_or_above() -> None:
-    height = {room: -floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+def test_no_room_imports_one_of_its_own_layer_or_above() -> None:
+    height = {room: -layer for layer, rooms in enumerate(LAYERS) for room in rooms}
     seen = set()
     for path, room, name, used in used_rooms():
         seen.add(room)
@@ -128,7 +128,7 @@ def test_no_room_imports_one_on_its_own_floor_or_above() -> None:
 
 
 @pytest.mark.parametrize("prefix", FORBIDDEN)
-def test_what_the_floors_would_allow_is_not_imported_either(prefix: str) -> None:
+def test_what_the_layers_would_allow_is_not_imported_either(prefix: str) -> None:
     files = [path for path in sources() if place(path).startswith(prefix)]
     assert files
     for path in files:

@@ -1,4 +1,4 @@
-"""Encode, decode, order and gather of one row group, by kind of column.
+"""Measures encoding, decoding, ordering and gathering of one row group, by kind of column.
 
     python -m pytest bench/micro --benchmark-json=bench/results/micro.json
 
@@ -32,7 +32,7 @@ COLUMNS = ["timestamp", "service", "host", "level", "status", "duration_us", "tr
 
 @cache
 def runs() -> list[pa.Table]:
-    """Sorted runs of log rows that make one row group."""
+    """Returns sorted runs of log rows that make one row group."""
     tables = make_overlapping_inputs(ROWS, RUNS, seed=3)
     return [sort_rows(table, [("timestamp", "ascending")]) for table in tables]
 

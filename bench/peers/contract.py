@@ -1,4 +1,4 @@
-"""What an engine is asked for."""
+"""States what an engine is asked to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engines by name: where they are, what must be installed, what each measures, what it prepares."""
+"""Lists the engines by name: their modules, what must be installed, what each measures and prepares."""
 
 from __future__ import annotations
 

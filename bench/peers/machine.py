@@ -1,4 +1,4 @@
-"""Where figures come from."""
+"""Describes the machine that figures come from."""
 
 from __future__ import annotations
 

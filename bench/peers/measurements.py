@@ -1,4 +1,4 @@
-"""What was measured, as it is kept in the result file, and medians of it."""
+"""Keeps what was measured as the result file has it, and computes medians."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether rows are in order: an engine that does not sort is fast."""
+"""Checks that rows are in order, because an engine that does not sort is fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engines that work on Parquet files share."""
+"""Has what the engines that work on Parquet files share."""
 
 from __future__ import annotations
 

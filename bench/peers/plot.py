@@ -1,4 +1,4 @@
-"""Results as a picture: seconds on one core, a panel a workload, the codec floor as a line."""
+"""Draws results: seconds on one core, a panel for each workload, and the codec floor as a line."""
 
 from __future__ import annotations
 

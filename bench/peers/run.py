@@ -1,4 +1,4 @@
-"""One run of one engine, in a process of its own; a JSON object on standard output.
+"""Runs one engine once, in a process of its own, and prints a JSON object.
 
 python -m bench.peers.run ORDER      ORDER being JSON, see `Order`; bench.vs_peers writes it
 """

@@ -17,7 +17,7 @@ _HEADER = (
 
 
 def as_text(result: Result) -> str:
-    """Tables, ratios and settings: all there is to say."""
+    """Returns tables, ratios and settings."""
     lines = []
     for workload, measure, cores in result.sections():
         summaries = result.summaries((workload, measure, cores))

@@ -1,4 +1,4 @@
-"""CPU time and peak memory of this process and of those it started, by /proc."""
+"""Reads CPU time and peak memory of this process and of those it started from /proc."""
 
 from __future__ import annotations
 

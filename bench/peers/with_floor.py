@@ -1,4 +1,4 @@
-"""The codec floor: what the compaction can't do without, as long as every chunk is taken apart."""
+"""The codec floor: the decompression and compression that a merge needs if it copies no chunk."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.peers.contract import Task
-from compactor import Table
+from compactor import Policy, Strategy, Table
 from compactor.common.clock import random_id
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction
@@ -137,7 +137,7 @@ class OursScan:
     def prepare(self, task: Task) -> None:
         store = LocalStore(task.prepared / "table")
         ingest_sources(store, task)
-        Table.open(store.url).compact(full=True)
+        Table.open(store.url).compact(policy=Policy(strategy=Strategy.FULL))
 
     def start(self, task: Task) -> None:
         self._table = Table.open(str(task.prepared / "table"))

@@ -137,14 +137,14 @@ def _real(
 
 
 def _overlapping(rows: int, inputs: int) -> Iterator[pa.Table]:
-    """Generated log rows. Grouped, rows of one host come in stretches from one input; interleaved, most rows
-    come from another input than the row before."""
+    """Yields inputs of generated log rows. In grouped order, rows of one host come in stretches from one
+    input. In interleaved order, most rows come from another input than the row before."""
     return make_overlapping_inputs(rows, inputs, seed=_SEED)
 
 
 def _disjoint_runs(rows: int, inputs: int) -> Iterator[pa.Table]:
-    """An old run, and a young one of a tenth of its rows, all in four stretches of time that hold a tenth of
-    the old run's rows."""
+    """Yields an old run and a young one with a tenth of its rows, which lie in four stretches of time that
+    hold a tenth of the old run's rows."""
     young_rows = rows // _YOUNG_SHARE
     parts = list(make_overlapping_inputs(rows - young_rows, inputs, seed=_SEED))
     old = sort_rows(pa.concat_tables(parts), [("timestamp", "ascending")])

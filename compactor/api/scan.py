@@ -8,7 +8,7 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from compactor.predicate.tree import Predicate
-from compactor.read.report import ExportReport, ScanReport
+from compactor.read.read_reports import ExportReport, ScanReport
 from compactor.read.scan import scan, scan_schema
 from compactor.settings.arguments import checked
 from compactor.stores.base import Store
@@ -65,7 +65,7 @@ class Scan:
 
         The file appears whole or not at all. Parquet and Arrow files state how their rows are sorted.
         on_progress: is called with the number of rows read so far.
-        Raises `UsageError` for another ending, `InputError` for a path that cannot be written.
+        Raises `UsageError` for another ending, or a path that cannot be written.
         """
         # Imported late: who reads batches needs no library of files.
         from compactor.read.export import export_file

@@ -12,6 +12,7 @@ from compactor.api.scan import Scan
 from compactor.api.view import TableView
 from compactor.common.setting_keys import SORT_BY
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.driver import (
     IN_PROCESS_LEASE_SECONDS,
     LEASE_SECONDS,
@@ -19,15 +20,15 @@ from compactor.compaction.driver import (
     DriverSettings,
 )
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.compaction.plan_report import PlanReport, plan_report
-from compactor.compaction.report import CompactReport
+from compactor.compaction.plan_report import PlanReport
+from compactor.compaction.planned import plan_next
 from compactor.compaction.worker import check_done, compact
 from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.arguments import checked
-from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -169,7 +170,6 @@ class Table(TableView):
     def plan(
         self,
         *,
-        full: bool = False,
         policy: Policy | None = None,
         settings: CompactionSettings | None = None,
         take_over: bool = False,
@@ -178,14 +178,13 @@ class Table(TableView):
 
         The plan is for this version of the table, and changes nothing.
         """
-        driver = self._driver(full, policy, settings, take_over=take_over)
-        return plan_report(driver, self._snapshot)
+        driver = self._driver(policy, settings, take_over=take_over)
+        return plan_next(driver, self._snapshot).report()
 
     @checked
     def compact(
         self,
         *,
-        full: bool = False,
         policy: Policy | None = None,
         settings: CompactionSettings | None = None,
         take_over: bool = False,
@@ -194,19 +193,16 @@ class Table(TableView):
     ) -> CompactReport:
         """Merges fragments as far as it is due, and moves on to the new version. Rows stay the same.
 
-        full: merges everything into one sorted run.
-        policy, settings: when to compact which fragments, and how.
+        policy, settings: when to compact which fragments, and how. Policy(strategy=Strategy.FULL) merges
+        everything into one sorted run.
         take_over: does not wait for the leases of others.
         spark: a `SparkSession` whose tasks do the merging, max_tasks at a time (all cores by default);
         without it, compactions run one after the other in this process.
         Raises `JobError` if a compaction failed for good (the others are committed) or a fragment is in
-        quarantine, `ConfigError` for a compaction that `memory_limit_bytes` does not allow, `UsageError` for
-        both `full` and `policy`.
+        quarantine, `ConfigError` for a compaction that `memory_limit_bytes` does not allow.
         """
         lease_seconds = IN_PROCESS_LEASE_SECONDS if spark is None else LEASE_SECONDS
-        driver = self._driver(
-            full, policy, settings, take_over=take_over, lease_seconds=lease_seconds
-        )
+        driver = self._driver(policy, settings, take_over=take_over, lease_seconds=lease_seconds)
         engine: Engine
         if spark is None:
             engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
@@ -225,19 +221,16 @@ class Table(TableView):
 
     def _driver(
         self,
-        full: bool,
         policy: Policy | None,
         settings: CompactionSettings | None,
         *,
         take_over: bool,
         lease_seconds: float = LEASE_SECONDS,
     ) -> Driver:
-        if full and policy is not None:
-            raise UsageError("full and policy: give one of the two")
         return Driver(
             self._log,
             DriverSettings(
-                Policy(strategy=Strategy.FULL) if full else policy or Policy(),
+                policy or Policy(),
                 settings or CompactionSettings(),
                 gives_up=True,
                 lease_seconds=lease_seconds,

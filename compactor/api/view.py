@@ -12,9 +12,10 @@ import pyarrow as pa
 from pydantic import NonNegativeInt
 
 from compactor.api.scan import Scan
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
-from compactor.read.report import VerifyReport
+from compactor.read.read_reports import VerifyReport
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
 from compactor.settings.units import unix_ms
@@ -140,4 +141,4 @@ class TableView:
         return self.rows
 
     def __repr__(self) -> str:
-        return f"<Table {self.url} version {self.version}: {self.rows:,} rows>"
+        return f"<Table {self.url} version {self.version}: {counted(self.rows, 'row')}>"

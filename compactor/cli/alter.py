@@ -10,6 +10,7 @@ import click
 from compactor.cli.output import echo_json
 from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.tables import open_table
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds
@@ -25,8 +26,8 @@ Examples:
 
 \b
 One commit changes the columns; no fragment is rewritten, and earlier versions keep theirs. Compactions leave
-out what was dropped or redacted (`compactor compact --full` does so at once); it is gone for good when the
-old fragments are vacuumed. A column that is added later under a dropped name starts empty."""
+out what was dropped or redacted (`compactor compact --strategy full` does so at once); it is gone for good
+when the old fragments are vacuumed. A column that is added later under a dropped name starts empty."""
 
 
 @click.command("alter", epilog=_EPILOG)
@@ -69,8 +70,9 @@ def alter_command(
     click.echo(f"columns: {', '.join(report.columns)}; version {report.version}")
     if report.waiting:
         click.echo(
-            f"{len(report.waiting):,} fragments hold dropped columns until they are compacted "
-            "(`compactor compact --full` does it at once) and vacuumed"
+            f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "
+            "until compacted "
+            "(`compactor compact --strategy full` does it at once) and vacuumed"
         )
 
 

@@ -30,7 +30,6 @@ COMMANDS: Final = {
     "head": Place("read", "Print the first rows of a table, in sort order."),
     "ingest": Place("write", "Add files to a table as sorted fragments."),
     "inspect": Place("look", "Show what is in a table or in one fragment."),
-    "plan": Place("compact", "Show what `compact` would do next, why, and at what cost."),
     "query": Place("read", "Print the rows that fulfil a condition, in sort order."),
     "release": Place("maintain", "Let fragments out of quarantine."),
     "repair": Place("maintain", "Show what is wrong with a commit log, and mend it."),

@@ -1,4 +1,4 @@
-"""Implements `compact` and `plan`."""
+"""Implements `compact`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.cli.engine_options import check_engine, engine_options, lease_sec
 from compactor.cli.explain import explain_plan
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
-from compactor.cli.tables import address_of, open_table
+from compactor.cli.tables import address_of, open_log
 from compactor.cli.telemetry import (
     MetricsTargets,
     Telemetry,
@@ -20,19 +20,20 @@ from compactor.cli.telemetry import (
     metrics_options,
     telemetry,
 )
+from compactor.common.counts import counted
 from compactor.common.logs import is_json
 from compactor.common.message import Message
+from compactor.compaction.compact_report import CompactReport, refuse
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.compaction.owner import shown_owner
-from compactor.compaction.plan_report import PlanReport, plan_report
-from compactor.compaction.report import CompactReport, refuse
+from compactor.compaction.plan_report import PlanReport
+from compactor.compaction.planned import Planned, plan_next
 from compactor.compaction.worker import check_done, check_quarantine, compact
 from compactor.errors import UsageError
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate
-from compactor.planner.spec import CompactionPlan
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy, Strategy
 from compactor.table.snapshot import Snapshot
@@ -41,10 +42,10 @@ from compactor.telemetry.events import Events, to_log
 _COMPACT_EPILOG = """\b
 Examples:
   compactor compact ./logs                            what is due
-  compactor compact ./logs --dry-run                  what would be done
+  compactor compact ./logs --dry-run                  what would be done first, why, at what cost
   compactor compact ./logs --explain                  with which memory, stage by stage
   compactor compact ./logs --profile                  and where the time went
-  compactor compact s3://bucket/logs --full --master 'local[2]' --json
+  compactor compact s3://bucket/logs --strategy full --master 'local[2]' --json
   compactor compact ./logs --master in-process        without Spark
   compactor compact ./logs --metrics-textfile /var/lib/node_exporter/compactor.prom
 
@@ -56,8 +57,11 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
 
 @click.command("compact", epilog=_COMPACT_EPILOG)
 @click.argument("table")
-@click.option("--full", is_flag=True, help="Merge everything into one sorted run: --strategy full.")
-@click.option("--dry-run", is_flag=True, help="Show the plan, as `plan` does, and change nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be done first, why, and at what cost, and change nothing.",
+)
 @click.option(
     "--explain",
     is_flag=True,
@@ -80,7 +84,6 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def compact_command(
     table: str,
-    full: bool,
     dry_run: bool,
     explain: bool,
     explain_format: str | None,
@@ -97,19 +100,10 @@ def compact_command(
     Each compaction is one task, of Spark or of this process, that reads every input by one GET. Safe to
     run beside writers, readers and other compactions.
     """
-    options = _with_full(options, full=full)
     policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)
     if explain_format and not explain:
         raise UsageError("--format is for --explain; a report comes as JSON by --json")
-    if explain or dry_run:
-        planned = open_table(table).plan(policy=policy, settings=settings)
-        if explain:
-            wants_json = as_json if explain_format is None else explain_format == "json"
-            explain_plan(planned, as_json=wants_json)
-        else:
-            _show_plan(planned, as_json=as_json)
-        return
     drives = DriverSettings(
         policy,
         settings,
@@ -117,6 +111,15 @@ def compact_command(
         lease_seconds=lease_seconds(master),
         takes_over=take_over,
     )
+    if explain or dry_run:
+        driver = Driver(open_log(table), drives)
+        planned = plan_next(driver, driver.log.current())
+        if explain:
+            wants_json = as_json if explain_format is None else explain_format == "json"
+            explain_plan(planned, as_json=wants_json)
+        else:
+            _show_plan(planned, as_json=as_json)
+        return
     with telemetry("compact", address_of(table), targets) as told:
         driver = Driver(told.open_log(table), drives)
         told.begin_compactions(driver)
@@ -135,12 +138,12 @@ def _compact(
     announcer = Events([to_log]) if is_json() else _Announcer()
     listener = told.listener(announcer)
     # A missing table, or nothing to do, is reported before Spark takes seconds to start.
-    planned = plan_report(driver, driver.log.current())
+    planned = plan_next(driver, driver.log.current())
     if not planned:
         listener.looked(driver)
         refuse(planned.plan)
         if as_json:
-            echo_json(CompactReport(planned.version).to_json())
+            echo_json(CompactReport(planned.snapshot.version).to_json())
         else:
             _print_idle(planned)
         check_quarantine(driver.log.latest)
@@ -157,14 +160,6 @@ def _compact(
     check_done(driver, report)
 
 
-def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
-    if not full:
-        return options
-    if options["strategy"] not in (None, Strategy.FULL):
-        raise UsageError(f"--full and --strategy {options['strategy']}: give one of the two")
-    return {**options, "strategy": Strategy.FULL}
-
-
 class _Announcer(Silent):
     """A listener that prints compactions as they begin (on terminals only) and failed attempts, on stderr."""
 
@@ -177,29 +172,38 @@ class _Announcer(Silent):
             warn(Message(f"attempt {finished.attempt} failed: ", finished.outcome.failure))
 
 
-def _print_idle(planned: PlanReport) -> None:
+def _show_plan(planned: Planned, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(planned.report().to_json())
+    elif planned:
+        _print_plan(planned.report())
+    else:
+        _print_idle(planned)
+
+
+def _print_idle(planned: Planned) -> None:
     snapshot = planned.snapshot
     click.echo(
-        f"nothing to compact at version {planned.version}: {_why_idle(snapshot, planned.policy)}"
+        f"nothing to compact at version {snapshot.version}: {_why_idle(snapshot, planned.policy)}"
     )
     for line in (*planned.plan.blocked, *planned.plan.refused):
         echo_line(Message("  held up: ", line))
     for lease in snapshot.leases.values():
         left = (lease.expires_unix_ms - planned.lease_unix_ms) / 1000
         click.echo(
-            f"  {len(lease.inputs)} fragments are being compacted by {shown_owner(lease.owner)} "
-            f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"
+            f"  {counted(len(lease.inputs), 'fragment is', 'fragments are')} being compacted by "
+            f"{shown_owner(lease.owner)} (free in {max(0, left):.0f} s if it has died; --take-over "
+            "does not wait)"
         )
 
 
 def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
+    fragments = counted(len(snapshot.fragments), "fragment is", "fragments are")
     if snapshot.quarantine:
-        return (
-            f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine"
-        )
+        return f"{len(snapshot.quarantine):,} of {fragments} in quarantine"
     if snapshot.leases:
         leased = sum(len(lease.inputs) for lease in snapshot.leases.values())
-        return f"{leased} of {len(snapshot.fragments)} fragments are being compacted"
+        return f"{leased:,} of {fragments} being compacted"
     runs = debt_of(snapshot, policy).level0_runs
     match policy.strategy:
         case Strategy.FULL:
@@ -208,8 +212,8 @@ def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
             return "no fragments overlap"
         case _:
             return (
-                f"{runs} sorted runs at level 0, {policy.level0_trigger_runs} of like size start a "
-                "compaction (--strategy overlapping and --full do not wait for that)"
+                f"{counted(runs, 'sorted run')} at level 0, {policy.level0_trigger_runs} of like "
+                "size start a compaction (--strategy overlapping and full do not wait for that)"
             )
 
 
@@ -219,15 +223,20 @@ def _print_report(report: CompactReport) -> None:
         click.echo(f"no fragment was rewritten; version {figures['version']}")
         return
     click.echo(
-        f"{figures['input_fragments']} fragments into {figures['output_fragments']} by "
-        f"{figures['tasks']} tasks, {figures['rows_in']:,} rows, "
+        f"{counted(figures['input_fragments'], 'fragment')} compacted into "
+        f"{figures['output_fragments']:,} by "
+        f"{counted(figures['tasks'], 'task')}, {counted(figures['rows_in'], 'row')} read, "
         f"{human_bytes(figures['bytes_in'])} to {human_bytes(figures['bytes_out'])}, "
-        f"{figures['gets']} GETs ({figures['resumed_gets']} resumed), {_dropped(figures)}{_restarts(figures)}"
+        f"{counted(figures['gets'], 'GET')} ({figures['resumed_gets']} resumed), "
+        f"{_dropped(figures)}{_restarts(figures)}"
         f"peak {human_bytes(figures['peak_rss_bytes'])} RSS, {report.seconds:.1f} s; "
         f"version {figures['version']}"
     )
     if report.void:
-        click.echo(f"{len(report.void)} compactions were overtaken by others: their result stands")
+        click.echo(
+            f"{counted(len(report.void), 'compaction was', 'compactions were')} overtaken by others: "
+            "their result stands"
+        )
     if report.done:
         _print_predicted(report.predicted, figures)
 
@@ -245,15 +254,15 @@ def _dropped(figures: dict[str, Any]) -> str:
     if not reasons:
         return ""
     listed = ", ".join(f"{rows:,} {_IN_WORDS[name]}" for name, rows in reasons.items())
-    return f"{figures['dropped_rows']:,} rows left out ({listed}), "
+    return f"{counted(figures['dropped_rows'], 'row')} left out ({listed}), "
 
 
 def _restarts(figures: dict[str, Any]) -> str:
     if not figures["restarts"]:
         return ""
     return (
-        f"{figures['restarts']} second passes for heavy row groups "
-        f"({figures['replayed_inputs']} inputs read from local disk), "
+        f"{counted(figures['restarts'], 'second pass', 'second passes')} for heavy row groups "
+        f"({counted(figures['replayed_inputs'], 'input')} read from local disk), "
     )
 
 
@@ -263,10 +272,10 @@ def _print_predicted(predicted: Estimate, actual: dict[str, Any]) -> None:
     print_table(None, columns, [
         ["GETs", str(predicted.gets), str(actual["gets"])],
         ["PUTs (objects)", str(predicted.puts), str(actual["output_fragments"])],
-        ["rows", f"{predicted.rows:,}", f"{actual['rows_in']:,}"],
+        ["rows read", f"{predicted.rows:,}", f"{actual['rows_in']:,}"],
         ["bytes read", human_bytes(predicted.bytes_in), human_bytes(actual["bytes_in"])],
         ["bytes written", human_bytes(predicted.bytes_out), human_bytes(actual["bytes_out"])],
-        ["peak memory of a task", human_bytes(predicted.memory_bytes),
+        ["peak RSS of a process", f"up to {human_bytes(predicted.max_rss_bytes)}",
          human_bytes(actual["peak_rss_bytes"])],
         ["task seconds", f"{predicted.task_seconds:.1f}", f"{actual['task_seconds']:.1f}"],
     ])  # fmt: skip
@@ -285,64 +294,36 @@ def _print_profile(figures: dict[str, Any]) -> None:
     )
     click.echo(
         f"of {figures['task_seconds']:.2f} task seconds; {figures['copied_rows']:,} of "
-        f"{figures['rows_in']:,} rows went out as they came in, compressed and unread"
+        f"{counted(figures['rows_in'], 'row')} went out as they came in, compressed and unread"
     )
 
 
-@click.command(
-    "plan",
-    epilog="""\b
-Examples:
-  compactor plan ./logs
-  compactor plan s3://bucket/logs --strategy full --json""",
-)
-@click.argument("table")
-@click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
-@setting_options(Policy, without=OF_WRITERS)
-@setting_options(CompactionSettings)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
-    """Show what `compact` would do to TABLE next, why, and what it would cost.
-
-    Nothing is changed. Seconds are estimated from the table's earlier compactions. Later rounds, which
-    work on the outputs of this one, are not shown.
-    """
-    options = _with_full(options, full=full)
-    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
-    planned = open_table(table).plan(policy=policy, settings=settings)
-    _show_plan(planned, as_json=as_json)
-
-
-def _show_plan(planned: PlanReport, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(planned.to_json())
-    elif planned:
-        _print_plan(planned)
-    else:
-        _print_idle(planned)
-
-
-def _print_plan(planned: PlanReport) -> None:
-    plan = planned.plan
-    click.echo(f"version {planned.version}: {_summary(plan)}")
-    if plan.specs:
+def _print_plan(report: PlanReport) -> None:
+    click.echo(f"version {report.version}: {_summary(report)}")
+    if report.compactions:
         columns = [("priority", True), ("to level", True), ("GETs", True), ("PUTs", True), ("rows", True),
-                   ("bytes", True), ("memory", True), ("seconds", True), ("why", False)]  # fmt: skip
+                   ("bytes", True), ("RSS up to", True), ("seconds", True), ("why", False)]  # fmt: skip
         print_table(None, columns, [
-            [f"{spec.priority:.1f}", str(spec.output_level), str(e.gets), str(e.puts), f"{e.rows:,}",
-             human_bytes(e.bytes_in), human_bytes(e.memory_bytes), f"{e.task_seconds:.1f}", spec.reason]
-            for spec, e in zip(plan.specs, planned.estimates, strict=True)
+            [f"{c.priority:.1f}", str(c.output_level), str(e.gets), str(e.puts), f"{e.rows:,}",
+             human_bytes(e.bytes_in), human_bytes(e.max_rss_bytes), f"{e.task_seconds:.1f}", c.reason]
+            for c in report.compactions
+            for e in [c.predicted]
         ])  # fmt: skip
-    for move in plan.trivial_moves:
+    for move in report.trivial_moves:
         click.echo(
-            f"move {len(move.entries)} fragments to level {move.output_level}: {move.reason}"
+            f"move {counted(len(move.fragments), 'fragment')} to level {move.output_level}: {move.reason}"
         )
-    if plan.expiry.entries:
-        click.echo(f"drop {len(plan.expiry.entries)} fragments of time windows past retention")
-    for line in (*plan.blocked, *plan.refused):
+    if report.expired:
+        click.echo(
+            f"drop {counted(len(report.expired), 'fragment')} of time windows past retention"
+        )
+    for line in report.held_up:
         echo_line(Message("held up: ", line))
 
 
-def _summary(plan: CompactionPlan) -> str:
-    inputs = sum(len(spec.inputs) for spec in plan.specs)
-    return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.trivial_moves)} trivial moves"
+def _summary(report: PlanReport) -> str:
+    inputs = sum(len(compaction.inputs) for compaction in report.compactions)
+    return (
+        f"{counted(len(report.compactions), 'compaction')} of {counted(inputs, 'fragment')}, "
+        f"{counted(len(report.trivial_moves), 'trivial move')}"
+    )

@@ -10,6 +10,7 @@ from compactor.cli.display import progress
 from compactor.cli.output import echo_json
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.write.delete import DeleteReport
 
@@ -21,7 +22,7 @@ Examples:
 \b
 To remove rows from storage for good (in this order, and only if nobody needs the earlier versions):
   compactor delete ./logs --where "user_id = 4711"
-  compactor compact ./logs --full                     writes their fragments anew without them
+  compactor compact ./logs --strategy full            writes their fragments anew without them
   compactor vacuum ./logs --retain 0 --grace 0        removes the old fragments, and the way back
   compactor delete ./logs --where "user_id = 4711" --json   0 rows, 0 fragments waiting
 First and last keys of removed fragments stay in the log until a later vacuum: docs/how-to/operations.md.
@@ -62,11 +63,12 @@ def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None
 def _print(report: DeleteReport, *, dry_run: bool) -> None:
     done = "would be deleted" if dry_run else "deleted"
     click.echo(
-        f"{report.rows:,} rows of {report.fragments:,} fragments {done}, {report.fragments_read:,} fragments "
-        f"read; version {report.version}"
+        f"{counted(report.rows, 'row')} of {counted(report.fragments, 'fragment')} {done}, "
+        f"{counted(report.fragments_read, 'fragment')} read; version {report.version}"
     )
     if report.waiting:
         click.echo(
-            f"{len(report.waiting):,} fragments hold deleted rows until they are compacted "
-            "(`compactor compact --full` does it at once) and vacuumed"
+            f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} deleted rows "
+            "until compacted "
+            "(`compactor compact --strategy full` does it at once) and vacuumed"
         )

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from compactor.common.lines import one_line
+from compactor.common.escaping import one_line
 
 stderr = Console(stderr=True, highlight=False)
 

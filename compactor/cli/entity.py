@@ -11,16 +11,17 @@ import pyarrow as pa
 
 from compactor.cli.display import stderr
 from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
-from compactor.cli.options import size_bytes
 from compactor.cli.output import echo_json, warn
+from compactor.cli.shared_options import size_bytes
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
+from compactor.common.counts import counted
 from compactor.entities.datasets import check_not_over, locate
-from compactor.entities.lines import entity_lines
+from compactor.entities.entity_json import entity_lines
+from compactor.entities.entity_merge import EntityMerge
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
-from compactor.entities.report import EntityMergeReport
-from compactor.entities.run import EntityMerge
 from compactor.entities.spec import EntityMergeSpec, load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
@@ -202,7 +203,8 @@ def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
         say(f"missing, and taken as empty: {', '.join(report.missing_datasets)}")
     done = "to write" if dry_run else "written"
     say(
-        f"{report.entities_read:,} entities read, {report.clusters:,} after merging; {report.new:,} new, "
+        f"{counted(report.entities_read, 'entity', 'entities')} read, {report.clusters:,} after "
+        f"merging; {report.new:,} new, "
         f"{report.changed:,} changed and {report.replaced:,} replaced {done}, {report.unchanged:,} as they "
         f"were; version {report.version}"
     )

@@ -6,19 +6,20 @@ import click
 
 from compactor.cli.display import print_table
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.common.counts import counted
 from compactor.common.message import Message
-from compactor.compaction.plan_report import PlanReport
+from compactor.compaction.planned import Planned
 from compactor.planner.spec import CompactionPlan, CompactionSpec
 from compactor.resources.merge_plan import MergePlan
 
 
-def explain_plan(planned: PlanReport, *, as_json: bool) -> None:
+def explain_plan(planned: Planned, *, as_json: bool) -> None:
     """Prints the memory plans that the tasks of the next compactions will follow. Reads nothing."""
     plan, memory_plans = planned.plan, planned.memory_plans()
     if as_json:
         echo_json(
             {
-                "version": planned.version,
+                "version": planned.snapshot.version,
                 "compactions": [
                     {"reason": spec.reason, "inputs": len(spec.inputs), **memory.to_json()}
                     for spec, memory in zip(plan.specs, memory_plans, strict=True)
@@ -29,20 +30,22 @@ def explain_plan(planned: PlanReport, *, as_json: bool) -> None:
         return
     for spec, memory in zip(plan.specs, memory_plans, strict=True):
         _print_compaction(spec, memory)
-    _print_rest(plan, planned.version)
+    _print_rest(plan, planned.snapshot.version)
 
 
 def _print_compaction(spec: CompactionSpec, memory: MergePlan) -> None:
     stages = memory.stages
     click.echo(
-        f"{spec.reason}: {len(spec.inputs)} fragments, {spec.rows:,} rows, {human_bytes(spec.size_bytes)}"
+        f"{spec.reason}: {counted(len(spec.inputs), 'fragment')}, {counted(spec.rows, 'row')}, "
+        f"{human_bytes(spec.size_bytes)}"
     )
     click.echo(
         f"  memory limit {_mib(stages.limit_bytes)}, needs {_mib(stages.need_bytes)}; above "
         f"{_mib(stages.limit_bytes * 4 // 5)} fetching pauses and stages spill, in this order of priority"
     )
     click.echo(
-        f"  {human_bytes(memory.window_bytes)} fetched ahead of each input, {memory.batch_rows:,} rows put "
+        f"  {human_bytes(memory.window_bytes)} fetched ahead of each input, "
+        f"{counted(memory.batch_rows, 'row')} put "
         f"in order at a time, {'inputs' if memory.keeps_inputs else 'no inputs'} copied to local disk for a "
         "second pass"
     )

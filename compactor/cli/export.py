@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.options import snapshot_options
 from compactor.cli.output import human_bytes
 from compactor.cli.read import split_columns, where_option
+from compactor.cli.shared_options import snapshot_options
 from compactor.cli.tables import open_view
+from compactor.common.counts import counted
 from compactor.files.write import check_sink_path
 
 
@@ -47,5 +48,6 @@ def export_command(
     if where is not None:
         click.echo(f"{scan.report}", err=True)
     click.echo(
-        f"{out}: {done.rows:,} rows, {human_bytes(done.arrow_bytes)} in memory, version {done.version}"
+        f"{out}: {counted(done.rows, 'row')}, {human_bytes(done.arrow_bytes)} in memory, "
+        f"version {done.version}"
     )

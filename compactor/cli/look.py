@@ -11,10 +11,11 @@ import click
 import pyarrow as pa
 
 from compactor.cli.display import print_table, progress
-from compactor.cli.options import check_one_moment, snapshot_options
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.shared_options import check_one_moment, snapshot_options
 from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
+from compactor.common.counts import counted
 from compactor.common.redact import redacted_value
 from compactor.compaction.owner import is_gone, shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
@@ -67,19 +68,20 @@ def inspect_command(
 def _open(
     target: str, version: int | None, as_of: int | None
 ) -> FragmentReader | tuple[Store, Snapshot]:
-    if "://" not in target and not Path(target).is_dir():
-        return open_fragment_at(target)
-    check_one_moment(version, as_of)
-    log = open_log(target)
-    try:
-        return log.store, log.at(version, as_of)
-    except TableNotFoundError:
-        if "://" not in target:
-            raise
+    """Opens the table at this address, or else the fragment. Raises `TableNotFoundError` if it is neither."""
+    is_local = "://" not in target
+    if not is_local or Path(target).is_dir():
+        check_one_moment(version, as_of)
+        log = open_log(target)
         try:
-            return open_fragment_at(target)
-        except ObjectNotFoundError:
-            raise TableNotFoundError(f"{target}: neither a table nor a fragment") from None
+            return log.store, log.at(version, as_of)
+        except TableNotFoundError:
+            if is_local:
+                raise
+    try:
+        return open_fragment_at(target)
+    except ObjectNotFoundError:
+        raise TableNotFoundError(f"{target}: neither a table nor a fragment") from None
 
 
 def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
@@ -111,17 +113,17 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     click.echo(f"sorted by {', '.join(map(str, shown_sort))}")
     if table.rows.merges:
         tombstones = sum(entry.tombstones for entry in entries)
-        click.echo(
-            f"row policy {table.shown_rows}{f'; {tombstones:,} tombstones' if tombstones else ''}"
-        )
+        held = counted(tombstones, "tombstone")
+        click.echo(f"row policy {table.shown_rows}{f'; {held}' if tombstones else ''}")
     if table.ttl is not None:
         shown_ttl = replace(table.ttl, column=table.shown_name(table.ttl.column))
         click.echo(f"time to live {shown_ttl}")
     deleted = sum(entry.deleted_rows for entry in entries)
-    also = f" and {deleted:,} deleted ones" if deleted else ""
+    also = f" and {counted(deleted, 'deleted one')}" if deleted else ""
+    pairs = overlapping_pairs(forest(snapshot).values())
     click.echo(
-        f"{len(entries)} fragments, {sum(e.live_rows for e in entries):,} rows{also}, {human_bytes(stored)} "
-        f"({human_bytes(raw)} raw), {overlapping_pairs(forest(snapshot).values())} overlapping pairs"
+        f"{counted(len(entries), 'fragment')}, {counted(sum(e.live_rows for e in entries), 'row')}{also}, "
+        f"{human_bytes(stored)} ({human_bytes(raw)} raw), {counted(pairs, 'overlapping pair')}"
     )
     _print_state(snapshot)
     click.echo("")
@@ -152,21 +154,23 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
 def _print_state(snapshot: Snapshot) -> None:
     debt = debt_of(snapshot, Policy())
     click.echo(
-        f"compaction debt {debt.score:.2f} ({debt.pressure}), {debt.level0_runs} sorted runs at level 0, "
+        f"compaction debt {debt.score:.2f} ({debt.pressure}), "
+        f"{counted(debt.level0_runs, 'sorted run')} at level 0, "
         f"write amplification {snapshot.totals.write_amplification:.2f}"
     )
     for lease in snapshot.leases.values():
         ended = " (which has ended: the next worker takes over)" if is_gone(lease.owner) else ""
         click.echo(
-            f"being compacted by {shown_owner(lease.owner)}{ended}: {len(lease.inputs)} fragments to level "
-            f"{lease.output_level}"
+            f"being compacted by {shown_owner(lease.owner)}{ended}: "
+            f"{counted(len(lease.inputs), 'fragment')} to level {lease.output_level}"
         )
     for item in snapshot.quarantine.values():
         echo_line(f"in quarantine: {item.key}: {item.reason}")
     for suspect in snapshot.suspects.values():
         if suspect.key not in snapshot.quarantine:
-            times = "once" if suspect.abandoned == 1 else f"{suspect.abandoned} times"
-            echo_line(f"abandoned {times} by workers that ended: {suspect.key}")
+            echo_line(
+                f"abandoned {counted(suspect.abandoned, 'time')} by workers that ended: {suspect.key}"
+            )
 
 
 def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[str]:
@@ -215,10 +219,11 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     sort = ", ".join(f"{c['column']} {c['order']} nulls {c['nulls']}" for c in document["sort"])
     click.echo(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
     click.echo(
-        f"{document['rows']:,} rows in {len(document['row_groups'])} row groups, sorted by {sort}"
+        f"{counted(document['rows'], 'row')} in {counted(len(document['row_groups']), 'row group')}, "
+        f"sorted by {sort}"
     )
     click.echo(
-        f"row hash {document['row_hash']}, merged from {len(document['sources'])} fragments\n"
+        f"row hash {document['row_hash']}, merged from {counted(len(document['sources']), 'fragment')}\n"
     )
     columns = [("column", False), ("type", False), ("stored", True), ("raw", True), ("nulls", True),
                ("encodings", False)]  # fmt: skip
@@ -262,9 +267,9 @@ def verify_command(table: str, version: int | None, as_of: int | None, as_json: 
     else:
         for fault in report.faults:
             echo_line(str(fault))
-        verdict = "ok" if not report.faults else f"{len(report.faults)} FAULTS"
+        verdict = counted(len(report.faults), "FAULT", "FAULTS") if report.faults else "ok"
         click.echo(
-            f"{verdict}: {report.fragments} fragments, {report.rows:,} rows, "
+            f"{verdict}: {counted(report.fragments, 'fragment')}, {counted(report.rows, 'row')}, "
             f"{human_bytes(report.bytes_read)} read at version {report.version}"
         )
     if report.faults:

@@ -6,7 +6,6 @@ table missing or changed by others; 130 interrupted.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import sys
@@ -18,10 +17,9 @@ from compactor import __version__
 from compactor.cli.commands import Commands, LazyCommands
 from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.output import fail
+from compactor.cli.usage import usage_line
 from compactor.common import logs
-from compactor.common.lines import one_line
 from compactor.common.logs import LogSettings
-from compactor.common.redact import redacted
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError
 from format.errors import FormatError
@@ -30,7 +28,7 @@ _EPILOG = """\b
 Examples:
   compactor ingest ./logs app.ndjson.zst --sort-by service,host,timestamp:desc
   compactor inspect ./logs
-  compactor compact ./logs --full
+  compactor compact ./logs --strategy full
   compactor verify ./logs
   compactor export ./logs all.parquet
 
@@ -86,16 +84,11 @@ def run(arguments: Sequence[str]) -> int:
     logs.set_up(LogSettings())
     try:
         result = _call(arguments)
-    except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        text = shown.getvalue()
-        # The message repeats what the user gave, which may hold secrets; the usage around it is ours.
-        if not isinstance(error, click.exceptions.NoArgsIsHelpError):
-            message = error.format_message()
-            text = text.replace(message, one_line(message))
-        click.echo(redacted(text), err=True, nl=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
         return error.exit_code
+    except click.ClickException as error:
+        return _fail(usage_line(error, arguments), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing unfinished is visible", 130)
     except CompactorError as error:

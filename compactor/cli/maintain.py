@@ -10,6 +10,7 @@ from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.tables import address_of, open_log, open_table
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.table.repair import Meaning, RepairReport, repair
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
@@ -53,23 +54,27 @@ def vacuum_command(table: str, as_json: bool, targets: MetricsTargets, **options
 def _print_vacuum(report: VacuumReport) -> None:
     done = "would be removed" if report.dry_run else "removed"
     click.echo(
-        f"{report.fragments} fragments of {human_bytes(report.fragment_bytes)}, {report.log_files} log "
-        f"files, {report.checkpoints} checkpoints, {report.unfinished_uploads} unfinished uploads {done}; "
+        f"{counted(report.fragments, 'fragment')} of {human_bytes(report.fragment_bytes)}, "
+        f"{counted(report.log_files, 'log file')}, {counted(report.checkpoints, 'checkpoint')}, "
+        f"{counted(report.unfinished_uploads, 'unfinished upload')} {done}; "
         f"versions from {report.oldest_version} to {report.version} can be read"
     )
     if report.waiting_fragments:
         click.echo(
-            f"{report.waiting_fragments} fragments belong to no version, but are younger than --grace: "
-            "their attempts may still commit"
+            f"{counted(report.waiting_fragments, 'fragment')} of no version stayed, being younger "
+            "than --grace: "
+            "attempts may still commit them"
         )
     if report.damaged_checkpoints:
         click.echo(
-            f"{report.damaged_checkpoints} checkpoints are damaged; an older one and the log after it were "
+            f"{counted(report.damaged_checkpoints, 'checkpoint is', 'checkpoints are')} damaged; "
+            "an older one and the log after it were "
             "kept: `compactor repair` puts them aside"
         )
     if report.strays:
         click.echo(
-            f"{report.strays} log files do not belong to the table: `compactor repair` puts them aside"
+            f"{counted(report.strays, 'log file does', 'log files do')} not belong to the table: "
+            "`compactor repair` puts them aside"
         )
 
 
@@ -134,7 +139,10 @@ def _print_repair(report: RepairReport) -> None:
 def _meaning(meaning: Meaning) -> str:
     if meaning.error:
         return f"can't be read: {meaning.error}"
-    return f"version {meaning.version}, {meaning.fragments:,} fragments, {meaning.rows:,} rows"
+    return (
+        f"version {meaning.version}, {counted(meaning.fragments, 'fragment')}, "
+        f"{counted(meaning.rows, 'row')}"
+    )
 
 
 @click.command(
@@ -160,4 +168,4 @@ def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -
     if not released:
         click.echo(f"nothing is in quarantine at version {opened.version}")
         return
-    click.echo(f"{len(released)} fragments released, version {opened.version}")
+    click.echo(f"{counted(len(released), 'fragment')} released, version {opened.version}")

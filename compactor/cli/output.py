@@ -11,7 +11,7 @@ import click
 from rich.filesize import decimal
 
 from compactor.common import logs
-from compactor.common.lines import indented, one_line
+from compactor.common.escaping import indented, one_line
 from compactor.common.message import Message
 from compactor.common.redact import redacted
 from compactor.settings.names import as_flag

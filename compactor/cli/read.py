@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import click
 
-from compactor.cli.options import snapshot_options
 from compactor.cli.output import echo_json
+from compactor.cli.shared_options import snapshot_options
 from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.options import check_one_moment, moment_unix_ms, snapshot_options
 from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.shared_options import check_one_moment, moment_unix_ms, snapshot_options
 from compactor.cli.tables import open_log
 from compactor.errors import UsageError
 from compactor.files.write import check_target, write_whole

@@ -10,6 +10,7 @@ from compactor.cli.display import print_table
 from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.pipelines import explain
 from compactor.pipelines.config import Merge, Pipeline, load_pipeline
@@ -17,7 +18,7 @@ from compactor.spark.session import open_session
 from compactor.telemetry.metrics import mapping
 
 if TYPE_CHECKING:
-    from compactor.pipelines.report import RunReport
+    from compactor.pipelines.run_report import RunReport
 
 _EPILOG = """\b
 Examples:
@@ -110,9 +111,11 @@ def _print_report(report: RunReport, *, as_json: bool) -> None:
         rate = read / max(1e-9, report.seconds)
         for name, output in report.outputs.items():
             live = ", written live" if output.live else ""
-            click.echo(f"{name}: {output.records_written:,} records{live}")
-        spilled = f", {report.spills:,} spills" if report.spills else ""
-        aside = f", {report.dlq_count:,} bad ones put aside" if report.dlq_count else ""
+            click.echo(f"{name}: {counted(output.records_written, 'record')}{live}")
+        spilled = f", {counted(report.spills, 'spill')}" if report.spills else ""
+        aside = f", {counted(report.dlq_count, 'bad one')} put aside" if report.dlq_count else ""
         timeless = sum(report.records_without_time.values())
         aside += f", {timeless:,} without a time in no window" if timeless else ""
-        click.echo(f"{read:,} records read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s")
+        click.echo(
+            f"{counted(read, 'record')} read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s"
+        )

@@ -10,6 +10,7 @@ import click
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json, human_bytes
 from compactor.cli.setting_options import chosen, setting_option, setting_options
+from compactor.common.counts import counted
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.simulate.plot import check_plot, plot
 from compactor.simulate.result import Result, ShardSample, worker_use, write_amplification
@@ -101,7 +102,7 @@ def _describe(settings: SimulationSettings) -> str:
     return (
         f"{human_bytes(settings.ingest_bytes_per_second)}/s for {_duration(settings.duration_seconds)} into "
         f"{tables} in flushes of {human_bytes(settings.flush_bytes)},\nkeys {settings.locality}, {windows}, "
-        f"{settings.shard_workers * settings.shards} workers of "
+        f"{counted(settings.shard_workers * settings.shards, 'worker')} of "
         f"{human_bytes(settings.task_bytes_per_second)}/s"
     )
 
@@ -124,7 +125,7 @@ def _print_points(strategy: str, result: Result) -> None:
     if result.gave_up:
         click.echo(
             f"ended early after {_duration(result.last.seconds)}: level 0 has "
-            f"{result.peaks.level0_runs} runs, far more than should stop writers"
+            f"{counted(result.peaks.level0_runs, 'run')}, far more than should stop writers"
         )
 
 

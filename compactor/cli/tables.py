@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from compactor.api.view import TableView
-from compactor.cli.options import check_one_moment
+from compactor.cli.shared_options import check_one_moment
 from compactor.read.fragment_columns import open_fragment
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url

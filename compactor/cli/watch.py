@@ -17,8 +17,8 @@ from compactor.cli.engine_options import (
     lease_seconds,
     open_engine,
 )
-from compactor.cli.options import duration_seconds
 from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.shared_options import duration_seconds
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
 from compactor.common.logs import is_json

@@ -14,6 +14,7 @@ from compactor.cli.output import echo_json, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
+from compactor.common.counts import counted
 from compactor.common.message import Message
 from compactor.errors import CompactorError, InputError, message_of
 from compactor.planner.debt import Debt, Pressure
@@ -81,14 +82,16 @@ def ingest_command(
                     report = ingest_file(log.store, log, path, sort, options, on_progress=advance)
             except (CompactorError, FormatError) as error:
                 if reports:
-                    done = f"the {len(reports)} files before are in the table, version {reports[-1].version}"
+                    before = counted(len(reports), "file before is", "files before are")
+                    done = f"the {before} in the table, version {reports[-1].version}"
                     error.args = (Message(message_of(error), f" ({done})"),)
                 raise
             reports.append(report)
             told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
             if not as_json:
                 click.echo(
-                    f"{path}: {report.rows:,} rows{_superseded(report)} in {report.fragments} fragments, "
+                    f"{path}: {counted(report.rows, 'row')}{_superseded(report)} in "
+                    f"{counted(report.fragments, 'fragment')}, "
                     f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
                 )
     if as_json:
@@ -126,8 +129,9 @@ class _Warner:
             self._is_said = True
             warn(
                 f"compaction debt {debt.score:.2f} (writers should "
-                f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): {debt.level0_runs} sorted "
-                "runs at level 0; run `compactor compact`, or keep `compactor watch` running"
+                f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): "
+                f"{counted(debt.level0_runs, 'sorted run')} at level 0; run `compactor compact`, "
+                "or keep `compactor watch` running"
             )
 
 

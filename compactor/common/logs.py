@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
-from compactor.common.lines import indented, one_line
+from compactor.common.escaping import indented, one_line
 from compactor.common.redact import redacted, redacted_value
 
 ROOT: Final = "compactor"

@@ -99,6 +99,23 @@ _MAX_LEASE_MS: Final = 24 * 3_600_000
 """The longest lease; one that seems to last longer was made by a clock that was ahead."""
 
 
+@dataclass(frozen=True, slots=True)
+class _JudgedLeases:
+    """Which leases of others in a snapshot no longer hold."""
+
+    now_unix_ms: int | None = None
+    """The time by which they were judged; None if there are none."""
+    abandoned: tuple[str, ...] = ()
+    """Leases that nobody works on any more, although their owners did not say so."""
+    void: tuple[str, ...] = ()
+    """These, and others that nobody works on any more or that are to be taken over."""
+
+    def freed_by(self, changes: Changes) -> Changes:
+        """Adds the end of these leases to the changes."""
+        others = tuple(lease for lease in self.void if lease not in self.abandoned)
+        return replace(changes, abandoned_leases=self.abandoned, ended_leases=others)
+
+
 class _NothingToDoError(Exception):
     """There is nothing to commit."""
 
@@ -156,8 +173,11 @@ class Driver:
 
     def plan(self, snapshot: Snapshot) -> CompactionPlan:
         """Returns what this driver would decide on that snapshot."""
+        return self._plan(snapshot, self._judged(snapshot))
+
+    def _plan(self, snapshot: Snapshot, judged: _JudgedLeases) -> CompactionPlan:
         now = self._log.clock.now_unix_ms()
-        snapshot = snapshot.without_leases(self._void_leases(snapshot))
+        snapshot = snapshot.without_leases(judged.void)
         avoided = {
             key: Quarantine(key, setback.reason, now)
             for key, setback in self._setbacks.items()
@@ -216,16 +236,18 @@ class Driver:
         return Changes(Operation.EXPIRE, removes=tuple(entry.key for entry in entries))
 
     def _move(self, snapshot: Snapshot) -> Changes:
-        moves = self.plan(snapshot).trivial_moves
+        judged = self._judged(snapshot)
+        moves = self._plan(snapshot, judged).trivial_moves
         if not moves:
             raise _NothingToDoError
         adds = tuple(e for move in moves for e in _moved(move))
         removes = tuple(entry.key for entry in adds)
-        return self._freeing(snapshot, Changes(Operation.TRIVIAL_MOVE, adds, removes=removes))
+        return judged.freed_by(Changes(Operation.TRIVIAL_MOVE, adds, removes=removes))
 
     def _lease(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
         decided.clear()  # removes those of a try that lost the race
-        specs = self._affordable(snapshot, self.plan(snapshot).specs)[:most]
+        judged = self._judged(snapshot)
+        specs = self._affordable(snapshot, self._plan(snapshot, judged).specs)[:most]
         if not specs:
             raise _NothingToDoError
         decided[:] = [
@@ -240,8 +262,9 @@ class Driver:
             )
             for spec in specs
         ]
-        leases = tuple(map(self._as_lease, decided))
-        return self._freeing(snapshot, Changes(Operation.LEASE, leases=leases))
+        now = self._log.lease_unix_ms() if judged.now_unix_ms is None else judged.now_unix_ms
+        leases = tuple(self._as_lease(compaction, now) for compaction in decided)
+        return judged.freed_by(Changes(Operation.LEASE, leases=leases))
 
     def _affordable(
         self, snapshot: Snapshot, specs: Sequence[CompactionSpec]
@@ -263,55 +286,43 @@ class Driver:
             return specs
         return (min(suspected, key=lambda spec: suspicion(spec.inputs)),)
 
-    def _as_lease(self, compaction: Compaction) -> Lease:
+    def _as_lease(self, compaction: Compaction, now_unix_ms: int) -> Lease:
         lease_ms = round(self._settings.lease_seconds * 1000)
         return Lease(
             compaction.compaction_id,
             self._owner,
             tuple(entry.key for entry in compaction.spec.inputs),
             compaction.spec.output_level,
-            self._log.lease_unix_ms() + lease_ms,
+            now_unix_ms + lease_ms,
         )
 
-    def _freeing(self, snapshot: Snapshot, changes: Changes) -> Changes:
-        """Adds to the changes the end of leases that are abandoned or void."""
-        dead = self._abandoned(snapshot)
-        others = tuple(i for i in self._void_leases(snapshot) if i not in dead)
-        return replace(changes, abandoned_leases=dead, ended_leases=others)
-
-    def _void_leases(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Returns leases that nobody works on any more, or that are to be taken over."""
-        if self._settings.takes_over:
-            return tuple(i for i in snapshot.leases if i not in self._running)
-        others = self._leases_of_others(snapshot)
-        latest = self._log.lease_unix_ms() + _MAX_LEASE_MS if others else 0
-        void = tuple(
-            lease.compaction_id
-            for lease in others
-            if lease.compaction_id in self._unanswered or lease.expires_unix_ms > latest
-        )
-        return tuple(dict.fromkeys(self._abandoned(snapshot) + void))
-
-    def _abandoned(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Returns leases that nobody works on any more, although their owners did not say so."""
-        others = self._leases_of_others(snapshot)
-        now = self._log.lease_unix_ms() if others else 0
-        return tuple(
+    def _judged(self, snapshot: Snapshot) -> _JudgedLeases:
+        """Judges the leases of others. Asks for the time once at most, and only if there are any."""
+        others = [lease for i, lease in snapshot.leases.items() if i not in self._running]
+        if not others:
+            return _JudgedLeases()
+        now = self._log.lease_unix_ms()
+        abandoned = [
             lease.compaction_id
             for lease in others
             if lease.compaction_id not in self._unanswered
             and (lease.expires_unix_ms <= now or self._owner_is_gone(lease.owner))
-        )
-
-    def _leases_of_others(self, snapshot: Snapshot) -> list[Lease]:
-        return [c for i, c in snapshot.leases.items() if i not in self._running]
+        ]
+        void = [
+            lease.compaction_id
+            for lease in others
+            if self._settings.takes_over
+            or lease.compaction_id in self._unanswered
+            or lease.expires_unix_ms > now + _MAX_LEASE_MS
+        ]
+        return _JudgedLeases(now, tuple(abandoned), tuple(dict.fromkeys(abandoned + void)))
 
     def _is_bad_news(self, snapshot: Snapshot) -> bool:
-        return bool(self._abandoned(snapshot) or self._deadly(snapshot))
+        return bool(self._judged(snapshot).abandoned or self._deadly(snapshot))
 
     def _tell(self, snapshot: Snapshot) -> Changes:
         """Lets the log count abandoned leases, before anything is planned by that count."""
-        dead = self._abandoned(snapshot)
+        dead = self._judged(snapshot).abandoned
         if dead:
             return Changes(Operation.LEASE, abandoned_leases=dead)
         deadly = self._deadly(snapshot)
@@ -482,8 +493,8 @@ class Driver:
         expiries = [leases[i].expires_unix_ms for i in self._running if i in leases]
         if not expiries:
             return
-        left_ms = min(expiries) - self._log.lease_unix_ms()
-        if left_ms * 2 < self._settings.lease_seconds * 1000:
+        now = self._log.lease_unix_ms()
+        if (min(expiries) - now) * 2 < self._settings.lease_seconds * 1000:
 
             def prepare(snapshot: Snapshot) -> Changes:
                 standing = [
@@ -491,7 +502,8 @@ class Driver:
                 ]
                 if not standing:
                     raise _NothingToDoError
-                return Changes(Operation.LEASE, leases=tuple(map(self._as_lease, standing)))
+                leases = tuple(self._as_lease(compaction, now) for compaction in standing)
+                return Changes(Operation.LEASE, leases=leases)
 
             self._commit_unless_nothing(prepare)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from compactor.common.lines import shortened
+from compactor.common.escaping import shortened
 from compactor.compaction.compaction import AttemptReport, Compaction, Outcome
 from compactor.planner.estimate import Estimate
 from compactor.table.compaction_record import MAX_TEXT, CompactionRecord
@@ -28,7 +28,7 @@ def compaction_record(
         inputs=len(spec.inputs),
         outputs=len(outcome.outputs),
         predicted_seconds=round(predicted.task_seconds, _DIGITS),
-        predicted_memory_bytes=predicted.memory_bytes,
+        predicted_memory_bytes=predicted.max_rss_bytes,
         memory_limit_bytes=compaction.settings.memory_limit_bytes,
     )
     return record if outcome.report is None else _with_figures(record, outcome.report)

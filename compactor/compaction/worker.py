@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compactor.common.clock import Clock, SystemClock
+from compactor.common.counts import counted
+from compactor.compaction.compact_report import CompactReport, explain_lost, refuse
 from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
-from compactor.compaction.report import CompactReport, explain_lost, refuse
 from compactor.errors import CompactorError, JobError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.settings.compaction import Policy
@@ -252,10 +253,11 @@ def check_quarantine(snapshot: Snapshot) -> None:
     """Raises `JobError` if fragments are in quarantine, so that nobody takes the table for compacted."""
     if snapshot.quarantine:
         first = next(iter(snapshot.quarantine.values()))
+        fragments = counted(len(snapshot.fragments), "fragment is", "fragments are")
         raise JobError(
-            f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine, and no "
-            "compaction takes them. `compactor inspect` shows why; repair that (restore the objects, or give "
-            f"workers more memory), then run `compactor release TABLE --all`. {first.key}: {first.reason}"
+            f"{len(snapshot.quarantine):,} of {fragments} in quarantine, and no compaction takes them. "
+            "`compactor inspect` shows why; repair that (restore the objects, or give workers more memory), "
+            f"then run `compactor release TABLE --all`. {first.key}: {first.reason}"
         )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.common.counts import counted
 from compactor.entities.texts import (
     I64,
     TEXT,
@@ -44,7 +45,7 @@ class TooManyCombinationsError(ValueError):
     """Of values of one entity, by `concat`."""
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"{count:,} combinations of one entity's values")
+        super().__init__(f"{counted(count, 'combination')} of one entity's values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def _parse(value: Any, aliases: set[str]) -> Expression:
         raise ExpressionError(f"there is no function {name!r}; there are: {there}")
     wanted = "one argument" if name != "concat" else "two arguments or more"
     if (len(arguments) != 1) if name != "concat" else (len(arguments) < 2):
-        raise ExpressionError(f"{name} takes {wanted}, here are {len(arguments)}")
+        raise ExpressionError(f"{name} takes {wanted}, not {len(arguments)}")
     return FunctionCall(name, tuple(_parse(argument, aliases) for argument in arguments))
 
 

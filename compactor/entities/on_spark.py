@@ -8,7 +8,7 @@
     cluster   ids and signatures                                     by the hash of the cluster's _id ->
     differ    against what the table has; what changed               back home ->
     take      whole entities, only of what changed                   by ranges of the cluster's _id ->
-    fold      fragments; the driver commits them at once
+    fold      fragments; Spark's driver commits them at once
 
 Whole entities travel twice at most, and the second time only those of clusters that changed.
 """
@@ -20,11 +20,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from compactor.common.clock import random_id
+from compactor.common.counts import counted
 from compactor.entities.clusters import too_many
 from compactor.entities.entities import no_entity
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
-from compactor.entities.report import EntityMergeReport
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
     dataset_parts,
@@ -241,7 +242,8 @@ class SparkEntityMerge:
 
     def _show_round(self, round_: Round) -> None:
         self._on_progress(
-            f"connecting, round {round_.number}: {round_.edges_left:,} of {round_.edges:,} edges left"
+            f"connecting, round {round_.number}: {round_.edges_left:,} of "
+            f"{counted(round_.edges, 'edge')} left"
         )
 
     def _check_sizes(

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from compactor.common.counts import counted
 from compactor.entities.components import components
 from compactor.errors import InputError, UsageError
 from compactor.spark.session import as_job_error
@@ -73,11 +74,11 @@ def connected_components(
 
     edges: rows `left bigint, right bigint` in either direction; duplicates and loops do no harm, and other
         columns are not read. The frame is evaluated once.
-    scratch_url: a folder for the rounds and the result, which driver and executors reach (`s3a://`,
+    scratch_url: a folder for the rounds and the result, which Spark's driver and executors reach (`s3a://`,
         `hdfs://`; a path with a local master). The result is read from there, so remove the folder
         afterwards.
     edges_in_one_task: the most edges that one task finishes, at 200 bytes each; 0 for none.
-    on_round: called on the driver after each round.
+    on_round: called on Spark's driver after each round.
 
     Raises `UsageError` for edges of other columns, `InputError` for null in them, `JobError` if Spark fails.
     """
@@ -166,7 +167,7 @@ class _Rounds:
         rows = self._kept(read, "edges-0")
         if seen.get["nulls"]:
             raise InputError(
-                f"edges: null in left or right in {seen.get['nulls']:,} rows; leave such rows out"
+                f"edges: null in left or right in {counted(seen.get['nulls'], 'row')}; leave such rows out"
             )
         self._edges = rows.where("node <> parent")
         self._loops = rows.where("node = parent")

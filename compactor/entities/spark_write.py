@@ -71,7 +71,7 @@ def write_clusters(
     on_progress("writing")
     options = IngestOptions(rows=ROW_POLICY)
     schema = written_schema(names)
-    plan = plan_ingest(target.store, target.snapshot, schema, "merged entities", SORT, options)
+    plan = plan_ingest(target.log, target.snapshot, schema, "merged entities", SORT, options)
     firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()
     url = target.store.url
 

@@ -22,6 +22,7 @@ from compactor.entities.expressions import (
     parse_operand,
 )
 from compactor.settings.document import Document
+from compactor.settings.mistakes import Place, instead_of
 
 DEFAULT_MAX_MERGED: Final = 50_000
 _ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -113,15 +114,13 @@ def spec_of(document: Document) -> EntityMergeSpec:
     names = {dataset.name for dataset in datasets}
     for index, name in enumerate(settings.initial_datasets):
         if name not in names:
-            raise document.fail(
-                ("initial_datasets", index), f"initial_datasets[{index}]: {_unknown(name, names)}"
-            )
+            raise document.fail_at(("initial_datasets", index), _unknown(name, names))
     for name in settings.sources:
         if name not in names:
-            raise document.fail(("sources", name), f"sources.{name}: {_unknown(name, names)}")
+            raise document.fail_at(("sources", name), _unknown(name, names))
         if not settings.sources[name] or "\0" in settings.sources[name]:
-            raise document.fail(
-                ("sources", name), f"sources.{name}: write a file, a folder or s3://bucket/prefix"
+            raise document.fail_at(
+                ("sources", name), "write a file, a folder or s3://bucket/prefix"
             )
     aliases = {dataset.alias for dataset in datasets}
     return EntityMergeSpec(
@@ -138,7 +137,7 @@ def spec_of(document: Document) -> EntityMergeSpec:
 
 
 def _unknown(name: str, names: set[str]) -> str:
-    return f"{name!r} is none of the datasets: {', '.join(sorted(names))}"
+    return f"no dataset {name!r}; {instead_of(name, sorted(names))}"
 
 
 def _short(name: str) -> str:
@@ -148,74 +147,63 @@ def _short(name: str) -> str:
 def _datasets(document: Document, settings: _MergeSettings) -> Iterator[Dataset]:
     seen: set[str] = set()
     for index, text in enumerate(settings.datasets):
-        field = f"datasets[{index}]"
+        place = ("datasets", index)
         parts = text.split()
         if len(parts) != 2:
-            raise document.fail(
-                ("datasets", index), f"{field}: {text!r}: write the dataset's name and an alias"
-            )
+            raise document.fail_at(place, f"{text!r}: write the dataset's name and an alias")
         dataset = Dataset(*parts)
         if _NO_NAME.search(dataset.name) or len(dataset.name) > _LONGEST_NAME:
-            raise document.fail(
-                ("datasets", index),
-                f"{field}: name {_short(dataset.name)}: {_LONGEST_NAME} characters at most, no / * ? [ ] "
+            raise document.fail_at(
+                place,
+                f"name {_short(dataset.name)}: {_LONGEST_NAME} characters at most, no / * ? [ ] "
                 "and no control characters; where a dataset is says `sources`",
             )
         if not _ALIAS.fullmatch(dataset.alias):
-            raise document.fail(
-                ("datasets", index),
-                f"{field}: alias {dataset.alias!r}: letters, digits, _ and -, a letter first",
+            raise document.fail_at(
+                place, f"alias {dataset.alias!r}: letters, digits, _ and -, a letter first"
             )
         for what, value in (("dataset", f"{dataset.name} "), ("alias", f" {dataset.alias}")):
             if value in seen:
-                raise document.fail(
-                    ("datasets", index), f"{field}: {what} {value.strip()!r} comes twice: each once"
-                )
+                raise document.fail_at(place, f"{what} {value.strip()!r} comes twice: each once")
             seen.add(value)
         yield dataset
 
 
 def _rules(document: Document, settings: _MergeSettings, aliases: set[str]) -> Iterator[Rule]:
-    def operand(value: Any, place: tuple[str | int, ...], field: str) -> Operand:
+    def operand(value: Any, *place: str | int) -> Operand:
         try:
             parsed = parse_operand(value)
         except ExpressionError as error:
-            raise document.fail(place, f"{field}: {error}") from None
+            raise document.fail_at(place, str(error)) from None
         if parsed.alias not in aliases:
-            there = ", ".join(sorted(aliases))
-            raise document.fail(
-                place, f"{field}: no dataset has the alias {parsed.alias!r}; there are: {there}"
-            )
+            instead = instead_of(parsed.alias, sorted(aliases))
+            raise document.fail_at(place, f"no dataset has the alias {parsed.alias!r}; {instead}")
         for name in first_steps(parsed.expression):
             if name in RESERVED and name not in (ID, IDS):
-                raise document.fail(
+                raise document.fail_at(
                     place,
-                    f"{field}: {parsed.alias}.{name} is not a property: an entity merge writes it; rules "
+                    f"{parsed.alias}.{name} is not a property: an entity merge writes it; rules "
                     "compare properties, `_id` and `$ids`",
                 )
         return parsed
 
     for index, value in enumerate(settings.equality):
-        field = f"equality[{index}]"
+        place: Place = ("equality", index)
         if not isinstance(value, list) or len(value) != 3 or value[0] != "eq":
-            raise document.fail(("equality", index), f"{field}: write [eq, a.x, b.y]")
-        left, right = (
-            operand(v, ("equality", index, n + 1), field) for n, v in enumerate(value[1:])
-        )
+            raise document.fail_at(place, "write [eq, a.x, b.y]")
+        left, right = (operand(v, *place, n + 1) for n, v in enumerate(value[1:]))
         if left.alias == right.alias:
-            raise document.fail(("equality", index), f"{field}: {_one_dataset(left.alias)}")
+            raise document.fail_at(place, _one_dataset(left.alias))
         yield Rule(left, right)
     for index, value in enumerate(settings.equality_sets):
-        field = f"equality_sets[{index}]"
+        place = ("equality_sets", index)
         if not isinstance(value, list) or len(value) < 2:
-            raise document.fail(
-                ("equality_sets", index), f"{field}: a list of at least two expressions"
-            )
-        operands = [operand(v, ("equality_sets", index, n), field) for n, v in enumerate(value)]
+            raise document.fail_at(place, "a list of at least two expressions")
+        operands = [operand(v, *place, n) for n, v in enumerate(value)]
         is_of_one = len({operand.alias for operand in operands}) == 1
         for one, other in pairwise(operands):
             if one.alias == other.alias and (is_of_one or not settings.all_pairs):
-                raise document.fail(("equality_sets", index), f"{field}: {_one_dataset(one.alias)}")
+                raise document.fail_at(place, _one_dataset(one.alias))
         pairs = combinations(operands, 2) if settings.all_pairs else pairwise(operands)
         for one, other in pairs:
             if one.alias != other.alias:

@@ -8,8 +8,8 @@ from typing import Final
 
 from compactor.entities.datasets import Located, check_not_read, check_there, locate
 from compactor.entities.entities import UPDATED
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
-from compactor.entities.report import EntityMergeReport
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets
 from compactor.errors import CommitConflictError

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.column_names import check_names
 from compactor.files.kept_types import (
@@ -64,7 +65,8 @@ class ParquetBatches(FileBatches):
         groups = (metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
         if (rows := sum(groups)) != metadata.num_rows:
             raise InputError(
-                f"{self.path}: its footer says {metadata.num_rows:,} rows, its row groups {rows:,}: it is "
+                f"{self.path}: its footer says {counted(metadata.num_rows, 'row')}, its row groups "
+                f"{rows:,}: it is "
                 "damaged; write the file again"
             )
 
@@ -91,7 +93,7 @@ class ParquetBatches(FileBatches):
                     raise
                 raise self._damaged(index, one_line(error)) from error
             if read != group.num_rows:
-                raise self._damaged(index, f"it has {read:,} of {group.num_rows:,} rows")
+                raise self._damaged(index, f"it has {read:,} of {counted(group.num_rows, 'row')}")
             self._rows_read += read
 
     def _group(
@@ -109,7 +111,7 @@ class ParquetBatches(FileBatches):
         for name in self.schema.names:
             try:
                 found = sum(batch.num_rows for batch in self._group(index, _COUNTED_ROWS, [name]))
-                own = f"it has {found:,} of {rows:,} rows" if found != rows else ""
+                own = f"it has {found:,} of {counted(rows, 'row')}" if found != rows else ""
             except (OSError, *PROBLEMS) as error:
                 own = one_line(error) if _is_of_file(error) else ""
             if own:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
+from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.json_fields import MAX_COLUMNS
@@ -216,8 +217,8 @@ class CsvBatches(FileBatches):
         if place not in self._unreadable:
             shown = row.text[:60].replace(_STRAY, "\N{REPLACEMENT CHARACTER}")
             self._unreadable[place] = (
-                f"{self.path}, row {row.number:,}: expected {row.expected_columns} columns, got "
-                f"{row.actual_columns}: {shown!r}: give every row one cell per column"
+                f"{self.path}, row {row.number:,}: expected {counted(row.expected_columns, 'column')}, "
+                f"got {row.actual_columns}: {shown!r}: give every row one cell per column"
             )
         return "skip"
 

@@ -71,8 +71,8 @@ def open_table_sink(
 
     The rows go to a file beside `path`, which replaces it once all are on disk. Until then, and after any
     exception, an existing file is untouched, and nothing is left beside it.
-    Raises `UsageError` for an unknown ending, `InputError` for a path that can't be written or a type
-    or value that the format can't hold, `JobError` if writing fails half way.
+    Raises `UsageError` for an unknown ending or a path that can't be written, `InputError` for a type or
+    value that the format can't hold, `JobError` if writing fails half way.
     """
     with contextlib.closing(StagedSink(path, schema, options)) as sink:
         yield sink
@@ -81,20 +81,20 @@ def open_table_sink(
 
 
 def check_sink_path(path: str) -> None:
-    """Raises `UsageError` for an unknown ending, `InputError` for a path that can't be a file."""
+    """Raises `UsageError` for an unknown ending or a path that can't be a file."""
     _kind_of_sink(path)
     check_target(path)
 
 
 def check_target(path: str) -> None:
-    """Raises `InputError` for a path that can't be a file."""
+    """Raises `UsageError` for a path that can't be a file."""
     _checked_target(path)
 
 
 def write_whole(path: str, data: bytes) -> None:
     """Writes a file at `path`, replacing any earlier one; after an exception nothing has changed.
 
-    Raises `InputError` for a path that can't be written, `JobError` if writing fails half way.
+    Raises `UsageError` for a path that can't be written, `JobError` if writing fails half way.
     """
     target = _checked_target(path)
     beside = _beside(target)
@@ -242,11 +242,11 @@ def _checked_target(path: str) -> Path:
     try:
         target = Path(path).resolve()
         if target.exists() and not target.is_file():
-            raise InputError(f"{path}: is not a file: name a file to create or replace")
+            raise UsageError(f"{path}: is not a file: name a file to create or replace")
         if not target.parent.is_dir():
-            raise InputError(f"{path}: its folder does not exist: create it first")
+            raise UsageError(f"{path}: its folder does not exist: create it first")
     except OSError as error:
-        raise InputError(f"{path}: can't be written: {error.strerror or one_line(error)}") from None
+        raise UsageError(f"{path}: can't be written: {error.strerror or one_line(error)}") from None
     return target
 
 
@@ -303,7 +303,7 @@ def _creating(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(
+        raise UsageError(
             f"{path}: can't be written: {cause_and_advice(error, 'choose another place')}"
         ) from None
 

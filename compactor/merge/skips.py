@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from compactor.predicate.skipping.packed import pack
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.predicate.skipping.summary import build
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.tape import Tape
-from compactor.table.skip_blocks import pack
 
 STAGE = "footer"
 

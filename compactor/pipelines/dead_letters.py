@@ -19,7 +19,7 @@ from compactor.files.problems import failing_rows
 from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
-from compactor.pipelines.report import RunReport, SeenRows
+from compactor.pipelines.run_report import RunReport, SeenRows
 
 SCHEMA: Final = pa.schema(
     [("source", pa.string()), ("row", pa.int64()), ("node", pa.string()), ("reason", pa.string())]

@@ -1,7 +1,7 @@
 """Runs a pipeline on Spark: its stages one after the other, each a job of tasks.
 
 Nodes have rows as Arrow batches, which travel between stages in packets: so no type is lost and no row
-becomes a Python object. The driver sees reports and samples of keys. It sees rows only of files, part by
+becomes a Python object. Spark's driver sees reports and samples of keys. It sees rows only of files, part by
 part, since a file is written in one place.
 """
 
@@ -20,9 +20,9 @@ from compactor.pipelines.config import Aggregate, Merge, Output, Pipeline, Route
 from compactor.pipelines.nodes.aggregate import needed_columns
 from compactor.pipelines.nodes.output import may_repeat
 from compactor.pipelines.pieces import SourceParts
+from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import ROW, SOURCE
-from compactor.pipelines.report import OutputReport, RunReport
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.run_report import OutputReport, RunReport
 from compactor.pipelines.spark_outputs import open_table, write_outputs
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import Feed, ShuffleKind, SparkStage, plan_stages

@@ -14,8 +14,8 @@ from compactor.pipelines.classify import ancestors
 from compactor.pipelines.config import Output, Pipeline, Source
 from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.nodes.source import OpenSource, open_source
-from compactor.pipelines.report import RunReport
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.pipeline_run import PipelineRun
+from compactor.pipelines.run_report import RunReport
 from compactor.settings.names import in_pipeline, settings_named
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.pipelines import dead_letters
 from compactor.pipelines.config import Aggregate, Node, Source
 from compactor.pipelines.dead_letters import BadRecordError
-from compactor.pipelines.report import RunReport
+from compactor.pipelines.run_report import RunReport
 from compactor.pipelines.stages import Feed, SparkStage
 from compactor.pipelines.task import StageTaskReport, WrittenRows
 from compactor.spark.shuffle.jobs import Done, FeedTotals

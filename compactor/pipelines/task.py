@@ -2,7 +2,7 @@
 the stage. The nodes are those of a run in one process, under a memory limit of the task's own.
 
 Rows leave to other stages as packets, to a file as a part in the staging place, and to a table as fragments,
-which the driver commits. So attempts that Spark repeats or runs twice change nothing that anybody sees.
+which Spark's driver commits. So attempts that Spark repeats or runs twice change nothing that anybody sees.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Task:
     def _numbered(self, rows: Batches) -> Batches:
         """Adds the task's number to row numbers, since nodes count from 0 in each task.
 
-        Boundaries of documents are left out: the driver knows the documents by the graph.
+        Boundaries of documents are left out: Spark's driver knows the documents by the graph.
         """
         counts = isinstance(self._spec.pipeline.nodes[self._root], (Source, Aggregate, Combine))
         for batch in rows:

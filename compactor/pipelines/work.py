@@ -27,7 +27,7 @@ from compactor.pipelines.classify import (
 from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
-from compactor.pipelines.report import NodeClock, RunReport
+from compactor.pipelines.run_report import NodeClock, RunReport
 from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk

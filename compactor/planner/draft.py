@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from compactor.common.counts import counted
 from compactor.common.message import Message
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
@@ -58,7 +59,7 @@ class Draft:
             return False
         refusal = self._limits.refusal(sorted_runs(items))
         if refusal is not None:
-            self._refused.append(Message(f"{reason}, {len(items)} fragments: ", refusal))
+            self._refused.append(Message(f"{reason}, {counted(len(items), 'fragment')}: ", refusal))
             return False
         if not self._reserve(items, output_level, reason):
             return False
@@ -107,7 +108,8 @@ class Draft:
             self.merge(part, 0, reason=f"{reason}, divided", priority=priority)
         if not parts:
             self.block(
-                f"{reason}: workers ended while they merged {len(items)} fragments, which came through "
+                f"{reason}: workers ended while they merged {counted(len(items), 'fragment')}, "
+                "which came through "
                 "alone; give workers more memory, then run `compactor release`"
             )
 
@@ -118,16 +120,16 @@ class Draft:
         self._moves.append(TrivialMove(tuple(item.entry for item in items), output_level, reason))
         return True
 
-    def merge_in_passes(
+    def merge_in_rounds(
         self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
     ) -> None:
         """Adds one spec for all items; or, if they are too much for one task, merges within level 0 first.
 
         Only neighbours in age may be merged first, so that rows of equal keys keep their order. A run is
-        never divided, for the same reason. Each part has at least two runs, so that every pass leaves fewer.
+        never divided, for the same reason. Each part has at least two runs, so that every round leaves fewer.
         """
         runs = sorted_runs(items)
-        # While a pass runs, the next one waits: if it began early, it would merge unequal parts.
+        # While a round runs, the next one waits: if it began early, it would merge unequal parts.
         taken = [item.entry.key for item in items if item.entry.key in self._tree.taken]
         if taken:
             self.block(f"{reason}: {taken[0]} is being compacted")
@@ -142,7 +144,7 @@ class Draft:
             self.merge(items, output_level, reason=reason, priority=priority)
         for chunk in chunks:
             part = [item for run in chunk for item in run.items]
-            self.merge(part, 0, reason=f"{reason}, in passes", priority=priority)
+            self.merge(part, 0, reason=f"{reason}, in rounds", priority=priority)
 
     def merge_runs(self, runs: Sequence[SortedRun], *, reason: str, priority: float) -> bool:
         """Adds a merge of level-0 runs into one run of level 0. Returns whether it did."""
@@ -181,7 +183,7 @@ class Draft:
         entry, ttl, rows = item.entry, self._tree.ttl, self._tree.rows
         most = most_deleted * entry.rows
         if entry.deleted_rows > most:
-            return f"{entry.deleted_rows} rows of a fragment deleted"
+            return f"{counted(entry.deleted_rows, 'row')} of a fragment deleted"
         is_old = False
         if ttl is not None and entry.oldest_unix_ms is not None:
             lifetime_ms = 1000 * ttl.seconds * (1 + ttl_slack)
@@ -189,7 +191,7 @@ class Draft:
         has_tombstones = entry.tombstones > most and rows.may_drop_tombstones
         if not (is_old or has_tombstones) or not self._tree.is_bottom([item]):
             return None
-        return "rows of a fragment expired" if is_old else f"{entry.tombstones} tombstones"
+        return "rows of a fragment expired" if is_old else counted(entry.tombstones, "tombstone")
 
     def block(self, line: str) -> None:
         self._blocked.append(line)

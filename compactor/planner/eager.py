@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.common.counts import counted
 from compactor.planner.draft import Draft
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan
@@ -22,10 +23,10 @@ def plan_overlapping(
     for group in components(tree.items()):
         runs = len(sorted_runs(group))
         if runs > 1:
-            draft.merge_in_passes(
+            draft.merge_in_rounds(
                 group,
                 max(1, *(item.entry.level for item in group)),
-                reason=f"{len(group)} fragments of {runs} runs overlap",
+                reason=f"{counted(len(group), 'fragment')} of {counted(runs, 'run')} overlap",
                 priority=float(runs),
             )
     draft.rewrite_garbage(policy.max_deleted_share, now_unix_ms, policy.ttl_slack)
@@ -42,10 +43,10 @@ def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
     groups = join_small_neighbours(components(tree.items()), limits.target_fragment_bytes)
     for group in groups:
         if len(group) > 1:
-            draft.merge_in_passes(
+            draft.merge_in_rounds(
                 group,
                 bottom,
-                reason=f"full: {len(group)} fragments into one sorted run",
+                reason=f"full: {counted(len(group), 'fragment')} into one sorted run",
                 priority=float(len(group)),
             )
         elif (garbage := draft.all_garbage(group[0], now_unix_ms)) is not None:

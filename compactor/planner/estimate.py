@@ -28,8 +28,8 @@ class Estimate:
     rows: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    memory_bytes: int = 0
-    """Peak of the largest task."""
+    max_rss_bytes: int = 0
+    """Bound on the resident memory of the largest task's process: libraries and budget."""
     task_seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def estimate(
         rows=spec.rows,
         bytes_in=size_bytes,
         bytes_out=size_bytes,
-        memory_bytes=_BASE_BYTES
+        max_rss_bytes=_BASE_BYTES
         + min(settings.memory_limit_bytes, sum(stage.memory_bytes for stage in plan.stages)),
         task_seconds=sum(entry.raw_bytes for entry in spec.inputs) / speed,
     )
@@ -65,6 +65,6 @@ def total(estimates: Iterable[Estimate]) -> Estimate:
         rows=sum(e.rows for e in estimates),
         bytes_in=sum(e.bytes_in for e in estimates),
         bytes_out=sum(e.bytes_out for e in estimates),
-        memory_bytes=max((e.memory_bytes for e in estimates), default=0),
+        max_rss_bytes=max((e.max_rss_bytes for e in estimates), default=0),
         task_seconds=sum(e.task_seconds for e in estimates),
     )

@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from compactor.common.counts import counted
 from compactor.planner.draft import Draft
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan
@@ -88,10 +89,10 @@ class _Leveled:
             if len(group) == 1:
                 self._draft.move(group, 1, reason="level 0: overlaps nothing of level 1")
                 continue
-            self._draft.merge_in_passes(
+            self._draft.merge_in_rounds(
                 group,
                 1,
-                reason=f"level 0: {len(group)} fragments into level 1",
+                reason=f"level 0: {counted(len(group), 'fragment')} into level 1",
                 priority=score,
             )
         return is_pushed
@@ -151,7 +152,8 @@ class _Leveled:
         target = level + 1
         if not below:
             return self._draft.move(picked, target, reason=f"level {level}: overlaps nothing below")
-        reason = f"level {level}: over its target, {len(below)} fragments of level {target} overlap"
+        overlapped = counted(len(below), "fragment")
+        reason = f"level {level}: over its target, {overlapped} of level {target} in its range"
         return self._draft.merge([*picked, *below], target, reason=reason, priority=score)
 
     # --- within level 0: size-tiered ---

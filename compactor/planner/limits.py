@@ -1,4 +1,4 @@
-"""Limits of what one task may merge; too many or too large runs are merged in passes."""
+"""Limits of what one task may merge; too many or too large runs are merged in rounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Limits:
         )
 
     def fits(self, runs: Iterable[SortedRun]) -> bool:
-        """Says whether one task may merge these; two runs always may, or passes would never end."""
+        """Says whether one task may merge these; two runs always may, or rounds would never end."""
         runs = list(runs)
         return len(runs) <= 2 or (
             len(runs) <= self.max_fan_in

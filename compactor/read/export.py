@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.files.write import SinkOptions, open_table_sink
 from compactor.predicate.tree import Predicate
-from compactor.read.report import ExportReport, ScanReport
+from compactor.read.read_reports import ExportReport, ScanReport
 from compactor.read.scan import scan, scan_schema
 from compactor.stores.base import Store
 from compactor.table.metadata import TableMetadata

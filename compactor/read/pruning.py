@@ -12,10 +12,10 @@ from compactor.planner.tree import all_items, components
 from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary
 from compactor.predicate.skipping.summary import AnyOf
 from compactor.predicate.tree import Predicate, columns_of
+from compactor.read.skip_indexes import read_index
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from compactor.table.skip_blocks import read_index
 from compactor.table.snapshot import Snapshot
 from format.reader import FragmentReader
 from format.schema import Order

@@ -11,7 +11,7 @@ from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.read.fragment_columns import open_fragment, read_columns
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry

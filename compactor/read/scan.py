@@ -37,7 +37,7 @@ from compactor.read.pruning import (
     overlapping_groups,
     skip_index_of,
 )
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.stretches import Part, stretches_of
 from compactor.resources.budget import MemoryBudget

@@ -21,7 +21,7 @@ from compactor.read.pruning import (
     overlapping_groups,
     skip_index_of,
 )
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.scan import rule_of_readers, scan, scan_schema, wanted_rows
 from compactor.read.scan_pieces import of_fragments

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError, ObjectNotFoundError
-from compactor.read.report import VerifyReport
+from compactor.read.read_reports import VerifyReport
+from compactor.read.skip_indexes import read_index
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
@@ -21,7 +22,6 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.not_null import null_place
 from compactor.table.overtaken import overtaken_explained
 from compactor.table.repair import log_faults
-from compactor.table.skip_blocks import read_index
 from compactor.table.snapshot import Snapshot
 from compactor.table.windows import window_numbers
 from format.cast import exact_range, widened

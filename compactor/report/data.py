@@ -193,7 +193,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """A step that `compactor plan` would take next."""
+    """A step that the next compaction would take."""
 
     what: str
     reason: str

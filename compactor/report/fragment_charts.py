@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from compactor.common.counts import counted
 from compactor.report.chart import (
     ALERT,
     TOP_PIXELS,
@@ -18,7 +19,7 @@ from compactor.report.chart import (
     titles_at_left,
 )
 from compactor.report.data import Bar, KeySpace, Panel
-from compactor.report.text import bytes_text, count_text, when_text
+from compactor.report.text import bytes_text, when_text
 
 _LANE_PIXELS: Final = 15
 _TITLE_PIXELS: Final = 46
@@ -100,7 +101,7 @@ def fragments_chart(space: KeySpace, windows: int | None = None) -> Chart | None
 
 
 def _panel_title(p: Panel) -> str:
-    return f"version {p.version:,}, {count_text(p.fragments, 'fragment')}"
+    return f"version {p.version:,}, {counted(p.fragments, 'fragment')}"
 
 
 def _windows(windows: int | None) -> str:
@@ -125,8 +126,8 @@ def _drawn_together(panels: Sequence[Panel]) -> str:
         if row.fragments_per_lane > 1
     ]
     said += [
-        f"{count_text(sum(bar.fragments for bar in grouped), 'fragment')} of version {p.version:,} are "
-        f"{count_text(len(grouped), 'bar')} of neighbours"
+        f"{counted(sum(bar.fragments for bar in grouped), 'fragment')} of version {p.version:,} are "
+        f"{counted(len(grouped), 'bar')} of neighbours"
         for p in panels
         if (grouped := [bar for bar in p.bars if bar.key and bar.fragments > 1])
     ]
@@ -173,7 +174,7 @@ def _bar_text(bar: Bar) -> str:
         )
     name = bar.key if bar.fragments == 1 else f"{bar.fragments:,} neighbours drawn together"
     lines = [
-        f"<b>level {bar.level}</b>, {count_text(bar.rows, 'row')}, {bytes_text(bar.size_bytes)}",
+        f"<b>level {bar.level}</b>, {counted(bar.rows, 'row')}, {bytes_text(bar.size_bytes)}",
         *keys,
         plain(name[-_HOVER_CHARACTERS:]),
         *(["<b>in quarantine</b>"] if bar.is_quarantined else []),

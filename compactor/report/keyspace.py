@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.common.lines import shortened
+from compactor.common.escaping import shortened
 from compactor.report.data import Bar, LevelRow, Panel, SizeBin, Tick
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_parts, key_text, key_types

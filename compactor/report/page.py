@@ -13,11 +13,12 @@ from importlib.resources import files
 from typing import Any, Final
 
 from compactor import __version__
-from compactor.common.lines import shortened
+from compactor.common.counts import counted
+from compactor.common.escaping import shortened
 from compactor.report.chart import Chart, level_color
 from compactor.report.charts import charts, plotly_script
 from compactor.report.data import ColumnRow, Report
-from compactor.report.text import bytes_text, count_text, seconds_text, when_text
+from compactor.report.text import bytes_text, seconds_text, when_text
 
 MAX_ROWS: Final = 50
 """Limit of rows in the page's tables of steps, compactions and fragments."""
@@ -31,7 +32,7 @@ def page(report: Report) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters.update(
-        bytes=bytes_text, count=count_text, seconds=seconds_text, when=when_text, clip=shortened
+        bytes=bytes_text, counted=counted, seconds=seconds_text, when=when_text, clip=shortened
     )
     drawn = charts(report)
     plotly, script = plotly_script().strip(), _resource("page.js")

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from compactor.common.counts import counted
 from compactor.report.chart import ALERT, LEVEL_COLORS, TOP_PIXELS, Chart, lay_out, plain
 from compactor.report.data import CompactionRow
-from compactor.report.text import count_text
 from compactor.resources.stopwatch import STAGES
 
 MAX_RUNS: Final = 20
@@ -61,7 +61,7 @@ def stages_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     return Chart(
         "stages",
         "Time by stage",
-        f"Time of the merging thread in the last {count_text(len(drawn), 'compaction')}, the newest at the "
+        f"Time of the merging thread in the last {counted(len(drawn), 'compaction')}, the newest at the "
         "top. Other is the time outside of all stages: planning the merge, opening objects.",
         figure,
     )
@@ -94,7 +94,7 @@ def memory_chart(runs: Sequence[CompactionRow]) -> Chart | None:
             ),
             _marks(drawn, labels, "memory_limit_bytes", "limit", ALERT, "line-ns-open", 14),
             _marks(drawn, labels, "peak_rss_bytes", "resident", LEVEL_COLORS[2], "diamond", 8),
-            _marks(drawn, labels, "predicted_memory_bytes", "predicted", LEVEL_COLORS[2],
+            _marks(drawn, labels, "predicted_memory_bytes", "resident at most", LEVEL_COLORS[2],
                    "diamond-open", 8),
         ]
     )  # fmt: skip
@@ -106,8 +106,8 @@ def memory_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     return Chart(
         "memory",
         "Memory against the limit",
-        "Most memory that a compaction charged to its limit, and the resident set of its process, measured "
-        "and predicted, which includes the libraries and what ran in it before.",
+        "Most memory that a compaction charged to its limit, the resident set of its process, which includes "
+        "the libraries and what ran in it before, and the bound that was predicted for it.",
         figure,
     )
 

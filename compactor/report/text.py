@@ -21,10 +21,6 @@ def bytes_text(count: float, *, binary: bool = False) -> str:
     return f"{value:,.{digits}f} {unit}"
 
 
-def count_text(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def when_text(unix_ms: int) -> str:
     """Returns a time to the second, in UTC."""
     try:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.common.counts import counted
 from compactor.common.setting_keys import SPOOL_DIRECTORY
 from compactor.common.system_errors import cause_and_advice
 from compactor.resources.errors import LocalDiskError
@@ -84,7 +85,7 @@ class LocalDisk:
                     position, left = position + count, left[count:]
         except OSError as error:
             raise LocalDiskError(
-                f"cannot spill {view.nbytes:,} bytes to {self.directory}: "
+                f"cannot spill {counted(view.nbytes, 'byte')} to {self.directory}: "
                 f"{cause_and_advice(error, 'make room there')}, or name another folder by ",
                 SPOOL_DIRECTORY,
             ) from error

@@ -49,7 +49,7 @@ class CompactionSettings(Settings):
         default=1_000,
         ge=2,
         le=60_000,
-        description="Most sorted runs that one task merges; more are merged in passes. A level-0 fragment is "
+        description="Most sorted runs that one task merges; more are merged in rounds. A level-0 fragment is "
         "a run.",
     )
     memory_limit_bytes: Bytes = Field(

@@ -15,14 +15,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from compactor.errors import ConfigError
-from compactor.settings.messages import cause
+from compactor.settings.mistakes import Place, first_mistake, shown_place
 
 _MOST_LEVELS: Final = 50
 _MOST_VALUES: Final = 100_000
 """The most values of a document; whatever an alias (`*name`) repeats counts again."""
 _Model = TypeVar("_Model", bound=BaseModel)
-Place = tuple[str | int, ...]
-"""The keys and indexes that lead to a part of a document."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -94,6 +92,10 @@ class Document:
         """Returns the error about a part of the document."""
         return ConfigError(f"{self.place_of(place)}: {self._what}{message}")
 
+    def fail_at(self, place: Place, message: str) -> ConfigError:
+        """Returns the error about a part of the document, which the message names."""
+        return self.fail(place, f"{shown_place(place)}: {message}")
+
     def place_of(self, place: Place) -> str:
         """Returns the file and line of a part of the document."""
         while place and place not in self._lines:
@@ -105,21 +107,8 @@ class Document:
         try:
             return model(**self.root)
         except ValidationError as error:
-            first = error.errors()[0]
-        place: Place = tuple(first["loc"])
-        field = _shown(place)
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(model.model_fields)
-            raise self.fail(place, f"there is no setting {field!r}; there are: {known}")
-        if first["type"] == "missing":
-            raise self.fail(place, f"`{field}` is missing")
-        raise self.fail(place, f"{field}: {cause(first)}")
-
-
-def _shown(place: Place) -> str:
-    """Writes a place as users do, such as `equality[2]`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    return text.removeprefix(".")
+            place, message = first_mistake(error, model)
+        raise self.fail(place, message)
 
 
 def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from compactor.common.message import Message, Setting
+from compactor.common.message import Message
 from compactor.errors import ConfigError
-from compactor.settings.messages import cause
+from compactor.settings.mistakes import first_mistake
 
 
 class Settings(BaseModel):
@@ -29,11 +29,6 @@ class Settings(BaseModel):
     @classmethod
     def _told(cls, values: dict[str, Any], error: ValidationError) -> Message:
         """Returns what is wrong first, with the setting and with what was written."""
-        first = error.errors(include_url=False)[0]
-        name = "".join(map(str, first["loc"][:1]))
-        if first["type"] == "extra_forbidden":
-            return Message(f"no setting {name!r}; there are: {', '.join(cls.model_fields)}")
-        whole = values.get(name)
-        written = whole if isinstance(whole, str) and len(first["loc"]) == 1 else None
-        told = cause(first, written)
-        return Message(Setting(name), f": {told}") if name else Message(told)
+        place = error.errors(include_url=False)[0]["loc"]
+        whole = values.get(str(place[0])) if len(place) == 1 else None
+        return first_mistake(error, cls, whole if isinstance(whole, str) else None).message

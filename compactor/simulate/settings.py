@@ -9,6 +9,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from compactor.common.counts import counted
 from compactor.errors import ConfigError
 from compactor.settings.fields import Bytes, Rate, Seconds, Written
 from compactor.settings.model import Settings
@@ -125,7 +126,8 @@ class SimulationSettings(Settings):
     def _together(self) -> Self:
         if self.workers < self.shards:
             raise ConfigError(
-                f"{self.workers} workers for {self.shards} shards: give at least one for each shard"
+                f"{counted(self.workers, 'worker')} for {counted(self.shards, 'shard')}: give at "
+                "least one for each shard"
             )
         if self.retention_seconds is not None and self.window_seconds is None:
             raise ConfigError("a retention drops whole time windows: name their length too")

@@ -1,10 +1,10 @@
 """Runs compactions as Spark tasks by `mapInArrow`, without a shuffle.
 
-A Spark job takes more than a tenth of a second whatever it does, ten times as long as a compaction of some
-hundred rows. So small compactions that wait at the same time share a job, whose one task runs them in turn;
-any other compaction has its own job, and ends, fails and is committed by itself. Threads of the driver submit
-the jobs. No RDD is used, so this works on Spark Connect too. Retried and duplicate attempts are harmless:
-they write under unique names, and only the driver commits.
+Any Spark job takes more than a tenth of a second, ten times as long as a compaction of some hundred rows. So
+small compactions that wait at the same time share a job, whose one task runs them in turn. Every other
+compaction has its own job, and ends, fails and is committed by itself. Threads of Spark's driver submit the
+jobs. No RDD is used, so this works on Spark Connect too. Retried and duplicate attempts are harmless:
+they write under unique names, and only the compaction driver commits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SparkEngine:
     """An `Engine` on a Spark session."""
 
     def __init__(self, spark: SparkSession, slots: int) -> None:
-        """slots: jobs submitted at a time; more than Spark has cores only wait there."""
+        """Makes an engine. slots: jobs submitted at a time; more than Spark has cores only wait in Spark."""
         self.slots = slots
         self._spark = spark
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="compaction")
@@ -137,7 +137,7 @@ class SparkEngine:
 
         def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if log_settings is not None:
-                logs.set_up(log_settings)  # Tasks log in the format of the driver.
+                logs.set_up(log_settings)  # Tasks log in the format of this process.
             store_at = functools.cache(open_store)  # The task shares one store and its connections.
             for _ in batches:
                 for text in texts:

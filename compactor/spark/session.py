@@ -100,13 +100,13 @@ def open_session(master: str | None) -> SparkSession:
 
 
 def is_local(master: str | None) -> bool:
-    """Returns whether the driver and all tasks run on this machine."""
+    """Returns whether Spark's driver and all tasks run on this machine."""
     return master is not None and master.startswith("local")
 
 
 @contextlib.contextmanager
 def interrupted_afterwards() -> Iterator[None]:
-    """Delays Ctrl-C and SIGTERM until Spark has started: a JVM whose starter has gone stays for ever.
+    """Delays Ctrl-C and SIGTERM until Spark has started: its JVM would outlive a process that ends before.
 
     A second signal is not delayed. The handlers are restored on exit, since Spark replaces them by its own.
     """
@@ -167,7 +167,7 @@ def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> Non
 
 
 def check_shuffles(spark: SparkSession, what: str) -> None:
-    """Raises `UsageError` if Spark cannot send rows to tasks of our choice. what: subject of the message."""
+    """Raises `UsageError` if Spark can't send rows to tasks that we choose. what: subject of the message."""
     if not hasattr(spark.range(1), "repartitionById"):
         raise UsageError(f"{what} need PySpark 4.1 or newer: pip install 'pyspark>=4.1'")
 
@@ -193,7 +193,7 @@ def staging_place(
 
 
 def task_slots(spark: SparkSession) -> int:
-    """Returns the tasks that the session runs at a time; dynamic allocation may add more."""
+    """Returns the number of tasks that the session runs at a time; dynamic allocation may add more."""
     try:
         return max(1, spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Spark Connect has no context to ask.
@@ -202,7 +202,7 @@ def task_slots(spark: SparkSession) -> int:
 
 @contextlib.contextmanager
 def as_job_error(work: str) -> Iterator[None]:
-    """Raises a one-line `JobError` where Spark fails. work: what it worked on, such as "the task"."""
+    """Raises a one-line `JobError` if Spark fails. work: what it worked on, such as "the task"."""
     from pyspark.errors import PySparkException
 
     try:
@@ -227,6 +227,6 @@ class SparkOptions:
     """Options of a run on Spark."""
 
     staging: str | None = None
-    """Address of a store that tasks and driver share; None for a temporary folder, on local masters."""
+    """Address of a store shared by tasks and Spark's driver; None for a temporary folder on local masters."""
     shuffle_partitions: int | None = None
     """Tasks after a shuffle; None to derive them from the size of what is shuffled."""

@@ -32,6 +32,7 @@ from tenacity import (
 )
 
 from compactor.common.clock import Clock, Ids, SystemClock, random_id
+from compactor.common.counts import counted
 from compactor.common.setting_keys import GRACE_SECONDS
 from compactor.errors import (
     CommitConflictError,
@@ -47,7 +48,7 @@ from compactor.errors import (
     VersionNotFoundError,
 )
 from compactor.stores.base import MAX_READ_BYTES, Store
-from compactor.stores.conditions import prove_conditional_writes
+from compactor.stores.conditional_writes import prove_conditional_writes
 from compactor.table import clocks
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.entry import check_entry
@@ -61,6 +62,7 @@ from compactor.table.object_names import (
     PROBE_KEY,
     base_version,
     checkpoint_key,
+    names_from,
     version_key,
 )
 from compactor.table.snapshot import Snapshot
@@ -246,7 +248,9 @@ class CommitLog:
         self._check_numbers(changes)
         self._prove_writes()
         if snapshot.version == 0:
-            self._check_nothing_is_left()
+            self.check_not_lost()
+            if self._latest.version:
+                raise _LostRaceError
         now = clocks.commit_stamp(
             self._clock.now_unix_ms(),
             self._store.time(),
@@ -294,19 +298,17 @@ class CommitLog:
                 "lost; nothing was changed"
             )
 
-    def _check_nothing_is_left(self) -> None:
-        """Raises `TableError` if fragments show that a table was here whose log has gone.
+    def check_not_lost(self) -> None:
+        """Raises `TableError` if there is no table, but fragments show that one was here whose log has gone.
 
-        Is called before a table is created: those fragments would be garbage to the new table, and its next
-        vacuum would remove them. Fragments based on version 0 say nothing, since failed attempts to create a
-        table also leave them.
+        Is called before anything is written for a new table, and before it is created: those fragments would
+        be garbage to it, and its next vacuum would remove them. Fragments based on version 0 say nothing,
+        since failed attempts to create a table also leave them.
         """
-        left = self._store.list(DATA_PREFIX, start_after=f"{DATA_PREFIX}{1:020d}")
+        left = self._store.list(DATA_PREFIX, start_after=names_from(1))
         key = next((info.key for info in left if base_version(info.key)), None)
-        if key is None:
+        if key is None or self.refresh().version:
             return
-        if self.refresh().version:
-            raise _LostRaceError
         raise TableError(
             f"{self._store.url}/{key}: this fragment belongs to a table whose log has gone; nothing was "
             f"changed. Restore {LOG_PREFIX} and {CHECKPOINT_PREFIX} from a backup, or create the table in "
@@ -351,8 +353,8 @@ class CommitLog:
         if len(data) > MAX_READ_BYTES:
             changed = len(version.changes.adds) + len(version.changes.removes)
             raise TableError(
-                f"{self._store.url}: the change adds or removes {changed:,} fragments, its log file would "
-                f"have {len(data):,} bytes, and {MAX_READ_BYTES:,} are allowed; nothing was changed. "
+                f"{self._store.url}: the change adds or removes {counted(changed, 'fragment')}, its log file "
+                f"would have {len(data):,} bytes, and {MAX_READ_BYTES:,} are allowed; nothing was changed. "
                 "Change less at a time, such as fewer files, or write larger fragments"
             )
         doubt = ""

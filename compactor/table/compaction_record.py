@@ -47,7 +47,7 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     peak_rss_bytes: Natural = 0
     """The largest resident set of the whole process since it began."""
     predicted_memory_bytes: Natural = 0
-    """The resident set that was predicted for the whole process."""
+    """The bound that was predicted for the resident set of the whole process."""
     gets: Natural = 0
     resumed_gets: Natural = 0
     restarts: Natural = 0

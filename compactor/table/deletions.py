@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from compactor.common.counts import counted
 from compactor.errors import DamagedInputError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
@@ -81,7 +82,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
         ) from error
     if bits.null_count or bits.true_count != deletion.rows:
         raise DamagedInputError(
-            f"{name}: it deletes {bits.true_count} rows of {entry.key}, but the log says "
+            f"{name}: it deletes {counted(bits.true_count, 'row')} of {entry.key}, but the log says "
             f"{deletion.rows}{_ADVICE}",
             name=fragment,
         )

@@ -74,12 +74,17 @@ def is_written_in_parts(key: str) -> bool:
     return base_version(key) is not None
 
 
+def names_from(base_version: int) -> str:
+    """Returns how names of objects begin whose attempts began at this version; later ones list after it."""
+    return f"{DATA_PREFIX}{base_version:020d}"
+
+
 def fragment_key(base_version: int, attempt_id: str, part: int) -> str:
     """Returns the key of a fragment.
 
     base_version: the table's version when the attempt began; by it a vacuum detects stalled attempts.
     """
-    return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}-{part:05d}.frag"
+    return f"{names_from(base_version)}-{attempt_id}-{part:05d}.frag"
 
 
 def is_fragment_key(key: object) -> bool:
@@ -87,7 +92,7 @@ def is_fragment_key(key: object) -> bool:
 
 
 def deletions_key(base_version: int, attempt_id: str) -> str:
-    return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}.deletes"
+    return f"{names_from(base_version)}-{attempt_id}.deletes"
 
 
 def is_deletions_key(key: object) -> bool:
@@ -95,7 +100,7 @@ def is_deletions_key(key: object) -> bool:
 
 
 def skip_index_key(base_version: int, attempt_id: str) -> str:
-    return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}.skips"
+    return f"{names_from(base_version)}-{attempt_id}.skips"
 
 
 def is_skip_index_key(key: object) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compactor.common.conversion import convertible
+from compactor.common.counts import counted
 from compactor.table.numbers import Natural
 
 MOST_ABANDONED: Final = 3
@@ -55,7 +56,8 @@ class Suspect:
     def reason(self) -> str:
         """Why it is put in quarantine."""
         return (
-            f"{self.abandoned} workers ended without a word while they rewrote it alone, mostly for lack of "
+            f"{counted(self.abandoned, 'worker')} ended without a word while they rewrote it "
+            "alone, mostly for lack of "
             "memory; the fragment may be intact (`compactor verify` tells)"
         )
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from compactor.common.counts import counted
 from compactor.common.setting_keys import ALLOW_SHRINKING
 from compactor.errors import (
     DataError,
@@ -161,8 +162,9 @@ class _Vacuum:
         if not objects and not uploads:
             return f"{url}: no table here; `compactor ingest` creates one"
         return (
-            f"{url}: no table here, but {objects:,} objects under {DATA_PREFIX} and {uploads:,} unfinished "
-            "uploads of a first write that runs or died; nothing was removed: write the table, whose vacuum "
+            f"{url}: no table here, but {counted(objects, 'object')} under {DATA_PREFIX} and "
+            f"{counted(uploads, 'unfinished upload')} of a first write that runs or died; nothing "
+            "was removed: write the table, whose vacuum "
             "removes them, or, if there is to be none and nobody writes, remove them by hand: see "
             "docs/how-to/operations.md"
         )
@@ -220,8 +222,9 @@ class _Vacuum:
         has_shrunk = peak >= MIN_SHRINK_ROWS and rows.total < peak * (1 - share)
         if has_shrunk and not is_allowed:
             raise TableError(
-                f"{self._store.url}: of {peak:,} rows of the versions that would go, {rows.total:,} are in "
-                "the table now; nothing was removed. Look at it (`compactor inspect --version "
+                f"{self._store.url}: of {counted(peak, 'row')} of the versions that would go, "
+                f"{counted(rows.total, 'is', 'are')} in the table now; nothing was removed. Look "
+                "at it (`compactor inspect --version "
                 f"{snapshot.oldest}`), and if this was meant, vacuum with ",
                 ALLOW_SHRINKING,
             )

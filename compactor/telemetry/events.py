@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from compactor.common.clock import Clock, SystemClock
-from compactor.common.lines import one_line
+from compactor.common.escaping import one_line
 from compactor.common.logs import utc_time
 from compactor.common.redact import redacted_value
 from compactor.compaction.compaction import Compaction

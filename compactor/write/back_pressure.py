@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from compactor.common.clock import Clock, SystemClock
+from compactor.common.counts import counted
 from compactor.common.setting_keys import BACK_PRESSURE
 from compactor.errors import BackPressureError
 from compactor.planner.debt import SLOW_SCORE, Debt, Pressure, debt_of
@@ -63,7 +64,8 @@ class BackPressure:
             if waited >= self._max_wait_seconds:
                 raise BackPressureError(
                     f"{log.store.url}: waited {waited:.0f} s for compaction to catch up: "
-                    f"{debt.level0_runs} sorted runs at level 0, {debt.pending_bytes:,} bytes to compact. "
+                    f"{counted(debt.level0_runs, 'sorted run')} at level 0, {debt.pending_bytes:,} "
+                    "bytes to compact. "
                     "Run `compactor watch` or `compactor compact` beside the ingest, or ingest with ",
                     BACK_PRESSURE,
                     " warn",

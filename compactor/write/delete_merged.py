@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
 from compactor.read.pruning import bounds_by_keys, overlapping_groups
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import (
     columns_of_window,
     merged_windows,

@@ -30,6 +30,7 @@ from rich.text import Text
 
 from bench.log_files import write_log_file
 from bench.workload import make_overlapping_inputs
+from compactor.common.counts import counted
 from deploy.demo.local_s3 import ServerError, local_s3
 from deploy.demo.shell import Shell, StepError, console, show_command
 
@@ -70,7 +71,7 @@ def run_demo(folder: Path, endpoint: str, options: argparse.Namespace) -> None:
 
     _heading("Compact: one Spark task per group, every input read by one GET")
     size = f"--target-fragment-bytes={options.target_fragment_bytes}"
-    arguments = ("compact", TABLE, "--full", "--master", options.master, size, "--json")
+    arguments = ("compact", TABLE, "--strategy", "full", "--master", options.master, size, "--json")
     compaction = json.loads(shell.compactor(*arguments, save="compaction.json"))
 
     _heading("Verify: read everything back")
@@ -132,7 +133,8 @@ def _write_logs(folder: Path, *, rows: int, files: int, seed: int) -> None:
     seconds = time.monotonic() - started
     size = sum(path.stat().st_size for path in folder.iterdir())
     console.print(
-        f"{rows:,} rows in {files} files ({files - files // 2} NDJSON, {files // 2} Parquet), "
+        f"{counted(rows, 'row')} in {counted(files, 'file')} ({files - files // 2} NDJSON, "
+        f"{files // 2} Parquet), "
         f"{decimal(size)}, written in {seconds:.1f} s"
     )
 
@@ -158,9 +160,9 @@ def _print_summary(
         console.print("\nnothing to merge, so nothing was read")
         return
     console.print(
-        f"\n{compaction['gets']} GETs for {compaction['input_fragments']} inputs "
+        f"\n{counted(compaction['gets'], 'GET')} for {counted(compaction['input_fragments'], 'input')} "
         f"({compaction['gets'] / compaction['input_fragments']:.2f} per input, "
-        f"{compaction['resumed_gets']} resumed), {compaction['tasks']} Spark task(s), "
+        f"{compaction['resumed_gets']} resumed), {counted(compaction['tasks'], 'Spark task')}, "
         f"{compaction['seconds']:.1f} s"
     )
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs spark-submit, and hands SIGTERM on to the Python program that it starts. Spark's JVM, told so itself, ends at
-# once, and the program with it: before its compactions, and before it has given up its claims.
+# once, and the program with it: before its compactions, and before it has given up its leases.
 #
 #   driver.sh .../bin/spark-submit ...
 set -uo pipefail

@@ -19,7 +19,8 @@ from typing import Final
 
 import click
 
-from compactor.cli.options import size_bytes
+from compactor.cli.shared_options import size_bytes
+from compactor.common.counts import counted
 from compactor.errors import ConfigError
 from compactor.settings.compaction import CompactionSettings
 
@@ -176,7 +177,7 @@ def _print_pods(shape: Shape) -> None:
         f"{HEAP_BYTES // MIB}m, spark.driver.memoryOverhead {driver_overhead_bytes() // MIB}m"
     )
     print(
-        f"executor of {shape.tasks} cores: memory {runs.memory}, spool {runs.spool}; "
+        f"executor of {counted(shape.tasks, 'core')}: memory {runs.memory}, spool {runs.spool}; "
         f"spark.executor.memory {HEAP_BYTES // MIB}m, spark.executor.memoryOverhead {overhead}m"
     )
 

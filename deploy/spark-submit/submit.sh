@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a compactor command by spark-submit.
 #
-#   submit.sh [spark-submit options] -- compact s3://bucket/table --full --json
+#   submit.sh [spark-submit options] -- compact s3://bucket/table --strategy full --json
 #
 # PYTHON: the interpreter of driver and executors; the checkout's environment by default. It has the package installed:
 # its compiled modules cannot be imported from a zip. An image has them; elsewhere ship an environment by --archives

@@ -55,7 +55,7 @@ for writer in 1 2 3 4; do
 done
 compactor() { "$python" -m compactor.cli.main "$@"; }
 compactor ingest "$table" writer-*.ndjson --sort-by service,line
-"$here/submit.sh" "$@" -- compact "$table" --full --json >report.json
+"$here/submit.sh" "$@" -- compact "$table" --strategy full --json >report.json
 "$python" - <<'PY'
 import json
 report = json.load(open("report.json"))

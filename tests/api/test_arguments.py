@@ -112,7 +112,6 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.verify(on_progress=5), "on_progress"),
     (lambda t, _: t.plan(take_over="no"), "take_over"),
     (lambda t, _: t.release("data/1.frag"), "fragments"),
-    (lambda t, _: t.compact(full="no"), "full"),
     (lambda t, _: t.compact(policy="leveled"), "policy"),
     (lambda t, _: t.compact(policy=Strategy.FULL), "policy"),
     (lambda t, _: t.compact(settings=5), "settings"),
@@ -241,8 +240,8 @@ def test_options_arrive_as_they_were_given(tmp_path: Path) -> None:
 def test_what_is_printed_says_what_it_is(table: Table) -> None:
     assert repr(table.scan(["t"], "k = 1")) == f"<Scan {table.url} version 1: t, some rows>"
     table.append(ROWS)
-    report = table.compact(full=True)
-    assert f"{report.version}: 1 compactions done, 0 void, 0 attempts failed" in str(report)
+    report = table.compact(policy=Policy(strategy=Strategy.FULL))
+    assert f"{report.version}: 1 compaction done, 0 void, 0 attempts failed" in str(report)
     assert len(repr(report)) < 100
 
 

@@ -27,11 +27,11 @@ def table(tmp_path: Path) -> Table:
 def test_compaction_keeps_rows_and_moves_on_to_its_version(table: Table) -> None:
     before = table.scan().to_table()
     assert len(table.fragments()) == 4
-    report = table.compact(full=True)
+    report = table.compact(policy=Policy(strategy=Strategy.FULL))
     assert (len(report.done), table.version) == (1, report.version)
     assert len(table.fragments()) == 1
     assert table.scan().to_table() == before
-    assert table.compact(full=True).done == []
+    assert table.compact(policy=Policy(strategy=Strategy.FULL)).done == []
 
 
 def test_compaction_goes_by_the_policy_that_is_given(table: Table) -> None:
@@ -39,8 +39,6 @@ def test_compaction_goes_by_the_policy_that_is_given(table: Table) -> None:
     settings = CompactionSettings(max_rows_per_row_group=5)
     table.compact(policy=Policy(strategy=Strategy.OVERLAPPING), settings=settings)
     assert table.fragments()["row_groups"].to_pylist() == [3]
-    with refuses(UsageError):
-        table.compact(full=True, policy=Policy())
 
 
 def test_a_compaction_that_fails_for_good_says_why_and_what_is_in_quarantine(table: Table) -> None:
@@ -48,7 +46,7 @@ def test_a_compaction_that_fails_for_good_says_why_and_what_is_in_quarantine(tab
     path = Path(table.url.removeprefix("file://")) / key
     path.write_bytes(path.read_bytes()[:-40])
     with refuses(JobError, key):
-        table.compact(full=True)
+        table.compact(policy=Policy(strategy=Strategy.FULL))
     reasons = dict(
         zip(
             *(table.fragments()[name].to_pylist() for name in ("key", "quarantine_reason")),
@@ -65,12 +63,15 @@ def test_what_the_memory_limit_does_not_allow_is_refused(tmp_path: Path) -> None
     table.append(heavy)
     version = table.version
     with refuses(ConfigError):
-        table.compact(full=True, settings=CompactionSettings(memory_limit_bytes=16 << 20))
+        table.compact(
+            policy=Policy(strategy=Strategy.FULL),
+            settings=CompactionSettings(memory_limit_bytes=16 << 20),
+        )
     assert table.version == version
 
 
 def test_vacuum_removes_what_was_compacted_away(table: Table) -> None:
-    table.compact(full=True)
+    table.compact(policy=Policy(strategy=Strategy.FULL))
     assert table.vacuum(dry_run=True, grace_seconds=0, retain_seconds=0).fragments == 4
     kept = table.vacuum()
     assert kept.fragments == 0
@@ -83,7 +84,7 @@ def test_vacuum_removes_what_was_compacted_away(table: Table) -> None:
 
 def test_the_history_says_what_every_version_changed(table: Table) -> None:
     table.delete("host = 'c'")
-    table.compact(full=True)
+    table.compact(policy=Policy(strategy=Strategy.FULL))
     history = table.history().to_pylist()
     assert [row["version"] for row in history] == list(range(table.version, 0, -1))
     assert {row["operation"] for row in history} == {"ingest", "delete", "lease", "compact"}
@@ -137,7 +138,7 @@ def test_a_table_says_what_it_is(table: Table, tmp_path: Path) -> None:
 
 
 def test_python_and_the_command_line_do_the_same(table: Table) -> None:
-    assert run(["compact", table.url, "--full", "--master", "in-process"]) == 0
+    assert run(["compact", table.url, "--strategy", "full", "--master", "in-process"]) == 0
     table.refresh()
     assert len(table.fragments()) == 1
-    assert table.compact(full=True).done == []
+    assert table.compact(policy=Policy(strategy=Strategy.FULL)).done == []

@@ -38,12 +38,14 @@ def test_commands_behind_a_network_that_delivers_twice_say_and_do_what_they_shou
     s3_server.behind = delivers_twice
     table = f"s3://{s3_bucket}/t"
     said = cli("ingest", table, rows_file(tmp_path), rows_file(tmp_path, 10), "--sort-by", "k")
-    assert said.count("10 rows in 1 fragments") == 2
-    assert "10 rows of 1 fragments deleted" in cli("delete", table, "--where", "k >= 10")
+    assert said.count("10 rows in 1 fragment") == 2
+    assert "10 rows of 1 fragment deleted" in cli("delete", table, "--where", "k >= 10")
     cli("alter", table, "--rename", "v:w")
-    assert "2 fragments into 1" in cli("compact", table, "--full", "--master", "in-process")
+    assert "2 fragments compacted into 1" in cli(
+        "compact", table, "--strategy", "full", "--master", "in-process"
+    )
     cli("vacuum", table, "--grace", "0", "--retain", "0")
-    assert cli("verify", table).startswith("ok: 1 fragments, 10 rows")
+    assert cli("verify", table).startswith("ok: 1 fragment, 10 rows")
     assert numbers(cli, table) == list(range(10))
     state = json.loads(cli("inspect", table, "--json"))
     assert not state.get("leases"), state
@@ -68,7 +70,7 @@ def test_a_store_that_loses_its_conditional_writes_is_written_to_no_more(
         ["ingest", table, rows_file(tmp_path, 10)],
         ["delete", table, "--where", "k < 5"],
         ["alter", table, "--rename", "v:w"],
-        ["compact", table, "--full", "--master", "in-process"],
+        ["compact", table, "--strategy", "full", "--master", "in-process"],
         ["vacuum", table, "--grace", "0", "--retain", "0"],
     ):
         cli(*command, code=None)
@@ -119,7 +121,7 @@ def test_a_clock_a_year_ahead_expires_nothing_on_a_store_with_the_right_time(
     table = f"s3://{s3_bucket}/t"
     ingest_rows_that_expire(cli, table, tmp_path)
     wrong_clock(monkeypatch, YEAR_SECONDS)
-    cli("compact", table, "--full", "--master", "in-process", code=None)
+    cli("compact", table, "--strategy", "full", "--master", "in-process", code=None)
     says(cli.err.splitlines()[-1])
     assert numbers(cli, table) == list(range(20))
 
@@ -132,11 +134,11 @@ def test_a_clock_that_jumps_a_year_expires_nothing_in_a_folder_unless_it_is_trus
     wrong_clock(monkeypatch, YEAR_SECONDS)
     # The clock of the machine itself: what a folder on its own disk tells of the time is as wrong.
     monkeypatch.setattr("compactor.stores.local.LocalStore.time", lambda _: None)
-    cli("compact", table, "--full", "--master", "in-process", code=None)
+    cli("compact", table, "--strategy", "full", "--master", "in-process", code=None)
     says(cli.err.splitlines()[-1])
     assert numbers(cli, table) == list(range(20))
     monkeypatch.setenv("COMPACTOR_TRUST_CLOCK", "1")
-    cli("compact", table, "--full", "--master", "in-process")
+    cli("compact", table, "--strategy", "full", "--master", "in-process")
     assert numbers(cli, table) == []
 
 

@@ -40,7 +40,7 @@ def test_a_compaction_that_is_terminated_gives_up_its_leases(
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(InProcessEngine, "wait", wait)
     capsys.readouterr()
-    assert run(["compact", table, "--full", "--master", "in-process"]) == 130
+    assert run(["compact", table, "--strategy", "full", "--master", "in-process"]) == 130
     assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
     assert leased == [1]
     assert not log.current().leases

@@ -1,4 +1,4 @@
-"""Compaction of whole tables: result, requests, passes, and a crash at every step."""
+"""Compaction of whole tables: result, requests, rounds, and a crash at every step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.report import CompactReport
 from compactor.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from compactor.planner.spec import CompactionSpec
 from compactor.planner.tree import forest, overlapping_pairs
@@ -102,7 +102,7 @@ def test_passes_over_runs_of_many_fragments_end_and_keep_equal_keys_in_order(
     settings = CompactionSettings(max_fan_in=2, target_fragment_bytes=6_000)
     figures = compact_table(store, settings).to_json()
     snapshot = CommitLog(store).current()
-    # 7 runs, then 4, 2 and 1: three passes, each over all rows but those of an odd one out.
+    # 7 runs, then 4, 2 and 1: three rounds, each over all rows but those of an odd one out.
     assert figures["tasks"] >= 3 + 2 + 1
     assert figures["rows_in"] <= 3 * 7_000
     assert len(snapshot.fragments) > 4
@@ -456,7 +456,7 @@ def test_every_compaction_is_leased_and_then_committed(tmp_path: Path) -> None:
     assert totals.raw_bytes_per_task_second
 
 
-def test_more_inputs_than_memory_allows_are_merged_in_passes(tmp_path: Path) -> None:
+def test_more_inputs_than_memory_allows_are_merged_in_rounds(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(3, seed) for seed in range(150)]
     ingest_tables(store, tables, tmp_path)

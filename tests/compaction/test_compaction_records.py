@@ -63,7 +63,7 @@ def test_a_compaction_leaves_its_figures_in_the_version_that_commits_it(tmp_path
         actual.peak_charged_bytes,
     )
     assert record.memory_limit_bytes == 64 << 20
-    assert record.predicted_memory_bytes == finished.predicted.memory_bytes
+    assert record.predicted_memory_bytes == finished.predicted.max_rss_bytes
     assert record.reason == finished.compaction.spec.reason
     kept = {s: round(t, 3) for s, t in actual.stage_seconds.items() if round(t, 3)}
     assert record.stage_seconds == kept

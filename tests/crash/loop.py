@@ -34,7 +34,7 @@ COMPACT = [
     ["compact", "--strategy", "overlapping", "--target-fragment-bytes", "4000"],
     ["compact", "--strategy", "leveled", "--level0-trigger-runs", "2",
      "--level1-target-bytes", "20000", "--target-fragment-bytes", "4000"],
-    ["compact", "--full"],
+    ["compact", "--strategy", "full"],
 ]  # fmt: skip
 VACUUM = [["vacuum", "--grace", "0", "--retain", "0"], ["vacuum", "--retain", "0"]]
 

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from compactor import __version__
-from compactor.cli.options import duration_seconds
+from compactor.cli.shared_options import duration_seconds
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.telemetry.metrics import catalog
 from deploy.kubernetes import resources

@@ -64,8 +64,8 @@ def test_every_alert_has_a_meaning_and_something_to_do() -> None:
 
 
 @pytest.mark.program
-def test_commands_of_the_night_name_what_the_manifests_have() -> None:
-    (commands,) = re.findall(r"## First, at night.*?```sh\n(.*?)```", RUNBOOK, re.DOTALL)
+def test_commands_of_first_aid_name_what_the_manifests_have() -> None:
+    (commands,) = re.findall(r"## First aid.*?```sh\n(.*?)```", RUNBOOK, re.DOTALL)
     documents = [*render("watch"), *render("cronjob")]
     names = {d["kind"].lower(): set[str]() for d in documents}
     for document in documents:

@@ -135,7 +135,7 @@ def test_the_cron_jobs_command_compacts_on_executors_that_meet_the_namespaces_po
             "API": cluster.url,
         }
         command = driver_command(container, image, values)
-        command = [*command, "--full"]
+        command = [*command, "--strategy", "full"]
         done = subprocess.run(
             command, env=image.environment(dict(os.environ)), cwd=tmp_path, capture_output=True, text=True,
             timeout=280, check=False,

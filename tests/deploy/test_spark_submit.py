@@ -24,7 +24,7 @@ def test_files_are_ingested_compacted_by_spark_submit_and_verified(tmp_path: Pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "compacted by spark-submit: 4 fragments into 1, 10,000 rows, 4 GETs" in done.stdout
-    assert "ok: 1 fragments, 10,000 rows" in done.stdout
+    assert "ok: 1 fragment, 10,000 rows" in done.stdout
     assert list(tmp_path.iterdir()) == [], "something was left behind"
 
 

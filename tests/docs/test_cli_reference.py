@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from compactor.cli.main import cli
-from deploy.cli_reference import reference
+from docs.tools.cli_reference import reference
 
 ROOT: Final = Path(__file__).parents[2]
 

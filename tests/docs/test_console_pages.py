@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from deploy.console_pages import page_as_run
+from docs.tools.console_pages import page_as_run
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ("README.md", "docs/tutorial/ten-minutes.md")

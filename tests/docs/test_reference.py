@@ -6,7 +6,7 @@ from pathlib import Path
 
 import compactor
 import format
-from deploy.docs import write_reference
+from docs.tools.python_reference import write_reference
 
 
 def test_the_reference_has_every_public_name(tmp_path: Path) -> None:

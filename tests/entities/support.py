@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from compactor.entities.lines import entity_lines
+from compactor.entities.entity_json import entity_lines
+from compactor.entities.entity_merge import EntityMerge
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.output import changes_since
-from compactor.entities.report import EntityMergeReport
-from compactor.entities.run import EntityMerge
 from compactor.entities.spec import EntityMergeSpec, parse_spec
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog

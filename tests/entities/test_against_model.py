@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.entities.run import merged_batches
+from compactor.entities.entity_merge import merged_batches
 from compactor.settings.compaction import Strategy as Compaction
 from tests.entities.model import Model, after_run
 from tests.entities.support import by_id, entities_in, rows, run, spec, write

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.cli.main import run as command
-from compactor.entities.run import EntityMerge
+from compactor.entities.entity_merge import EntityMerge
 from compactor.errors import (
     CommitConflictError,
     ConfigError,

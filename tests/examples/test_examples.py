@@ -50,7 +50,7 @@ SHOWN: Final = {
         "5 fragments merged by 5 GETs",
         "25,000 rows> verified: True",
     ],
-    "compact_on_spark.py": ["12 fragments before", "1 task(s), 1 fragment(s) after", "  /pay: "],
+    "compact_on_spark.py": ["fragments before: 12", "fragments after: 1, tasks: 1", "  /pay: "],
 }
 PARAMETERS: Final = [
     pytest.param(name, marks=pytest.mark.spark if "spark" in name else pytest.mark.long, id=name)

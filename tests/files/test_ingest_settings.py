@@ -12,7 +12,7 @@ from compactor.cli.setting_options import chosen, setting_options
 from compactor.errors import UsageError
 from compactor.rows.policy import RowFunction, RowKind
 from compactor.settings.names import as_flag, settings_named
-from compactor.spark.source.options import CallOptions
+from compactor.spark.source.source_options import CallOptions
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest import IngestOptions
 from compactor.write.ingest.settings import IngestSettings

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor import Table
+from compactor import Policy, Strategy, Table
 from tests.files.reading import refusal, table_of
 
 MOMENTS = [datetime.datetime(2024, 1, 1), None, datetime.datetime(1600, 2, 29, 23, 59, 59)]
@@ -75,7 +75,7 @@ def test_parquet_of_every_writer_goes_round(tmp_path: Path, name: str) -> None:
     assert table_of(str(path)).to_pylist() == read.to_pylist()
     table = Table.create(tmp_path / "table", path, "key")
     table.append(path)
-    table.compact(full=True)
+    table.compact(policy=Policy(strategy=Strategy.FULL))
     assert not table.verify().faults
     for again in ("b.parquet", "b.arrow"):
         table.refresh()

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor import Table
+from compactor import Policy, Strategy, Table
 from compactor.errors import InputError
 from tests.support.bits import bits_of, rows_of
 from tests.support.outside import any_array, any_type
@@ -40,7 +40,7 @@ def check_table(rows: pa.Table) -> None:
             assert rows_of(table.scan().to_table(), "row") == twice
             assert table.scan(["row"], where="v IS NULL").to_table().num_rows == nulls
             assert table.verify().faults == []
-            table.compact(full=True)
+            table.compact(policy=Policy(strategy=Strategy.FULL))
         for ending in ENDINGS:
             path = folder / f"rows.{ending}"
             try:

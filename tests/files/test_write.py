@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from compactor.errors import CompactorError, InputError, JobError, UsageError
+from compactor.errors import InputError, JobError, UsageError
 from compactor.files import sinks
 from compactor.files.jsontext import json_lines
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink, write_whole
@@ -220,24 +220,15 @@ def test_a_link_stays_and_the_file_it_names_is_replaced(tmp_path: Path) -> None:
     assert target.read_bytes() == b'"a"\n1\n'
 
 
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("a.xlsx", UsageError),
-        ("a", UsageError),
-        ("no/such/a.csv", InputError),
-        ("folder.csv", InputError),
-        ("x" * 300 + ".csv", InputError),
-    ],
-)
+@pytest.mark.parametrize("name", ["a.xlsx", "a", "no/such/a.csv", "folder.csv", "x" * 300 + ".csv"])
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(
-    tmp_path: Path, name: str, error: type[CompactorError]
+    tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
     path = str(tmp_path / name)
-    with refuses(error, path), open_table_sink(path, pa.schema([])):
+    with refuses(UsageError, path), open_table_sink(path, pa.schema([])):
         pass
-    with pytest.raises(error):
+    with pytest.raises(UsageError):
         check_sink_path(path)
 
 

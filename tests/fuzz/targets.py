@@ -25,7 +25,7 @@ from click.testing import CliRunner
 
 from compactor.cli.look import inspect_command
 from compactor.errors import CompactorError
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.scan_tasks import tasks_of
 from compactor.read.verify import verify

@@ -26,7 +26,7 @@ from compactor.read.pruning import (
     bounds_by_statistics,
     skip_index_of,
 )
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan, scan_schema
 from compactor.read.scan_tasks import read_parts, tasks_of
 from compactor.rows.policy import RowKind, RowPolicy

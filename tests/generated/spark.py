@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor import Table
+from compactor import Policy, Strategy, Table
 from compactor.spark import register
 from tests.generated.arrays import Builder
 from tests.generated.bits import Value, values_of
@@ -63,7 +63,7 @@ def check(session: Any, seed: int) -> str | None:
             writer = frame.write.format("fragments").mode("append")
             (writer if number else writer.option("sort_by", "k")).save(url)
             if rng.random() < 0.3:
-                Table.open(url).compact(full=True)
+                Table.open(url).compact(policy=Policy(strategy=Strategy.FULL))
         if fault := _difference("the table", written, Table.open(url).scan().to_table()):
             return fault
         read = session.read.format("fragments").load(url).toArrow()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.settings.compaction import Strategy

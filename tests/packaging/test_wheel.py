@@ -127,7 +127,7 @@ def test_the_wheel_works_away_from_the_sources(python: Path, tmp_path: Path) -> 
     for number in (2, 1):
         (tmp_path / f"{number}.ndjson").write_text(f'{{"id": {number}, "text": "row {number}"}}\n')
         run(compactor, "ingest", "t", f"{number}.ndjson", "--sort-by", "id", cwd=tmp_path)
-    run(compactor, "compact", "t", "--full", "--master", "in-process", cwd=tmp_path)
+    run(compactor, "compact", "t", "--strategy", "full", "--master", "in-process", cwd=tmp_path)
     run(compactor, "export", "t", "out.ndjson", cwd=tmp_path)
     rows = (tmp_path / "out.ndjson").read_text()
     assert rows == '{"id":1,"text":"row 1"}\n{"id":2,"text":"row 2"}\n'

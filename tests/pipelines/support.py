@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from compactor.pipelines.config import Source, parse_pipeline
 from compactor.pipelines.nodes.source import SourceReader
+from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import one_document
-from compactor.pipelines.run import PipelineRun
 
 MIB = 1 << 20
 

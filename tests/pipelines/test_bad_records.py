@@ -20,7 +20,7 @@ from compactor.files.read import open_table_file
 from compactor.pipelines.binding import UnserializableMapValue
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import numbered as with_origin
-from compactor.pipelines.report import RunReport
+from compactor.pipelines.run_report import RunReport
 from tests.pipelines.support import lines_of, numbered, run_of, sources
 from tests.pipelines.test_documents import run_files
 from tests.support.wording import refuses

@@ -8,7 +8,10 @@ import pytest
 
 from compactor.errors import ConfigError, InputError, UsageError
 from compactor.pipelines.config import load_pipeline, parse_pipeline
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.config.load import EXAMPLES
+from compactor.pipelines.config.nodes import NODES
+from compactor.pipelines.pipeline_run import PipelineRun
+from compactor.settings.document import Document
 from tests.pipelines.support import numbered, run_of, sources
 from tests.support.wording import refuses
 
@@ -64,13 +67,18 @@ def test_a_pipeline_is_read_with_its_settings() -> None:
         ("mode: interleave", "interleave_seed: 4"),
         ("mode: interleave", "mode: key"),
         ("mode: interleave", "mood: x"),
+        ("mode: interleave", "colour: x"),
         ("      path: b.csv", "      file: b.csv"),
         ("      path: b.csv", "      columns: [x]"),
         ("{source: {path: a.ndjson}}", "{reader: {path: x}}"),
         ("{source: {path: a.ndjson}}", "{source: a.ndjson}"),
+        ("{source: {path: a.ndjson}}", "{sourse: {path: a.ndjson}}"),
+        ("{source: {path: a.ndjson}}", "{type: source}"),
+        ("{source: {path: a.ndjson}}", "{type: output, path: a.ndjson}"),
         ("{source: {path: a.ndjson}}", "a.ndjson"),
         ("  out: {output: {input: both, path: out.ndjson}}", ""),
         ("input: both", "input: a"),
+        ("input: both", "input: boht"),
         ("limit: 64MiB", "limit: lots"),
         ("limit: 64MiB", "limit: 3"),
         ("{limit: 64MiB}", "64MiB"),
@@ -86,6 +94,12 @@ def test_a_mistake_is_named_with_its_line_and_what_would_be_right(old: str, new:
     assert GOOD.count(old) == 1
     with refuses(ConfigError):
         parse_pipeline(GOOD.replace(old, new), "p.yaml")
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_the_form_that_messages_show_is_right(kind: str) -> None:
+    document = Document.parse(f"{kind}: {EXAMPLES[kind]}", "p.yaml")
+    assert NODES[kind](**document.root[kind])
 
 
 def test_nodes_that_go_round_in_a_circle_are_refused() -> None:

@@ -17,8 +17,8 @@ from compactor.files.read import open_table_file
 from compactor.pipelines import writers
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.dead_letters import DeadLetters
+from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import boundary_of
-from compactor.pipelines.run import PipelineRun
 from compactor.pipelines.writers import _quoted
 from tests.pipelines.support import lines_of, numbered, run_of, sources
 from tests.support.wording import refuses

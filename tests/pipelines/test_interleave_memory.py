@@ -18,7 +18,7 @@ ROWS = 3000
 RUN = """
 import json, sys
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.pipeline_run import PipelineRun
 
 def run(rows, seed):
     nodes = {}

@@ -11,7 +11,7 @@ import pytest
 
 from compactor.errors import ConfigError, DataError
 from compactor.pipelines.nodes.output import HANDOFF_RECORDS
-from compactor.pipelines.report import Counted
+from compactor.pipelines.run_report import Counted
 from compactor.pipelines.work import CHANNEL_RECORDS
 from tests.pipelines.support import (
     Gated,

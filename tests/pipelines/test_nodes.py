@@ -24,7 +24,7 @@ from compactor.pipelines.binding import UnserializableMapValue
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.expressions import Expression
 from compactor.pipelines.nodes.transform import Transformer
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.predicate import parse_where
 from compactor.predicate.tree import matching
 from compactor.resources.disk import LocalDisk

@@ -13,8 +13,8 @@ import pytest
 
 from compactor.pipelines.config import Source, parse_pipeline
 from compactor.pipelines.nodes.source import SourceReader, open_source
+from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import Batches
-from compactor.pipelines.run import PipelineRun
 
 Nodes = dict[str, Any]
 ROWS = 300

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.read.fragment_columns import read_columns
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.stretches import Part, stretches_of
 from format.footer import RowGroupStats

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.audit import judged
+from deploy.lock.audit import judged
 
 FINE = {"name": "click", "version": "8.2", "vulns": []}
 SKIPPED = {"name": "ours", "skip_reason": "Dependency not found on PyPI"}
@@ -35,7 +35,7 @@ def test_a_vulnerability_fails_and_is_named_with_its_cure() -> None:
 def test_packages_without_are_counted() -> None:
     assert judge(FINE, SKIPPED) == (
         0,
-        "audit: no known vulnerabilities in 1 packages, 1 could not be audited",
+        "audit: no known vulnerabilities in 1 package, 1 could not be audited",
     )
 
 

@@ -170,7 +170,7 @@ def test_every_object_that_commands_write_is_encrypted(
     for call in (
         ingest,
         ["delete", table, "--where", "id = '0-1'"],
-        ["compact", table, "--full", "--master", "in-process"],
+        ["compact", table, "--strategy", "full", "--master", "in-process"],
         ["alter", table, "--rename", "value:v"],
         ["run", str(pipeline)],
         ["entity-merge", str(tmp_path / "spec.json"), "--datasets", str(tmp_path),
@@ -214,7 +214,7 @@ def test_tasks_of_spark_encrypt_too(s3_server: S3Server, s3_bucket: str, tmp_pat
     pipeline.write_text(pipeline.read_text().replace("TABLE", f"{table}2"))
     s3_server.reset()
     calls = [
-        ["compact", table, "--full", "--master", "local[2]"],
+        ["compact", table, "--strategy", "full", "--master", "local[2]"],
         ["run", str(pipeline), "--master", "local[2]", "--staging", f"s3://{s3_bucket}/staging"],
     ]
     done = subprocess.run(

@@ -58,7 +58,7 @@ class Tables:
         (folder / "d.ndjson").write_text('{"_id": "1", "k": 1}\n')
         (folder / "spec.json").write_text(json.dumps({"datasets": ["d d"]}))
         self._fresh = self._objects()
-        self._do("compact", self.url, "--full", "--master", "in-process")
+        self._do("compact", self.url, "--strategy", "full", "--master", "in-process")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(commit_log, "_CHECKPOINT_VERSIONS", 1000)  # so that one is due then
             self._do("ingest", self.url, self.file, "--on-conflict", "split")
@@ -136,7 +136,7 @@ def reader(url: str, t: Tables) -> list[Call]:
         ["head", url, "-n", "3"],
         ["inspect", url],
         ["verify", url],
-        ["plan", url],
+        ["compact", url, "--dry-run"],
         ["report", url, "-o", str(t.folder / "report.html")],
     ]
 
@@ -159,8 +159,8 @@ def writer(url: str, t: Tables) -> list[Call]:
 
 def compactor(url: str, t: Tables) -> list[Call]:
     return [
-        ["plan", url, "--full"],
-        ["compact", url, "--full", "--master", "in-process"],
+        ["compact", url, "--strategy", "full", "--dry-run"],
+        ["compact", url, "--strategy", "full", "--master", "in-process"],
         ["release", url, "--all"],
     ]
 
@@ -349,7 +349,7 @@ def test_a_denied_compaction_puts_no_input_in_quarantine(
     assert "its inputs stay live" in capsys.readouterr().err
     tables.without_rules()
     assert run(calls[1]) == 0
-    assert "3 fragments into 1" in capsys.readouterr().out
+    assert "3 fragments compacted into 1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("role", ["reader", "vacuum", "writer", "compactor"])

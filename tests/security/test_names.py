@@ -126,7 +126,7 @@ def _forge_skip_index(document: Any, name: str) -> None:
 COMMANDS = [
     ["verify"],
     ["head"],
-    ["compact", "--full", "--master", "in-process"],
+    ["compact", "--strategy", "full", "--master", "in-process"],
     ["delete", "--where", "value > 0"],
     ["vacuum", "--retain", "0", "--grace", "0"],
 ]

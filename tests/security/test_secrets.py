@@ -92,8 +92,7 @@ def calls(table: str, folder: Path) -> dict[str, list[str]]:
     spec = [str(folder / "spec.json"), "--datasets", str(folder)]
     return {
         "ingest": [table, str(folder / "in.parquet"), "--sort-by", "service,ts"],
-        "compact": [table, "--full", "--master", "in-process", "--json"],
-        "plan": [table],
+        "compact": [table, "--strategy", "full", "--master", "in-process", "--json"],
         "export": [table, str(folder / "out.parquet")],
         "head": [table],
         "query": [table, "--where", "id = '1'"],
@@ -230,7 +229,7 @@ def test_reasons_in_a_log_that_were_not_blanked_are_blanked_when_they_are_shown(
     store = LocalStore(tmp_path / "t")
     log = ingest_tables(store, [log_rows(20, seed) for seed in range(2)], tmp_path)
     (tmp_path / "t" / log.latest.by_age()[0].key).write_bytes(b"")
-    assert run(["compact", store.url, "--full", "--master", "in-process"]) == 1
+    assert run(["compact", store.url, "--strategy", "full", "--master", "in-process"]) == 1
     assert any(CANARY.encode() in path.read_bytes() for path in (tmp_path / "t").rglob("*.json"))
     capfd.readouterr()
     page = tmp_path / "report.html"
@@ -265,7 +264,7 @@ def test_a_failed_compaction_stores_no_secret(
         return ("400 Bad Request", body) if reads_data else None
 
     s3_server.intercept = intercept
-    assert run(["compact", table, "--full", "--master", "in-process", "--json"]) == 1
+    assert run(["compact", table, "--strategy", "full", "--master", "in-process", "--json"]) == 1
     said = capfd.readouterr()
     assert "signed with ***" in said.out
     assert "signed with ***" in said.err

@@ -17,7 +17,6 @@ from compactor.write.ingest.settings import IngestSettings
 
 OPTIONS_OF: Final[dict[str, tuple[type[Settings], ...]]] = {
     "compact": (Policy, CompactionSettings),
-    "plan": (Policy, CompactionSettings),
     "watch": (Policy, CompactionSettings),
     "simulate": (Policy, SimulationSettings),
     "ingest": (IngestSettings,),

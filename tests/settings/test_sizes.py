@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from compactor.cli.options import size_bytes as on_the_command_line
+from compactor.cli.shared_options import size_bytes as on_the_command_line
 from compactor.errors import ConfigError
 from compactor.pipelines.config import parse_pipeline
 from compactor.settings.compaction import CompactionSettings
 from compactor.settings.units import size_bytes, size_text
 from compactor.simulate.settings import SimulationSettings
-from compactor.spark.source.options import CallOptions
+from compactor.spark.source.source_options import CallOptions
 from compactor.write.ingest.settings import IngestSettings
 from tests.support.wording import refuses
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from compactor import Table
 from compactor.errors import DataError, UsageError
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan, scan_schema
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy

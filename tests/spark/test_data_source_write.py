@@ -554,7 +554,7 @@ MISTAKES: list[tuple[type[CompactorError], Any]] = [
         UsageError,
         {"skip_index": "n"},
     ),
-    (InputError, {"sort_by": "nix"}),
+    (UsageError, {"sort_by": "nix"}),
     (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),
 ]
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor.entities.components import components
+from compactor.entities.entity_merge import EntityMerge
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.on_spark import SparkEntityMerge
-from compactor.entities.report import EntityMergeReport
-from compactor.entities.run import EntityMerge
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.tasks import matching, reading
 from compactor.entities.tasks.context import Context

@@ -18,8 +18,8 @@ from compactor import Table
 from compactor.errors import CompactorError, ConfigError, DataError, InputError, UsageError
 from compactor.pipelines.config import Pipeline, parse_pipeline
 from compactor.pipelines.on_spark import SparkRun
-from compactor.pipelines.report import RunReport
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.pipeline_run import PipelineRun
+from compactor.pipelines.run_report import RunReport
 from compactor.read.verify import verify
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.session import SparkOptions

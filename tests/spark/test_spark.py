@@ -102,7 +102,7 @@ def test_a_compaction_killed_at_any_time_leaves_the_table_as_it_was_or_done(tmp_
     ids = sorted(row_id for table in tables for row_id in table["id"].to_pylist())
     fragments = set(log.current().fragments)
     command = [sys.executable, "-m", "compactor.cli.main", "compact", str(tmp_path / "t"),
-               "--full", "--master", "in-process"]  # fmt: skip
+               "--strategy", "full", "--master", "in-process"]  # fmt: skip
     killed = 0
     for delay in (0.45, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9):
         process = subprocess.Popen(
@@ -132,7 +132,7 @@ def test_spark_submit_runs_the_same_command(s3_server, s3_bucket: str, tmp_path:
     script = ROOT / "deploy" / "spark-submit" / "submit.sh"
     environment = os.environ | {"PYTHON": sys.executable}
     done = subprocess.run(
-        [str(script), "--master", "local[2]", "--", "compact", url, "--full", "--json"],
+        [str(script), "--master", "local[2]", "--", "compact", url, "--strategy", "full", "--json"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

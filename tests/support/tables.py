@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.compaction.report import CompactReport
 from compactor.compaction.worker import compact
 from compactor.files.stream import StreamBatches
 from compactor.read.scan import scan

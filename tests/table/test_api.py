@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import compactor
-from compactor import Table
+from compactor import Policy, Strategy, Table
 from compactor.errors import (
     InputError,
     TableExistsError,
@@ -203,7 +203,7 @@ def test_a_long_value_in_all_rows_can_be_merged_and_read(tmp_path: Path) -> None
         else:
             Table.create(tmp_path, batch, "id")
     table = Table.open(tmp_path)
-    table.compact(full=True)
+    table.compact(policy=Policy(strategy=Strategy.FULL))
     assert table.verify().faults == []
     found = 0
     for read in table.scan():

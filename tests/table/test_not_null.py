@@ -150,7 +150,9 @@ def test_what_is_not_null_is_settled_when_a_table_is_created(tmp_path: Path) -> 
     log = CommitLog(store)
     snapshot, sort = log.refresh(), parse_sort_schema("k")
     with StreamBatches(rows(BAD["d"]), 1 << 20) as batches:
-        plan = plan_ingest(store, snapshot, batches.schema, batches.path, sort, IngestOptions())
+        plan = plan_ingest(
+            CommitLog(store), snapshot, batches.schema, batches.path, sort, IngestOptions()
+        )
         written = write_fragments(store, plan, batches, "a" * 32)
     Table.create(tmp_path / "other", rows({}), "k", IngestOptions(not_null=("d",)))
     with pytest.raises(TableExistsError):

@@ -14,7 +14,7 @@ import xxhash
 
 from compactor.cli.main import run
 from compactor.errors import DataError, TableError
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan_tasks import RowGroups, tasks_of
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
@@ -144,7 +144,7 @@ def test_numbers_of_a_fragment_that_contradict_one_another_end_every_command(
     store: LocalStore, forged: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     forge(store, lambda document: document["adds"][0].update(forged))
-    for command in ("inspect", "plan", "verify", "compact", "vacuum"):
+    for command in ("inspect", "verify", "compact", "vacuum"):
         assert run([command, store.url]) == 3
         assert "is damaged" in capsys.readouterr().err
 

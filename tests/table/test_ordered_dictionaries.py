@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor import Table
+from compactor import Policy, Strategy, Table
 from format import open_fragment
 
 ORDERED: Final = pa.dictionary(pa.int8(), pa.string(), ordered=True)
@@ -57,7 +57,7 @@ def test_a_table_drops_the_flag_wherever_rows_come_from(
         assert not any(chunk.type.ordered for chunk in found["level"].chunks)
         assert found["level"].to_pylist() == LEVELS * 2
         assert found["within"].to_pylist() == [[level] for level in LEVELS * 2]
-        table.compact(full=True)
+        table.compact(policy=Policy(strategy=Strategy.FULL))
 
 
 @pytest.mark.parametrize("ending", ["arrow", "parquet", "frag"])

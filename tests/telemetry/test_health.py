@@ -31,7 +31,7 @@ from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 from tests.support.wording import refuses
 
-NOT_REACHED = "1 of 1 tables are not reached: the log says which and why"
+NOT_REACHED = "1 of 1 table is not reached: the log says which and why"
 """Neither bucket nor endpoint: whoever gets to the port may ask."""
 
 

@@ -105,7 +105,7 @@ def test_batch_commands_leave_a_file_that_says_what_they_did(
     assert sample(said, "commits_total", table=url, operation="ingest") == 4
     sizes = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
     assert sample(said, "written_bytes_total", table=url, role="driver") == sizes
-    compact = ["compact", url, "--full", "--master", "in-process", *options]
+    compact = ["compact", url, "--strategy", "full", "--master", "in-process", *options]
     assert run(compact) == 0
     said = samples_of(file.read_text())
     assert sample(said, "ingested_rows_total", table=url) is None  # of another run

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.report import CompactReport
 from compactor.compaction.worker import compact
 from compactor.errors import CommitConflictError, StoreUnreachableError
 from compactor.planner.debt import debt_of

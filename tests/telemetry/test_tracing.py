@@ -15,10 +15,10 @@ from opentelemetry.trace import StatusCode
 
 from compactor.cli.main import run
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.report import CompactReport
 from compactor.compaction.worker import compact
 from compactor.settings.compaction import Policy, Strategy
 from compactor.stores.local import LocalStore
@@ -182,7 +182,9 @@ def test_a_command_exports_its_spans(
     ingest_tables(LocalStore(tmp_path / "t"), [log_rows(10, seed) for seed in range(2)], tmp_path)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "memory")
     monkeypatch.setattr(tracing, "_exporter", lambda name, _: {"memory": exporter}[name])
-    assert run(["compact", str(tmp_path / "t"), "--full", "--master", "in-process"]) == 0
+    assert (
+        run(["compact", str(tmp_path / "t"), "--strategy", "full", "--master", "in-process"]) == 0
+    )
     assert len(named(exporter, "compaction")) == 1
 
 

@@ -164,7 +164,7 @@ def test_counters_and_log_lines_of_spark_executors_are_those_of_their_tasks(tmp_
     ingest_tables(store, [log_rows(200, seed) for seed in range(4)], tmp_path)
     file = tmp_path / "x.prom"
     done = subprocess.run(
-        [sys.executable, "-m", "compactor.cli.main", "compact", store.url, "--full", "--json",
+        [sys.executable, "-m", "compactor.cli.main", "compact", store.url, "--strategy", "full", "--json",
          "--master", "local[1]", "--log-format", "json", "--metrics-textfile", str(file)],
         capture_output=True, text=True, check=False, cwd=ROOT,
     )  # fmt: skip

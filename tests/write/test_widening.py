@@ -208,7 +208,7 @@ def test_a_value_that_comes_between_plan_and_commit_of_a_finer_unit_is_not_lost(
     snapshot = log.refresh()
     rows = {"ms": times("ms", value, first=10), "us": times("us", 1, first=20)}
     with StreamBatches(rows[planned], 1 << 20) as batches:
-        plan = plan_ingest(store, snapshot, batches.schema, batches.path, None, OPTIONS)
+        plan = plan_ingest(log, snapshot, batches.schema, batches.path, None, OPTIONS)
         written = write_fragments(store, plan, batches, "a" * 32)
     table.append(rows[meanwhile])
     before = numbers(table)
@@ -224,7 +224,7 @@ def test_rows_that_replace_all_others_may_have_a_finer_unit(tmp_path: Path) -> N
     log = CommitLog(store)
     snapshot = log.refresh()
     with StreamBatches(times("us", 1), 1 << 20) as batches:
-        plan = plan_ingest(store, snapshot, batches.schema, batches.path, None, OPTIONS)
+        plan = plan_ingest(log, snapshot, batches.schema, batches.path, None, OPTIONS)
         written = write_fragments(store, plan, batches, "a" * 32)
     commit_fragments(
         log,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config.nodes import Node, Output, branches_of, inputs_of
-from compactor.settings.document import Place
+from compactor.settings.mistakes import Place, instead_of
 
 Fail = Callable[[Place, str], ConfigError]
 """Makes the error about a place of the file."""
@@ -19,10 +19,8 @@ def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
     for key, node in nodes.items():
         for name in inputs_of(node):
             if name not in provided:
-                there = ", ".join(sorted(provided)) or "none"
-                raise fail(
-                    ("nodes", key), f"node {key!r}: no node gives {name!r}; there are: {there}"
-                )
+                instead = instead_of(name, sorted(provided))
+                raise fail(("nodes", key), f"node {key!r}: no node gives {name!r}; {instead}")
     if not any(isinstance(node, Output) for node in nodes.values()):
         raise fail(("nodes",), "no node is an output: rows would go nowhere")
     used = {name.split(".")[0] for node in nodes.values() for name in inputs_of(node)}

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
 from compactor.entities.spec import EntityMergeSpec, spec_of
 from compactor.pipelines.config.graph import Fail, check_graph, check_places
-from compactor.pipelines.config.model import Model, SettingError
+from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import NODES, Merge, Node
 from compactor.pipelines.config.pipeline import Pipeline
-from compactor.settings.document import Document, Place
-from compactor.settings.messages import cause
+from compactor.settings.document import Document
+from compactor.settings.mistakes import Place, first_mistake
 
 _Model = TypeVar("_Model", bound=Model)
+EXAMPLES: Final = {
+    "source": "{path: app.ndjson}",
+    "transform": "{input: logs, filter: status >= 500}",
+    "merge": "{inputs: [day1, day2]}",
+    "route": "{input: logs, branches: {slow: took > 1000}}",
+    "sort": "{input: logs, by: 'service,ts:desc'}",
+    "aggregate": "{input: logs, group_by: [service], columns: {requests: count}}",
+    "combine": "{probe: logs, build: services, on: [service]}",
+    "output": "{input: logs, path: errors.parquet}",
+}
+"""The settings of a node of each kind, as messages show them."""
 
 
 def load_pipeline(path: str) -> Pipeline:
@@ -49,19 +61,32 @@ def _node(key: str, value: Any, document: Document) -> Node:
     if "." in key or not key:
         raise fail(place, f"node {key!r}: a name without a dot")
     if not isinstance(value, dict) or len(value) != 1:
-        raise fail(
-            place, f"node {key!r} is one of {', '.join(NODES)}, as in `{key}: {{source: ...}}`"
-        )
+        raise fail(place, f"node {key!r}: name its one kind, {_form(key, _meant(value))}")
     [(kind, settings)] = value.items()
     if kind not in NODES:
-        raise fail((*place, kind), f"node {key!r}: {kind!r} is none of {', '.join(NODES)}")
+        meant = _meant(value)
+        instead = f"did you mean {meant!r}" if meant else f"there are: {', '.join(NODES)}"
+        form = f"{_form(key, meant)}{'?' if meant else ''}"
+        raise fail((*place, kind), f"node {key!r}: no kind {kind!r}; {instead}, {form}")
     if not isinstance(settings, dict):
-        raise fail((*place, kind), f"node {key!r}: {kind} is a mapping of settings")
+        raise fail((*place, kind), f"node {key!r}: {kind} has settings, {_form(key, kind)}")
     node = _validated(NODES[kind], settings, (*place, kind), f"node {key!r}", fail)
     if isinstance(node, Merge) and node.entity is not None:
         section = document.section((*place, kind, "entity"), f"node {key!r}: entity: ")
         node = node.model_copy(update={"entity": _entity_spec(node, section)})
     return node
+
+
+def _meant(value: object) -> str | None:
+    """Returns the kind that a node's text comes nearest to, such as `{type: source}` or `{sourse: ...}`."""
+    parts = [*value, *value.values()] if isinstance(value, dict) else [value]
+    near = (get_close_matches(part, NODES, n=1) for part in parts if isinstance(part, str))
+    return next((kinds[0] for kinds in near if kinds), None)
+
+
+def _form(key: str, kind: str | None) -> str:
+    shown = kind or "source"
+    return f"as in `{key}: {{{shown}: {EXAMPLES[shown]}}}`"
 
 
 def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
@@ -104,25 +129,5 @@ def _validated(
     try:
         return model(**settings)
     except ValidationError as error:
-        first = error.errors()[0]
-    where: Place = tuple(part for part in first["loc"] if not isinstance(part, int))
-    within: type[Model] = model
-    if (inner := _model_within(model, where)) is not None:
-        what, within, place, where = f"{what}: {where[0]}", inner, (*place, where[0]), where[1:]
-    field = str(where[0]) if where else ""
-    if first["type"] == "extra_forbidden":
-        known = ", ".join(f.alias or name for name, f in within.model_fields.items())
-        raise fail((*place, *where), f"{what}: no setting {field!r}; there are: {known}")
-    if first["type"] == "missing":
-        raise fail(place, f"{what}: `{field}` is missing")
-    raised = first.get("ctx", {}).get("error")
-    if isinstance(raised, SettingError):
-        raise fail((*place, *where, raised.key), f"{what}: {raised}")
-    raise fail((*place, *where), f"{what}: {field}: {cause(first)}")
-
-
-def _model_within(model: type[Model], where: Place) -> type[Model] | None:
-    """Returns the model of a setting that has settings of its own, if the mistake is in one of those."""
-    field = model.model_fields.get(str(where[0])) if len(where) > 1 else None
-    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
-    return next((k for k in kinds if isinstance(k, type) and issubclass(k, Model)), None)
+        within, message = first_mistake(error, model)
+    raise fail((*place, *within), f"{what}: {message}")

@@ -15,14 +15,6 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class SettingError(ValueError):
-    """A setting that does not go with the others. `key` names the setting whose line is shown to the user."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
-
-
 def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, (int, float)) else value
 

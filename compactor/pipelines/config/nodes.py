@@ -10,9 +10,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from compactor.files.names import FRAGMENT, kind_of
-from compactor.pipelines.config.model import EachOnce, Model, PlaceName, SettingError, Text
+from compactor.pipelines.config.model import EachOnce, Model, PlaceName, Text
 from compactor.pipelines.time_windows import END, START, window_sizes
 from compactor.pipelines.types import TYPES
+from compactor.settings.mistakes import SettingError
 
 MOST_WINDOW_ROWS: Final = 1_000_000
 """The most rows that a window function looks back or ahead, since it holds them."""

@@ -7,9 +7,10 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from compactor.errors import ConfigError
-from compactor.pipelines.config.model import Model, SettingError
+from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import Output
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes
+from compactor.settings.mistakes import SettingError, instead_of
 
 MIB: Final = 1 << 20
 
@@ -45,8 +46,8 @@ class Pipeline(Model):
         outputs = [key for key, node in self.nodes.items() if isinstance(node, Output)]
         for name in self.init:
             if name not in outputs:
-                there = ", ".join(outputs)
-                raise SettingError("init", f"init: {name!r} is not an output; there are: {there}")
+                instead = instead_of(name, outputs)
+                raise SettingError("init", f"init: {name!r} is not an output; {instead}")
         return self
 
     @model_validator(mode="after")

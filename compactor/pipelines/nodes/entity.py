@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.entities.entities import DELETED, RESERVED, UPDATED
+from compactor.entities.entity_merge import merged_batches
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.fold import MERGED
 from compactor.entities.memory import COPIES
-from compactor.entities.run import merged_batches
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.errors import CompactorError, ConfigError
 from compactor.pipelines.binding import fitted

@@ -23,7 +23,7 @@ from compactor.pipelines.channel import Stopped
 from compactor.pipelines.classify import is_live
 from compactor.pipelines.config import Aggregate, Combine, Node, Output, Source, inputs_of
 from compactor.pipelines.provenance import GROUP, Batches, boundary_of
-from compactor.pipelines.report import Counted, OutputReport
+from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import Writer, writer_of
 from compactor.stores.open import open_store
@@ -219,7 +219,7 @@ class Writing:
         rows = TableRows(self._name, self._schema, self._rows(None))
         snapshot = log.refresh()
         options = IngestOptions(buffer_bytes=self._share_bytes)
-        plan = plan_ingest(store, snapshot, self._schema, rows.path, self._sort, options)
+        plan = plan_ingest(log, snapshot, self._schema, rows.path, self._sort, options)
         with self._work.clock.on(self._name):
             written = write_fragments(store, plan, rows, random_id())
         self._staged = log, snapshot, plan, written.entries

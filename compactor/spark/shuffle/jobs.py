@@ -53,38 +53,38 @@ Prepare = Callable[[Batches], Iterator[Packet]]
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows on their way to the tasks of a job."""
+    """An input of the tasks of a job: a feed of an earlier job, and the rule that divides it among them."""
 
     frame: DataFrame
     rank: int
-    """Which of the tasks' inputs they are. Tasks get their inputs by rank."""
+    """Number of the input. Each task reads its inputs in the order of their ranks."""
     divider: Divider
     feed: int = 0
-    """Number of the feed that they left their tasks by."""
+    """Number of the feed by which the earlier tasks gave the rows."""
     prepare: Prepare | None = None
-    """Makes the packets to send, which have the number of the feed too; None to send those of the frame."""
+    """Makes the packets to send, under the same feed number; None to send the packets of the frame."""
     is_plain: bool = False
-    """Whether the frame has other rows than packets. Then `prepare` makes packets of them."""
+    """Whether the frame has rows that are not packets, of which `prepare` makes packets."""
 
 
 @dataclass(slots=True)
 class FeedTotals:
-    """What all tasks of a job gave by one feed."""
+    """Totals of the rows that all tasks of a job gave by one feed."""
 
     rows: int = 0
     bytes: int = 0
     samples: list[tuple[pa.RecordBatch, int]] = field(default_factory=list)
-    """Keys, and how many rows they stand for; by task."""
+    """For each task, its sampled keys and the number of rows that they stand for."""
 
 
 @dataclass(slots=True)
 class Done:
-    """A job that has run."""
+    """The result of a job that has run."""
 
     packets: DataFrame | None = None
-    """None if there are none, or no more."""
+    """None if the job made no packets, or they were released."""
     summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By the number of the task, ascending; up to the first task that has failed."""
+    """By the number of the task, in ascending order, up to the first task that failed."""
     feeds: dict[int, FeedTotals] = field(default_factory=lambda: defaultdict(FeedTotals))
 
     @property
@@ -106,7 +106,7 @@ class Done:
         return Flow(self.packets, rank, divider, feed, prepare)
 
     def release(self) -> None:
-        """Gives up the packets: nobody needs them any more."""
+        """Lets Spark remove the packets, which no later job needs."""
         if self.packets is not None:
             self.packets.unpersist()
             self.packets = None
@@ -123,8 +123,11 @@ class Jobs:
         memory_factor: int,
         stack: ExitStack,
     ) -> None:
-        """limit_bytes: the memory limit of one task. memory_factor: bytes of memory that a task needs for
-        each byte of its rows. stack: its end releases what is persisted, and restores the session."""
+        """Applies the settings that jobs need to the session.
+
+        limit_bytes: the memory limit of one task. memory_factor: bytes of memory that a task needs for each
+        byte of its rows. stack: when it is closed, packets are released and the session's settings restored.
+        """
         self.spark = spark
         self._options, self._limit, self._stack = options, limit_bytes, stack
         self._memory_factor = memory_factor
@@ -134,7 +137,7 @@ class Jobs:
         )
 
     def parts(self, size_bytes: int) -> int:
-        """Returns how many tasks rows of this size are divided among."""
+        """Returns the number of tasks among which rows of this size are divided."""
         if self._options.shuffle_partitions is not None:
             return self._options.shuffle_partitions
         by_memory = math.ceil(size_bytes * self._memory_factor / self._limit)
@@ -142,7 +145,7 @@ class Jobs:
         return max(1, min(_MOST_PARTS, max(by_memory, by_slots)))
 
     def run_pieces(self, count: int, task: Callable[[int], TaskOutput]) -> Done:
-        """Runs a task for each number below `count`. Raises as `run`."""
+        """Runs a task for each number below `count`. Raises what `run` raises."""
         limit = self._limit
 
         def run(batches: Batches) -> Batches:
@@ -155,10 +158,10 @@ class Jobs:
     def run(
         self, flows: Sequence[Flow], parts: int, task: Callable[[int, TaskInput], TaskOutput]
     ) -> Done:
-        """Runs a task for each part that rows go to. It is called with the number of the part and the rows.
+        """Runs a task for each part that gets rows, and calls it with the part's number and the rows.
 
-        flows: at least one. Raises `JobError` if Spark fails, else the error of the first task that ended
-        with one.
+        flows: at least one. Raises `JobError` if Spark fails, or else the error of the first task that
+        reports one.
         """
         limit = self._limit
 
@@ -174,7 +177,7 @@ class Jobs:
         task: Callable[[int, TaskInput], Batches],
         schema: str,
     ) -> DataFrame:
-        """Returns the rows of `schema` that a task makes for each part that rows go to."""
+        """Returns the rows of `schema` that the tasks make, one task for each part that gets rows."""
 
         def run(batches: Batches) -> Batches:
             found = received(batches)
@@ -185,7 +188,7 @@ class Jobs:
         return self._sent(flows, parts).mapInArrow(run, schema)
 
     def _sent(self, flows: Sequence[Flow], parts: int) -> DataFrame:
-        """Returns the packets of the flows, each with its part, by the ranks of flows and in order."""
+        """Returns the packets of the flows with their parts, by rank and within a flow in order."""
         groups: dict[tuple[int, int], list[Flow]] = {}
         for flow in flows:
             groups.setdefault((id(flow.frame), id(flow.prepare)), []).append(flow)
@@ -194,7 +197,7 @@ class Jobs:
         return united.repartitionById(parts, "part").sortWithinPartitions("feed", "place")
 
     def _divided(self, flows: Sequence[Flow], parts: int) -> DataFrame:
-        """flows: of one frame, which is read once."""
+        """Returns the packets of flows that have the same frame, which is read once."""
         limit, prepare = self._limit, flows[0].prepare
         ways = {flow.feed: (flow.rank, flow.divider) for flow in flows}
 
@@ -209,7 +212,7 @@ class Jobs:
         return frame.mapInArrow(divide, SENT)
 
     def _done(self, packets: DataFrame) -> Done:
-        """Runs a job, and collects what its tasks report."""
+        """Runs a job, and collects the reports of its tasks."""
         with as_job_error("the task"):
             done = Done(packets.persist())
             self._stack.callback(done.release)

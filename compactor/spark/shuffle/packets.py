@@ -49,8 +49,8 @@ def send(
 ) -> Batches:
     """Divides packets by target task and combines the rows for one task into larger packets.
 
-    ways: by feed, its rank among the inputs of the tasks, and how its rows are divided. limit_bytes: the
-    memory limit.
+    ways: for each feed, its rank among the inputs of the tasks and the rule that divides its rows.
+    limit_bytes: the memory limit.
     """
     rank_of = {feed: rank for feed, (rank, _) in ways.items()}
     if parts == 1:
@@ -86,7 +86,7 @@ class _Waiting:
             self.bytes += some.nbytes
 
     def leave(self) -> Batches:
-        """Yields the rows in packets, each with the unique place of its first rows, which keeps the order."""
+        """Yields the rows in packets. Each has the place of its first rows, by which packets are ordered."""
         for part, waiting in self._parts.items():
             together: list[pa.RecordBatch] = []
             size = first = 0
@@ -126,7 +126,7 @@ def as_rows(packets: Iterator[Packet]) -> Batches:
 
 
 def _row(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
-    """Returns a batch of one row, whose last value is a buffer, which is not copied."""
+    """Returns a batch of one row. Its last value is a buffer, which is not copied."""
     *numbers, data = values
     arrays = [pa.array([n], field.type) for n, field in zip(numbers, schema, strict=False)]
     offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int32))

@@ -1,7 +1,7 @@
-"""What a task of a Spark job takes and gives, and how that becomes packets.
+"""Defines the input and the output of a task of a Spark job, and turns the output into packets.
 
 A task yields rows for other tasks, keys to sample, and a summary. Its last packet is its report. An error
-that the user can correct is told in the report and not raised, because Spark would run a failed task again.
+that the user can correct is in the report and not raised, because Spark would run a failed task again.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _CORRECTED_BY_USERS: Final = {
 }
 
 TaskInput = Iterable[tuple[int, pa.RecordBatch]]
-"""Batches that were sent to a task, each with the rank of its input; by ranks, and in order."""
+"""Batches that were sent to a task, each with the rank of its input, sorted by rank and in order."""
 
 
 class TaskRows(NamedTuple):
-    """Rows that a task gives."""
+    """Rows that a task gives to other tasks."""
 
     batch: pa.RecordBatch
     feed: int = 0
-    """Number of the feed that they leave by: a task may give rows to several others."""
+    """Number of the feed: a task may give rows for several purposes, each by a feed of its own."""
 
 
 class SampledKeys(NamedTuple):
@@ -61,29 +61,29 @@ class SampledKeys(NamedTuple):
 
 
 class TaskSummary(NamedTuple):
-    """What a task says of its work to the driver."""
+    """What a task reports of its work to Spark's driver."""
 
     values: Mapping[str, Any]
-    """JSON."""
+    """Figures that JSON can hold."""
     has_failed: bool = False
-    """Whether the values say why the run ends. Nobody hears of the tasks after this one then."""
+    """Whether the values say why the run fails. Then the summaries of later tasks are ignored."""
 
 
 TaskOutput = Iterator[TaskRows | SampledKeys | TaskSummary]
 
 
 def task_and_place(number: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """Returns the task that gave a number, and the number within that task."""
+    """Divides a number into that of the task that made it, and the number within the task."""
     return number >> PLACE_BITS, number & ((1 << PLACE_BITS) - 1)
 
 
 @dataclass(slots=True)
 class FeedCounts:
-    """What one task gave by one feed."""
+    """Totals of the rows that one task gave by one feed."""
 
     rows: int = 0
     bytes: int = 0
-    """Size of the packets."""
+    """Size of the packets with rows."""
     sampled: int = 0
     """Rows that the sample stands for."""
 
@@ -95,9 +95,9 @@ class TaskReport:
     summary: dict[str, Any] = field(default_factory=dict)
     has_failed: bool = False
     feeds: dict[int, FeedCounts] = field(default_factory=dict)
-    """By number."""
+    """By the number of the feed."""
     error: tuple[str, list[Any]] | None = None
-    """Class, and parts of the message, of what ended the task."""
+    """Class and message parts of the error that ended the task."""
 
     def feed(self, number: int) -> FeedCounts:
         return self.feeds.setdefault(number, FeedCounts())
@@ -148,7 +148,7 @@ def packets_of(task: int, output: TaskOutput, limit_bytes: int) -> Iterator[Pack
 
 
 class _Packing:
-    """Joins and cuts the rows of a task to packets of about one size."""
+    """Joins and cuts the rows of a task into packets of similar size."""
 
     def __init__(self, task: int, most_bytes: int) -> None:
         self.report = TaskReport()
@@ -169,7 +169,7 @@ class _Packing:
             self._bytes += some.nbytes
 
     def waiting(self) -> Iterator[Packet]:
-        """Yields the packet of the rows that have come since the last one, if there are any."""
+        """Yields a packet of the rows since the last packet, if there are any."""
         if not self._batches:
             return
         data = to_bytes(self._batches)

@@ -1,4 +1,4 @@
-"""Reads tables for the Spark data source: the driver plans partitions, tasks read them."""
+"""Reads tables for the Spark data source: Spark's driver plans partitions, tasks read them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan_schema
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
 from compactor.spark.source.filters import condition_of, with_filters
-from compactor.spark.source.options import CallOptions, ReadOptions
+from compactor.spark.source.source_options import CallOptions, ReadOptions
 from compactor.spark.source.types import as_spark, check_asked, check_names, spark_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -66,7 +66,7 @@ class FragmentsReader(DataSourceReader):
     """A reader of one version. It is pickled without the snapshot: partitions state what tasks read."""
 
     def __init__(self, table: Opened, options: ReadOptions, schema: StructType) -> None:
-        """schema: columns of the table in any order. Raises `UsageError`."""
+        """Makes a reader. schema: columns of the table in any order. Raises `UsageError`."""
         asked = schema.fieldNames()
         check_names(asked, table.snapshot.table.shown_schema, table.url)
         found = spark_schema(scan_schema(table.snapshot.table, asked), table.url)
@@ -90,7 +90,7 @@ class FragmentsReader(DataSourceReader):
         assert self._snapshot is not None, "partitions are planned where the reader is made"
         self.planned = ScanReport()
         tasks = tasks_of(self._snapshot, self._where, self._options.task_bytes, self.planned)
-        # Spark takes an empty list for one partition with everything.
+        # Spark would treat an empty list as one partition that has everything.
         return [InputPartition(parts) for parts in tasks or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -120,7 +120,7 @@ class SingleUseReader(FragmentsReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
-        """Returns the filters that are left to Spark."""
+        """Takes the filters that the source can apply, and returns those that Spark has to apply."""
         left, conditions = [], []
         for each in filters:
             condition = condition_of(each, self._metadata)

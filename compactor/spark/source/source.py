@@ -26,7 +26,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from compactor.errors import CompactorError, UsageError
-from compactor.spark.source.options import CallOptions
 from compactor.spark.source.origin import with_origin
 from compactor.spark.source.read import (
     FragmentsReader,
@@ -35,6 +34,7 @@ from compactor.spark.source.read import (
     opened,
     schema_of,
 )
+from compactor.spark.source.source_options import CallOptions
 from compactor.spark.source.write import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:

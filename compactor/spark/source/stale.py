@@ -66,7 +66,7 @@ class Staleness:
     """A check of rows written to one table against the versions that they were loaded from."""
 
     def __init__(self, log: CommitLog, latest: Snapshot, origins: Sequence[Origin]) -> None:
-        """latest: the newest snapshot of the log."""
+        """Makes a check. latest: the newest snapshot of the log."""
         self._log = log
         self._latest = latest
         self._origins = origins

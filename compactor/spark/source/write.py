@@ -1,4 +1,4 @@
-"""Writes for the Spark data source: tasks write fragments, the driver commits those of all tasks at once.
+"""Writes for the Spark data source: tasks write fragments, Spark's driver commits those of all tasks at once.
 
 Nothing is visible before the commit, so failed, retried and duplicate tasks leave garbage at worst, which a
 vacuum removes. A task of few rows writes no fragment: it sends its rows to the commit, which writes one
@@ -31,8 +31,8 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.files.source import FileBatches
-from compactor.spark.source.options import CallOptions, named_as_options
 from compactor.spark.source.origin import origins_of
+from compactor.spark.source.source_options import CallOptions, named_as_options
 from compactor.spark.source.stale import Base, Staleness, base_now, check_unchanged
 from compactor.spark.source.types import check_written, from_spark, in_types_of
 from compactor.stores.open import open_store
@@ -113,9 +113,7 @@ def plan_write(
     check_written(schema, _rows_for(store.url))
     arrow = in_types_of(known, schema, _arrow_schema(schema))
     with named_as_options():
-        plan = plan_ingest(
-            store, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest
-        )
+        plan = plan_ingest(log, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest)
     batch = None
     if options.app_id is not None and options.batch_id is not None:
         batch = Batch(options.app_id, options.batch_id)
@@ -236,11 +234,11 @@ class BatchWriter(DataSourceArrowWriter):
             raise UsageError("fragments: app_id: also number the batch by option batch_id")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
-        """Raises `StoreError`, `FormatError`."""
+        """Writes the rows of one task. Raises `StoreError`, `FormatError`."""
         return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Raises as `commit_rows`."""
+        """Commits the fragments of all tasks. Raises what `commit_rows` raises."""
         commit_rows(self._plan, messages, self._plan.batch)
 
 
@@ -253,7 +251,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise UsageError("fragments: batch_id: a stream numbers its batches itself")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
-        """Raises `StoreError`, `FormatError`."""
+        """Writes the rows of one task. Raises `StoreError`, `FormatError`."""
         return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from compactor.common.counts import counted
 from compactor.compaction.driver import Driver
 from compactor.compaction.listener import Silent
 
@@ -64,6 +65,7 @@ class Health(Silent):
             # Probes need not see the tables' addresses.
             return (
                 False,
-                f"{missing} of {self._tables} tables are not reached: the log says which and why",
+                f"{missing} of {counted(self._tables, 'table is', 'tables are')} not reached: the log says "
+                "which and why",
             )
         return True, "ok"

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from compactor.compaction.compaction import AttemptReport
 from compactor.compaction.driver import FinishedCompaction
-from compactor.entities.report import EntityMergeReport
-from compactor.pipelines.report import RunReport
+from compactor.entities.entity_report import EntityMergeReport
+from compactor.pipelines.run_report import RunReport
 from compactor.planner.debt import Debt, Pressure
 from compactor.resources.stopwatch import STAGES
 from compactor.rows.flags import REASONS

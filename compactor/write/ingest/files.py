@@ -113,7 +113,7 @@ def ingest_batches(
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
-    plan = plan_ingest(store, snapshot, file.schema, file.path, sort or sort_of_file, options)
+    plan = plan_ingest(log, snapshot, file.schema, file.path, sort or sort_of_file, options)
     written = write_fragments(store, plan, file, ids(), on_progress=on_progress)
     after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)

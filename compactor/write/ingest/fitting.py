@@ -39,7 +39,8 @@ class FittingCheck:
             raise InputError(
                 f"{self._path}: column {column!r} would become {wanted}, which does not hold "
                 f"{value} of type {stored} in {fragment}; nothing was added: cast the file's column to "
-                f"{stored}, or delete such rows, run `compactor compact --full`, and ingest the file again"
+                f"{stored}, or delete such rows, run `compactor compact --strategy full`, and ingest the "
+                "file again"
             )
 
     def check_own(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.source import FileBatches
+from compactor.predicate.skipping.packed import pack
 from compactor.predicate.skipping.summary import build as build_summary
 from compactor.resources.cores import usable_cores
 from compactor.rows.flags import RowRule, RowStatistics
@@ -18,7 +19,6 @@ from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.table.object_names import fragment_key, skip_index_key
-from compactor.table.skip_blocks import pack
 from compactor.table.windows import split_by_window
 from compactor.write.ingest.columns import with_counts
 from compactor.write.ingest.plan import IngestPlan

@@ -12,6 +12,7 @@ from compactor.files.column_names import check_names
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
 from compactor.settings.units import duration_text
 from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.not_null import not_null_paths, with_not_null
 from compactor.table.snapshot import Snapshot
@@ -39,7 +40,7 @@ class IngestPlan:
 
 
 def plan_ingest(
-    store: Store,
+    log: CommitLog,
     snapshot: Snapshot,
     schema: pa.Schema,
     path: str,
@@ -47,8 +48,10 @@ def plan_ingest(
     options: IngestOptions,
 ) -> IngestPlan:
     """Returns the plan for a file of this schema. Raises what `ingest_file` raises."""
+    if snapshot.version == 0:
+        log.check_not_lost()
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
-    metadata = _metadata(snapshot, names, sort, options, store, path)
+    metadata = _metadata(snapshot, names, sort, options, log.store, path)
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
     check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
@@ -84,7 +87,6 @@ def _metadata(
         schema = with_result_types(merged_schema(None, file, path), rows)
         if rows.delete_marker is not None and rows.delete_marker not in schema.names:
             schema = schema.append(pa.field(rows.delete_marker, pa.bool_()))
-        require_columns(schema, [column.column for column in sort], path)
         schema = with_not_null(schema, options.not_null)
         full = sort_with_policy(sort, rows, options.ttl)
         check_policy(rows, options.ttl, schema, full)

@@ -13,8 +13,9 @@ import pytest
 
 from compactor.errors import DataError, UsageError
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
+from compactor.read.skip_indexes import read_summaries
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy
@@ -23,7 +24,6 @@ from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from compactor.table.skip_blocks import read_summaries
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions

@@ -1,6 +1,6 @@
 """Runs the commands that pages of the documentation show, and writes what they print into the pages.
 
-    python -m deploy.console_pages README.md docs/tutorial/ten-minutes.md
+    python -m docs.tools.console_pages README.md docs/tutorial/ten-minutes.md
 
 A block of `sh` that begins with `cat >` makes a file. In a block of `console`, lines that begin with `$ `
 are commands, and what follows one is what it prints. All commands of a page run in one empty folder.

@@ -1,4 +1,4 @@
-"""The reference of the public interface as HTML, by pdoc: `python -m deploy.docs FOLDER`."""
+"""The reference of the public interface as HTML, by pdoc: `python -m docs.tools.python_reference FOLDER`."""
 
 from __future__ import annotations
 

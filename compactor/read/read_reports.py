@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.common.counts import counted
+
 
 @dataclass(slots=True)
 class ScanReport:
@@ -23,9 +25,9 @@ class ScanReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.rows:,} of {self.rows_read:,} rows read; skipped {self.fragments_skipped:,} of "
-            f"{self.fragments:,} fragments and {self.row_groups_skipped:,} of {self.row_groups:,} row groups "
-            "in the others"
+            f"{self.rows:,} of {counted(self.rows_read, 'row')} read; skipped {self.fragments_skipped:,} of "
+            f"{counted(self.fragments, 'fragment')} and {self.row_groups_skipped:,} of "
+            f"{counted(self.row_groups, 'row group')} in the others"
         )
 
 

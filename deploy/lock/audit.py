@@ -13,6 +13,8 @@ import subprocess
 import sys
 from typing import Final
 
+from compactor.common.counts import counted
+
 _COMMAND: Final = (
     "-m", "pip_audit", "--vulnerability-service", "pypi", "--format", "json", "--progress-spinner", "off",
     "--requirement", "deploy/lock/dev.lock", "--require-hashes", "--disable-pip",
@@ -35,14 +37,15 @@ def judged(output: str, cause: str) -> tuple[int, list[str]]:
         for vulnerability in package["vulns"]
     ]
     if found:
-        return 1, [*found, f"audit: {len(found)} known vulnerabilities: raise the versions"]
+        known = counted(len(found), "known vulnerability", "known vulnerabilities")
+        return 1, [*found, f"audit: {known}: raise the versions"]
     unknown = len(packages) - len(asked)
     if not asked:
         return 0, [
-            f"audit: warning: nothing could be audited: PyPI knows none of {unknown} packages"
+            f"audit: warning: nothing could be audited: PyPI knows none of {counted(unknown, 'package')}"
         ]
     rest = f", {unknown} could not be audited" if unknown else ""
-    return 0, [f"audit: no known vulnerabilities in {len(asked)} packages{rest}"]
+    return 0, [f"audit: no known vulnerabilities in {counted(len(asked), 'package')}{rest}"]
 
 
 def main() -> int:

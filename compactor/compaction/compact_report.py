@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.common.counts import counted
 from compactor.common.message import Message
 from compactor.compaction.compaction import AttemptReport
 from compactor.compaction.driver import FinishedCompaction
@@ -47,8 +48,8 @@ class CompactReport:
 
     def __str__(self) -> str:
         return (
-            f"version {self.version}: {len(self.done):,} compactions done, {len(self.void):,} void, "
-            f"{len(self.failed):,} attempts failed"
+            f"version {self.version}: {counted(len(self.done), 'compaction')} done, {len(self.void):,} void, "
+            f"{counted(len(self.failed), 'attempt')} failed"
         )
 
     @property
@@ -115,13 +116,14 @@ def explain_lost(report: CompactReport) -> Message:
     first = report.lost[0]
     quarantined = sum(len(s.quarantined) for s in report.failed)
     state = (
-        f"{quarantined} fragments are in quarantine now"
+        f"{counted(quarantined, 'fragment is', 'fragments are')} in quarantine now"
         if quarantined
         else "its inputs stay live, and the next run tries again"
     )
-    attempts = "1 attempt" if first.attempt == 1 else f"{first.attempt} attempts"
     return Message(
-        f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
-        f"{attempts}, {state}, the other {len(report.done)} are committed. ",
+        f"{len(report.lost):,} of {counted(len(report.done) + len(report.lost), 'compaction')} "
+        "failed for good "
+        f"after {counted(first.attempt, 'attempt')}, {state}, "
+        f"the other {counted(len(report.done), 'is', 'are')} committed. ",
         first.outcome.failure or "",
     )

@@ -16,6 +16,7 @@ from compactor.entities.clusters import Clusters, clusters_of
 from compactor.entities.components import Components, components
 from compactor.entities.datasets import Located, read_batches, read_dataset
 from compactor.entities.entities import Entities
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.matching import edges, starts_of
 from compactor.entities.memory import Charge, EntityMemory, unlimited
 from compactor.entities.output import (
@@ -25,7 +26,6 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
-from compactor.entities.report import EntityMergeReport
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target

@@ -44,7 +44,7 @@ from compactor.pipelines.nodes import (
 from compactor.pipelines.nodes.rows import rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
-from compactor.pipelines.report import RunReport
+from compactor.pipelines.run_report import RunReport
 from compactor.pipelines.work import RunContext
 
 

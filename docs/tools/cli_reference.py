@@ -1,6 +1,6 @@
 """Writes the reference of the command line from the commands themselves.
 
-python -m deploy.cli_reference docs/reference/cli.md
+python -m docs.tools.cli_reference docs/reference/cli.md
 """
 
 from __future__ import annotations
@@ -29,6 +29,23 @@ EXIT_CODES: Final = {
     5: "There is no such table or version, others changed it meanwhile, writers should wait, or this "
     "machine's clock is wrong.",
     130: "Interrupted by Ctrl-C or SIGTERM. `watch` ends with 0 then.",
+}
+_MISTAKES: Final = {
+    "No table is at an address. `inspect` also looks for a fragment there; `ingest` creates the table, and "
+    "`watch` waits for it.": 5,
+    "A file with rows is missing or can't be read: a file of `ingest`, a source of `run`, a dataset of "
+    "`entity-merge` that its spec requires.": 3,
+    "The YAML file of `run` or `entity-merge` is missing or wrong.": 2,
+    "A file can't be written because its folder is missing or its ending stands for no format.": 2,
+    "An option, a condition or a YAML file names a column that is not there.": 2,
+    "A file of `ingest` lacks a sort column of the table. It may lack any other column, also that of "
+    "`--promote`; a `--delete-marker` that it lacks is added.": 3,
+    "`delete`, `export`, `head`, `ingest`, `inspect FRAGMENT`, `query` or `run` reads a damaged place of a "
+    "fragment.": 3,
+    "One of these commands reads an object that the log names and that is missing.": 4,
+    "`compact` or `verify` meets a damaged or missing fragment. They name it, and finish the rest.": 1,
+    "The log is damaged, or a file of it is missing. `watch` reports that and tries again.": 3,
+    "`repair` finds something that it can't mend by itself.": 1,
 }
 _LIMITS: Final = re.compile(
     r"(?:^|\s+)\[((?:default|required|(?:[-\d.]+<=?)?x[<>])(?:[^\[\]]|\[[^\]]*\])*)\]"
@@ -80,6 +97,15 @@ def _exit_codes() -> str:
         *rows,
         "",
         link,
+        "",
+        "The same mistake gives the same code in every command:",
+        "",
+        "| mistake | code |",
+        "|---|---|",
+        *(f"| {mistake} | {code} |" for mistake, code in _MISTAKES.items()),
+        "",
+        "`alter`, `compact --dry-run`, `inspect TABLE`, `release`, `report` and `vacuum` read no fragments, "
+        "so a damaged one does not fail them.",
         "",
     ]
     return "\n".join(lines)

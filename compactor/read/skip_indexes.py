@@ -1,34 +1,22 @@
-"""Skip indexes on storage: one object beside the fragments of an attempt.
+"""Reads skip indexes: objects beside fragments, with a block for each fragment and column.
 
-For each fragment and column it holds a block of the fragment format, with a value for each row group, null
-where none was kept. The log says where a fragment's blocks are; each is read when a condition asks for its
-column.
+The log says where a fragment's blocks are; each is read when a condition asks for its column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from io import BytesIO
-from typing import Final
 
 import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.predicate.prune import Summary
+from compactor.predicate.skipping.packed import TYPE
 from compactor.predicate.skipping.summary import summary_of
 from compactor.stores.base import Store, check_size
 from compactor.table.entry import FragmentEntry
-from format.blocks import BlockReader, make_chunk
+from format.blocks import BlockReader
 from format.errors import FormatError
-from format.layout import BlockKind
-
-_LEVEL: Final = 1
-TYPE: Final = pa.large_binary()
-
-
-def pack(summaries: Sequence[bytes | None]) -> bytes:
-    """Returns the block of one column of a fragment. summaries: one for each row group."""
-    return make_chunk(pa.array(summaries, TYPE), level=_LEVEL).block(BlockKind.DATA)
 
 
 def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[bytes | None] | None:

@@ -1,0 +1,22 @@
+"""Packs the skip index of one column of a fragment into a block of the fragment format.
+
+The block holds a value for each row group, null where none was kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from format.blocks import make_chunk
+from format.layout import BlockKind
+
+_LEVEL: Final = 1
+TYPE: Final = pa.large_binary()
+
+
+def pack(summaries: Sequence[bytes | None]) -> bytes:
+    """Returns the block of one column of a fragment. summaries: one for each row group."""
+    return make_chunk(pa.array(summaries, TYPE), level=_LEVEL).block(BlockKind.DATA)
