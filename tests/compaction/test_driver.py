@@ -100,6 +100,24 @@ def test_what_one_driver_leases_another_leaves_alone(world: World) -> None:
     assert (len(snapshot.fragments), snapshot.leases) == (2, {})
 
 
+def test_leases_of_others_are_judged_by_one_look_at_the_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in (0, 5, 100, 105):
+        world.ingest(first, first + 9)
+    world.driver("one").decide(1)
+    other = world.driver("other")
+    looks: list[int] = []
+
+    def look() -> int:
+        looks.append(world.clock.now_unix_ms())
+        return looks[-1]
+
+    monkeypatch.setattr(other.log, "lease_unix_ms", look)
+    assert other.plan(other.log.current()).specs
+    assert len(looks) == 1
+
+
 def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
     """A driver that does not know that its lease is in the log, and its store."""
     for first in (0, 5):
