@@ -12,6 +12,7 @@ import decimal
 import json
 import logging
 import random
+import struct
 import sys
 import tempfile
 from dataclasses import replace
@@ -318,8 +319,8 @@ def blocks(rng: random.Random, data: bytes) -> bytes:
         at = end
     at = rng.randrange(len(found))
     block = found[at]
-    # An earlier change may have left no frame to be taken apart.
-    with contextlib.suppress(ValueError):
+    # An earlier change may have left no frame, or no nodes, to be taken apart.
+    with contextlib.suppress(ValueError, struct.error):
         found[at] = _changed(rng, block)
     return b"".join(block.to_bytes() for block in found)
 
