@@ -11,6 +11,8 @@ ctypedef fused offset:
     int32_t
     int64_t
 
+cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcpy and memcmp must not get NULL
+
 
 def code_strings(
     const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t most,
@@ -32,7 +34,7 @@ def code_strings(
     cdef int32_t count = 0, code
     cdef bint has_nulls = valid is not None
     cdef const uint8_t* at
-    cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
+    cdef const uint8_t* base = &data[0] if data.shape[0] else &NOTHING
     with nogil:
         for row in range(codes.shape[0]):
             if has_nulls and not valid[row]:
@@ -74,7 +76,7 @@ def extreme_rows(const offset[::1] offsets, const uint8_t[::1] data, const uint8
     cdef int64_t row, low = -1, high = -1
     cdef uint64_t head, low_head = 0, high_head = 0
     cdef bint has_nulls = valid is not None
-    cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
+    cdef const uint8_t* base = &data[0] if data.shape[0] else &NOTHING
     with nogil:
         for row in range(offsets.shape[0] - 1):
             if has_nulls and not valid[row]:
