@@ -18,6 +18,7 @@ from pyarrow import types as pt
 from format.arrays import concat_storage, in_order_of_use
 from format.native import gather as native
 from format.nodes import binary_parts, fixed_width_bytes
+from format.sizes import heaviest_value_bytes
 from format.storage import plain
 from format.types import is_binary_like, is_large_offsets
 
@@ -35,14 +36,9 @@ class GatherArray:
     """A storage array of which rows are gathered, with what native code has to know of it."""
 
     __slots__ = (
-        "_fields",
-        "_fixed_bytes",
-        "_offsets",
-        "array",
-        "dictionary_bytes",
-        "has_nulls",
-        "kind",
-    )
+        "_fields", "_fixed_bytes", "_heaviest_bytes", "_offsets", "array", "dictionary_bytes",
+        "has_nulls", "kind",
+    )  # fmt: skip
 
     def __init__(self, array: pa.Array) -> None:
         """array: of type null if it stands for nulls of any type."""
@@ -53,6 +49,7 @@ class GatherArray:
         self.array = array
         self.has_nulls = array.null_count > 0
         self.dictionary_bytes = array.dictionary.nbytes if is_coded else 0
+        self._heaviest_bytes: int | None = None
         self._offsets: npt.NDArray[Any] | None = None
         self._fixed_bytes: int | None = 4
         self._fields: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
@@ -89,6 +86,14 @@ class GatherArray:
         if self._fixed_bytes is not None:
             return self._fixed_bytes * rows + self.dictionary_bytes
         return int(self.array.slice(start, rows).nbytes)
+
+    def most_bytes_of(self, start: int, rows: int) -> int:
+        """Returns an upper bound of the bytes of some rows, as if they were not dictionary-coded."""
+        if not self.is_coded:
+            return self.bytes_of(start, rows)
+        if self._heaviest_bytes is None:
+            self._heaviest_bytes = heaviest_value_bytes(self.array)
+        return rows * self._heaviest_bytes
 
     def piece(self, start: int, rows: int, memo: int) -> tuple[int, ...]:
         """Returns the fields of `Piece` in `format.native.gather`."""

@@ -83,7 +83,7 @@ class ColumnPieces:
         self._only_weighs = only_weighs
         self._bits: list[I64] | None = None
         self._has_values = self._has_codes = False
-        self._held_bytes = self._weighed_bits = 0
+        self._held_bytes = self._most_held_bytes = self._weighed_bits = 0
         self._not_weighed: list[Rows] = []
 
     def begin_input(self) -> None:
@@ -96,6 +96,7 @@ class ColumnPieces:
         self._has_values = self._has_values or rows.array.is_plain
         self.sources[-1].append(rows)
         self._held_bytes += rows.array.bytes_of(rows.start, rows.rows)
+        self._most_held_bytes += rows.array.most_bytes_of(rows.start, rows.rows)
         if self._bits is None:
             self._not_weighed.append(rows)
             if not self._is_too_heavy():
@@ -121,7 +122,9 @@ class ColumnPieces:
         if not self._has_codes:
             return self._held_bytes
         pieces = [piece for source in self.sources for piece in source]
-        if is_exact or self._has_values:
+        if self._has_values and not is_exact:
+            return self._most_held_bytes + 4 * sum(piece.rows for piece in pieces)
+        if is_exact:
             return sum(4 * piece.rows + _bits_of(piece) // 8 for piece in pieces)
         return self._held_bytes + most_plain_bytes(sum(piece.rows for piece in pieces))
 
@@ -135,7 +138,7 @@ class ColumnPieces:
             return False
         if self._only_weighs:
             return True
-        if not self._has_codes and self._held_bytes <= self._most_bytes:
+        if self._most_held_bytes <= self._most_bytes:
             return False
         self._weighed_bits += sum(map(_bits_of, self._not_weighed))
         self._not_weighed.clear()
