@@ -6,6 +6,7 @@ cascading light encodings before a general codec is BtrBlocks'.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -53,7 +54,7 @@ it."""
 _SAMPLE_VALUES: Final = 2048
 _SAMPLE_SLACK: Final = 1.5
 """A sample may have this many times the share of distinct values that a dictionary may have."""
-_WIDE_BITS: Final = 12
+_WIDE_BITS: Final = 4
 """Packed bits of a value from which other encodings of numbers than by bits are tried."""
 _OTHERS_SHARE: Final = 32
 """One of so many doubles may be no decimal of few digits."""
@@ -218,7 +219,8 @@ def _plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> 
 
 def _encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
     """Encodes numbers by a dictionary if codes and dictionary take less than packed numbers do."""
-    coded = _by_sampled_dictionary(array)
+    most = 1 << min(31, int(_CODEC_PAYS * seen.bits))
+    coded = _by_sampled_dictionary(array, most)
     if coded is None:
         return None
     distinct = len(coded.dictionary)
@@ -323,8 +325,8 @@ def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
     return None if coded is None else _encode_coded(coded)
 
 
-def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
-    """Dictionary-codes an array if its values repeat enough, else None.
+def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) -> pa.Array | None:
+    """Dictionary-codes an array if its values repeat enough and at most so many are distinct, else None.
 
     Samples before it hashes everything.
     """
@@ -335,12 +337,16 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
     # The share of distinct values falls as their number grows.
-    most = int(len(sample) * _SAMPLE_SLACK / share)
+    most = min(most_distinct, int(len(sample) * _SAMPLE_SLACK / share))
     if len(sample) < len(array):
         is_few = _distinct(sample) <= most if is_list else _coded_values(sample, most) is not None
         if not is_few:
             return None
-    coded = _coded_lists(array) if is_list else _coded_values(array, present // share)
+    coded = (
+        _coded_lists(array)
+        if is_list
+        else _coded_values(array, min(most_distinct, present // share))
+    )
     if coded is None or len(coded.dictionary) * share > present:
         return None
     return coded

@@ -28,6 +28,8 @@ _MIN_FACTOR: Final = 8
 """The least common factor that is worth a division of all values: it saves three bits of each."""
 _FACTOR_PROBES: Final = 256
 """The values that are asked for a common factor before all are."""
+_LEAST_ALIKE: Final = 64
+"""The fewest values of which a codec makes anything."""
 _ALIKE_WIDTHS: Final = (1, 2, 4, 8)
 _MOST_ALIKE_SPAN: Final = 288
 """How far above the base values may reach for 8 bits each: the few beyond 255 are patched."""
@@ -141,7 +143,7 @@ def _encode_alike(values: IntArray, sample: IntArray, seen: Survey) -> Node | No
     block for itself does."""
     holds_steps = seen.by_steps < seen.by_values
     base, span = (seen.step_base, seen.step_span) if holds_steps else seen[3:5]
-    if span >= _MOST_ALIKE_SPAN or len(values) < _BLOCK:
+    if span >= _MOST_ALIKE_SPAN or len(values) < _LEAST_ALIKE:
         return None
     width = next(w for w in _ALIKE_WIDTHS if span < _MOST_ALIKE_SPAN >> (BYTE_BITS - w))
     packed = _packed_alike(sample, base, width, holds_steps=holds_steps)
