@@ -13,22 +13,18 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from format import native
 from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from format.nodes import (
     INT_ENCODINGS,
-    MAX_EXACT,
-    MAX_EXPONENT,
     MAX_UNBACKED_VALUES,
     Encoding,
     Node,
     fixed_width_bytes,
+    float_words,
     int_dtype,
-    join_planes,
-    powers_of_ten,
     total,
-    unpack_nibbles,
     unpack_nodes,
-    unsigned_dtype,
     valid_mask,
 )
 from format.sizes import cumulative_bytes, nulls_bytes
@@ -38,6 +34,8 @@ from format.types import is_binary_like, is_large_offsets, is_list_like, may_sta
 _SMALL_BYTES: Final = 16 << 10
 """The most bytes that are allocated without asking `reserve`."""
 _MAX_OFFSET_32: Final = 2**31 - 1
+_WORD: Final = 2**64 - 1
+_MAX_DIGITS: Final = 15
 _LITTLE_BYTES: Final = 64 << 20
 """The most bytes for which a kept dictionary's values are not counted."""
 
@@ -145,8 +143,8 @@ class _Cursor:
 
 
 def _may_take_no_bytes(node: Node) -> bool:
-    is_constant = node.encoding is Encoding.FOR and not node.width
-    return is_constant or node.encoding is Encoding.RUN_LENGTH
+    is_narrow = node.encoding is Encoding.PACKED and not node.width
+    return is_narrow or node.encoding in (Encoding.CONSTANT, Encoding.RUN_LENGTH)
 
 
 def _decode(
@@ -198,9 +196,9 @@ def nulls(length: int, dtype: pa.DataType) -> pa.Array:
 
 def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:
     match encoding:
-        case Encoding.NULL | Encoding.PLAIN | Encoding.FOR:
+        case Encoding.NULL | Encoding.PLAIN | Encoding.CONSTANT | Encoding.PACKED:
             return 0
-        case Encoding.DELTA | Encoding.VARLEN | Encoding.FIXED_LIST | Encoding.DECIMAL:
+        case Encoding.VARLEN | Encoding.FIXED_LIST | Encoding.DECIMAL | Encoding.MULTIPLE:
             return 1
         case Encoding.STRUCT:
             return int(dtype.num_fields) if pt.is_struct(dtype) else -1
@@ -211,66 +209,63 @@ def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:
 # --- integers -------------------------------------------------------------------------------
 
 
-def _decode_ints(cursor: _Cursor, length: int, *, allow_runs: bool = True) -> npt.NDArray[Any]:
-    """Decodes an integer child: 64-bit patterns as int64."""
+_IN_RUNS: Final = INT_ENCODINGS - {Encoding.RUN_LENGTH}
+_IN_MULTIPLES: Final = frozenset({Encoding.CONSTANT, Encoding.PACKED})
+
+
+def _decode_ints(
+    cursor: _Cursor,
+    length: int,
+    allowed: frozenset[Encoding] = INT_ENCODINGS,
+    target: type[Any] = np.uint64,
+) -> npt.NDArray[Any]:
+    """Decodes an integer child as unsigned `target`, modulo its width. allowed: its possible encodings."""
     node, children = cursor.node(length)
-    allowed = node.encoding in INT_ENCODINGS and not node.has_validity
-    if node.encoding is Encoding.RUN_LENGTH and not allow_runs:
-        allowed = False
-    if not allowed or children != _expected_children(node.encoding, pa.int64()):
+    fits = node.encoding in allowed and not node.has_validity
+    if not fits or children != _expected_children(node.encoding, pa.int64()):
         raise ValueError("an integer child has an encoding that is not for integers")
-    return _int_body(cursor, node)
+    return _int_body(cursor, node, target)
 
 
-def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
-    match node.encoding:
-        case Encoding.FOR:
-            return _decode_for(cursor, node, np.int64)
-        case Encoding.DELTA:
-            if node.length < 1 or node.has_validity:
-                raise ValueError("DELTA needs at least one value and no nulls")
-            steps = _decode_ints(cursor, node.length - 1, allow_runs=False)
-            cursor.charge(8 * node.length)
-            values: npt.NDArray[np.int64] = np.empty(node.length, dtype=np.int64)
-            values[0] = node.param
-            np.cumsum(steps, out=values[1:])
-            values[1:] += values[0]
-            return values
-        case _:
-            if node.has_validity:
-                raise ValueError("RUN_LENGTH has no nulls")
-            return _decode_runs(cursor, node.length)
+def _decode_int64(
+    cursor: _Cursor, length: int, allowed: frozenset[Encoding] = INT_ENCODINGS
+) -> npt.NDArray[np.int64]:
+    return _decode_ints(cursor, length, allowed).view(np.int64)
 
 
-def _decode_for(cursor: _Cursor, node: Node, target: type[Any]) -> npt.NDArray[Any]:
-    """Decodes FOR. Returns the integers as `target`; sums are reduced to its width."""
-    cursor.charge(np.dtype(target).itemsize * node.length)
-    base = np.array(node.param, dtype=np.int64).astype(target)
-    if node.width == 0:
-        return np.full(node.length, base, dtype=target)
-    if node.width not in (1, 2, 4, 8):
-        raise ValueError(f"integers of {node.width} bytes")
-    size = (node.length + 1) // 2 if node.has_nibbles else node.length * node.width
-    stored = np.frombuffer(cursor.buffer(size), dtype=np.uint8)
-    if node.has_nibbles:
-        stored = unpack_nibbles(stored, node.length)
-    if node.is_split:
-        stored = join_planes(stored, node.width)
-    values: npt.NDArray[Any] = stored.view(unsigned_dtype(node.width)).astype(target)
-    if node.param:
-        values += base
+def _int_body(cursor: _Cursor, node: Node, target: type[Any]) -> npt.NDArray[Any]:
+    """Decodes integers as unsigned `target`, modulo its width."""
+    size = np.dtype(target).itemsize
+    if node.encoding is Encoding.RUN_LENGTH:
+        return _decode_runs(cursor, node.length, target)
+    if node.encoding is Encoding.MULTIPLE:
+        values = _decode_ints(cursor, node.length, _IN_MULTIPLES, target)
+        native.integers.multiply(values, node.param & _WORD)
+        return values
+    cursor.charge(size * node.length)
+    if node.encoding is Encoding.CONSTANT:
+        return np.full(node.length, node.param & (1 << 8 * size) - 1, dtype=target)
+    blocks = -(-node.length // native.bits.BLOCK_VALUES)
+    entries = cursor.buffer(native.bits.ENTRY_BYTES * blocks)
+    data = cursor.buffer(node.param)
+    values = np.empty(node.length, dtype=target)
+    native.bits.unpack(_bytes_of(entries), _bytes_of(data), node.width, values)
     return values
 
 
-def _decode_runs(cursor: _Cursor, length: int) -> npt.NDArray[np.int64]:
+def _bytes_of(buffer: pa.Buffer) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(buffer, dtype=np.uint8)
+
+
+def _decode_runs(cursor: _Cursor, length: int, target: type[Any]) -> npt.NDArray[Any]:
     runs = cursor.peek_length()
     if runs > length:
         raise ValueError("more runs than values")
-    lengths = _decode_ints(cursor, runs, allow_runs=False)
-    values = _decode_ints(cursor, runs, allow_runs=False)
+    lengths = _decode_int64(cursor, runs, _IN_RUNS)
+    values = _decode_ints(cursor, runs, _IN_RUNS, target)
     _check_lengths(lengths, length)
-    cursor.charge(8 * length)
-    repeated: npt.NDArray[np.int64] = np.repeat(values, lengths)
+    cursor.charge(np.dtype(target).itemsize * length)
+    repeated: npt.NDArray[Any] = np.repeat(values, lengths)
     return repeated
 
 
@@ -284,27 +279,27 @@ def _decode_wrapped_ints(
     cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
 ) -> pa.Array:
     if pt.is_decimal128(dtype):
-        values = _int_body(cursor, node)
+        values = _int_body(cursor, node, np.uint64).view(np.int64)
         cursor.charge(16 * len(values))
         words = np.empty((len(values), 2), dtype=np.int64)
         words[:, 0] = values
         words[:, 1] = values >> 63
         data = words.reshape(-1)
+    elif (patterns := float_words(dtype)) is not None:
+        data = _int_body(cursor, node, patterns)
+        native.floats.order(data, data)
+    elif (integers := int_dtype(dtype)) is not None:
+        data = _int_body(cursor, node, _unsigned(integers))
     else:
-        target = int_dtype(dtype)
-        if target is None:
-            raise ValueError(f"encoding {node.encoding.name} does not go with type {dtype}")
-        if node.encoding is Encoding.FOR:
-            data = _decode_for(cursor, node, target)
-        elif (width := np.dtype(target).itemsize) == 8:
-            data = _int_body(cursor, node).view(target)
-        else:
-            cursor.charge(width * node.length)
-            data = _int_body(cursor, node).astype(target)
+        raise ValueError(f"encoding {node.encoding.name} does not go with type {dtype}")
     array = pa.Array.from_buffers(
         dtype, node.length, [validity, pa.py_buffer(data)], node.null_count
     )
     return _within_precision(array)
+
+
+def _unsigned(dtype: type[Any]) -> Any:
+    return np.dtype(f"u{np.dtype(dtype).itemsize}")
 
 
 def _within_precision(array: pa.Array) -> pa.Array:
@@ -327,21 +322,24 @@ def _decode_plain(
         if width is None or node.param != width:
             raise ValueError(f"PLAIN values of {node.param} bytes for type {dtype}")
         data = cursor.buffer(node.length * width)
-        if node.is_split:
-            cursor.charge(data.size)
-            data = pa.py_buffer(join_planes(np.frombuffer(data, dtype=np.uint8), width))
     array = pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
     return _within_precision(array)
 
 
 def _decode_decimals(cursor: _Cursor, node: Node, validity: pa.Buffer | None) -> pa.Array:
-    if not 0 <= node.param <= MAX_EXPONENT:
-        raise ValueError(f"a decimal exponent of {node.param}")
-    integers = _decode_ints(cursor, node.length)
+    digits, count = node.param & 0xFF, node.param >> 8
+    if digits > _MAX_DIGITS or not 0 <= count <= node.length:
+        raise ValueError("decimals of impossible digits, or more others than values")
+    rows = np.frombuffer(cursor.buffer(4 * count), dtype=np.uint32)
+    others = np.frombuffer(cursor.buffer(8 * count), dtype=np.float64)
+    if count and int(rows.max()) >= node.length:
+        raise ValueError("a double lies beyond the values")
+    integers = _decode_int64(cursor, node.length)
     cursor.charge(8 * node.length)
-    if node.length and not -MAX_EXACT <= int(integers.min()) <= int(integers.max()) <= MAX_EXACT:
+    values = np.empty(node.length, dtype=np.float64)
+    if not native.floats.from_integers(integers, digits, values):
         raise ValueError("a decimal of more digits than a double has")
-    values = integers / powers_of_ten(node.param)
+    values[rows] = others
     return pa.Array.from_buffers(
         pa.float64(), node.length, [validity, pa.py_buffer(values)], node.null_count
     )
@@ -351,8 +349,7 @@ def _decode_varlen(
     cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
 ) -> pa.Array:
     data = cursor.buffer(node.param)
-    lengths = _decode_ints(cursor, node.length)
-    _check_lengths(lengths, node.param)
+    lengths = _decode_int64(cursor, node.length)
     offsets = _offsets(cursor, lengths, node.param, large=is_large_offsets(dtype))
     array = pa.Array.from_buffers(dtype, node.length, [validity, offsets, data], node.null_count)
     if pt.is_string(dtype) or pt.is_large_string(dtype):
@@ -366,15 +363,15 @@ def _offsets(
     cursor.charge((8 if large else 4) * len(lengths))
     if not large and size > _MAX_OFFSET_32:
         raise ValueError(f"{size} bytes or elements in one chunk exceed 32-bit offsets")
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64 if large else np.int32)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = np.empty(len(lengths) + 1, dtype=np.int64 if large else np.int32)
+    native.integers.as_offsets(lengths, size, offsets)
     return pa.py_buffer(offsets)
 
 
 def _decode_dictionary(
     cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None, *, keep: bool
 ) -> pa.Array:
-    codes = _decode_ints(cursor, node.length)
+    wide_codes = _decode_int64(cursor, node.length)
     count = cursor.peek_length()
     if count > node.length:
         raise ValueError("a dictionary with more entries than values")
@@ -383,11 +380,11 @@ def _decode_dictionary(
     values = _decode(cursor, dtype, count)
     if values.null_count:
         raise ValueError("a null in a dictionary")
-    if node.length and (int(codes.min()) < 0 or int(codes.max()) >= count):
-        raise ValueError("a code points outside its dictionary")
     cursor.charge(4 * node.length)
+    codes = np.empty(node.length, dtype=np.int32)
+    native.integers.as_codes(wide_codes, count, codes)
     indices = pa.Array.from_buffers(
-        pa.int32(), node.length, [validity, pa.py_buffer(codes.astype(np.int32))], node.null_count
+        pa.int32(), node.length, [validity, pa.py_buffer(codes)], node.null_count
     )
     valid = valid_mask(indices)
     present = codes if valid is None else codes[valid]  # values under nulls are not made
@@ -405,9 +402,8 @@ def _decode_nested(
     cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
 ) -> pa.Array:
     if node.encoding is Encoding.LIST and (is_list_like(dtype) or pt.is_map(dtype)):
-        counts = _decode_ints(cursor, node.length)
+        counts = _decode_int64(cursor, node.length)
         elements = cursor.peek_length()
-        _check_lengths(counts, elements)
         offsets = _offsets(cursor, counts, elements, large=is_large_offsets(dtype))
         entry = (
             pa.struct([dtype.key_field, dtype.item_field]) if pt.is_map(dtype) else dtype.value_type

@@ -1,14 +1,15 @@
 """Encodes storage arrays to chunks: picks a light encoding from the data (SPEC section 5).
 
-The choice looks at whole-chunk minima, maxima and counts, and at small samples compressed both ways,
-so it is deterministic. The idea of cascading light encodings before a general codec is BtrBlocks'.
+The choice looks at small samples, so it is deterministic. `format.numbers` encodes integers. The idea of
+cascading light encodings before a general codec is BtrBlocks'.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +22,27 @@ from format.compression import compress
 from format.hashing import value_hashes
 from format.nested import fixed_items, list_parts
 from format.nodes import (
-    MAX_EXACT,
-    MAX_UNBACKED_VALUES,
     Encoding,
     Node,
     binary_parts,
     dictionary_codes,
     fixed_width_bytes,
     fixed_width_view,
+    float_words,
     int_dtype,
     join_buffers,
     pack_bits,
-    pack_nibbles,
     pack_nodes,
-    powers_of_ten,
-    split_planes,
-    unsigned_dtype,
     valid_mask,
+)
+from format.numbers import (
+    Survey,
+    encode_backed_ints,
+    encode_ints,
+    encode_multiples,
+    encode_surveyed,
+    sampled,
+    survey,
 )
 from format.sizes import nulls_bytes
 from format.storage import decoded
@@ -47,21 +52,20 @@ _MOST_VALUE_BYTES: Final = 24
 """Bytes that a reader charges for a value beside its data: an integer, and 16 bytes of a decimal made of
 it."""
 _SAMPLE_VALUES: Final = 2048
-_STRETCHES: Final = 4
-_STRETCH_VALUES: Final = 1024
-_WIDE: Final = 2
-"""Width in bytes from which integers are tested for steps that compress better."""
 _SAMPLE_SLACK: Final = 1.5
 """A sample may have this many times the share of distinct values that a dictionary may have."""
-_MIN_RUN: Final = 16
-"""Average run length from which run lengths compress better than zstd does the repeats."""
-_MIN_SAMPLED_RUN: Final = 4
-"""Average run length in a sample below which runs are not looked for."""
-_MAX_SPLIT_WIDTH: Final = 16
-_MAX_DIGITS: Final = 9
-"""The most digits after the point that are looked for."""
-_MAX_DECIMAL_WIDTH: Final = 4
-"""The most bytes of an integer that replaces a double."""
+_WIDE_BITS: Final = 4
+"""Packed bits of a value from which other encodings of numbers than by bits are tried."""
+_OTHERS_SHARE: Final = 32
+"""One of so many doubles may be no decimal of few digits."""
+_OTHER_BITS: Final = 96
+"""What a double that is none takes: its row and itself."""
+_PLAIN_SHARE: Final = 0.97
+"""Share of their bits from which values are rather stored as they are, which takes no decoding."""
+_CODEC_PAYS: Final = 0.85
+"""The share of packed bits that a codec has to make of values as they are, for the time that it takes."""
+_LOOSE_SHARE: Final = 32
+"""One of so many bytes may be other than packed in a payload that is stored without a codec."""
 _DISTINCT_SHARE: Final = 3
 """A dictionary pays if there are at least this many values to each distinct one."""
 _DISTINCT_LISTS_SHARE: Final = 2
@@ -81,6 +85,8 @@ class EncodedArray:
     """Values of all nodes together."""
     dictionaries: int
     """Number of dictionary nodes."""
+    is_dense: bool
+    """Whether no codec makes the payload smaller."""
 
 
 def encode_array(
@@ -94,21 +100,25 @@ def encode_array(
     """
     root = _encode_backed(array) if is_backed else _encode(array, is_decided=is_decided)
     nodes = list(root.walk())
+    raw = join_buffers(root)
+    loose = sum(
+        memoryview(buffer).nbytes for node in nodes if not node.is_dense for buffer in node.buffers
+    )
     return EncodedArray(
         root.encoding,
         pack_nodes(root),
-        join_buffers(root),
+        raw,
         sum(map(_most_decoded_bytes, nodes)),
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
+        loose * _LOOSE_SHARE <= len(raw),
     )
 
 
 def _most_decoded_bytes(node: Node) -> int:
     """Returns the bytes that `format.decode` charges: integers as 64 bits, and once more when they are
     wrapped."""
-    planes = sum(memoryview(buffer).nbytes for buffer in node.buffers) if node.is_split else 0
-    return node.null_bytes or _MOST_VALUE_BYTES * node.length + planes
+    return node.null_bytes or _MOST_VALUE_BYTES * node.length
 
 
 def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
@@ -129,227 +139,96 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
     return _encode_nested(array)
 
 
-# --- integers -------------------------------------------------------------------------------
-
-
-def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
-    """Encodes non-null integers of any numpy integer type by FOR, DELTA or RUN_LENGTH."""
-    length = len(values)
-    if length == 0:
-        return Node(Encoding.FOR, 0)
-    found = _int_statistics(values)
-    low = found.low
-    width = _width_of(found.high - low)
-    if width == 0 and length <= MAX_UNBACKED_VALUES:
-        return Node(Encoding.FOR, length, param=low)
-    if length > MAX_UNBACKED_VALUES:  # readers refuse that many values without bytes
-        return _encode_for(values, low, max(width, 1))
-    if width < _WIDE and _is_scattered(values, width):
-        return _encode_for(values, low, width)
-    if allow_runs and (found.changes + 1) * _MIN_RUN <= length:
-        return _encode_runs(values)
-    step_low = found.low_step
-    step_width = _width_of(found.high_step - step_low)
-    is_close = step_width == width >= _WIDE and _steps_pay(values, low, step_low, width)
-    if step_width < width or is_close:
-        child = _encode_for(_steps(values), step_low, step_width)
-        first = int(values[0].astype(np.uint64))
-        return Node(Encoding.DELTA, length, param=first, children=(child,))
-    return _encode_for(values, low, width)
-
-
-class _IntStatistics(NamedTuple):
-    low: int
-    high: int
-    low_step: int
-    high_step: int
-    """The greatest step modulo 2^64, as a signed integer."""
-    changes: int
-
-
-def _int_statistics(values: npt.NDArray[Any]) -> _IntStatistics:
-    return _IntStatistics(*native.integers.statistics(values))
-
-
-def _steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Returns the steps between neighbours, modulo 2^64."""
-    wide = values.astype(np.uint64)
-    return wide[1:] - wide[:-1]
-
-
-def _steps_pay(values: npt.NDArray[Any], low: int, step_low: int, width: int) -> bool:
-    """Returns whether a sample of the steps compresses better than one of the values, although a few large
-    steps make the steps as wide: timestamps in stretches."""
-    dtype = unsigned_dtype(width)
-    of_values = _best_bytes(_minus(_sampled(values), low).astype(dtype), width)
-    of_steps = _best_bytes(_minus(_sampled_steps(values), step_low).astype(dtype), width)
-    return of_steps * 20 < of_values * 19
-
-
-def _minus(values: npt.NDArray[Any], base: int) -> npt.NDArray[np.uint64]:
-    return values.astype(np.uint64) - np.uint64(base & (2**64 - 1))
-
-
-def _is_scattered(values: npt.NDArray[Any], width: int) -> bool:
-    """Returns whether a sample rules out both that steps take fewer bytes than values and that runs are
-    long."""
-    start = (len(values) - min(len(values), _SAMPLE_VALUES)) // 2
-    steps = np.diff(values[start : start + _SAMPLE_VALUES].astype(np.uint64)).view(np.int64)
-    if len(steps) == 0:
-        return False
-    is_wide = _width_of(int(steps.max()) - int(steps.min())) >= width
-    return is_wide and int(np.count_nonzero(steps)) * _MIN_SAMPLED_RUN > len(steps)
-
-
-def _encode_runs(values: npt.NDArray[Any]) -> Node:
-    changes = np.flatnonzero(values[1:] != values[:-1])
-    starts = np.concatenate(([0], changes + 1))
-    lengths = np.diff(np.append(starts, len(values)))
-    children = (
-        encode_ints(lengths, allow_runs=False),
-        encode_ints(values[starts], allow_runs=False),
-    )
-    return Node(Encoding.RUN_LENGTH, len(values), children=children)
-
-
-def _encode_for(
-    values: npt.NDArray[Any],
-    base: int,
-    width: int,
-    valid: npt.NDArray[np.bool_] | None = None,
-    *,
-    may_pack: bool = True,
-) -> Node:
-    """Encodes integers by FOR.
-
-    values: all valid ones lie within `width` bytes above `base`, modulo 2^64. may_pack: allows two in a byte.
-    """
-    nulls = 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
-    buffers: list[Any] = [] if valid is None else [pack_bits(valid)]
-    split = nibbles = False
-    if width:
-        stored = _narrowed(values, base, width)
-        if valid is not None:
-            stored[~valid] = 0
-        split = width > 1 and _planes_pay(stored, width)
-        nibbles = may_pack and width == 1 and _nibbles_pay(stored)
-        if split:
-            buffers.append(split_planes(stored, width))
-        else:
-            buffers.append(pack_nibbles(stored) if nibbles else stored)
-    return Node(
-        Encoding.FOR,
-        len(values),
-        nulls,
-        width,
-        base,
-        valid is not None,
-        split,
-        nibbles,
-        tuple(buffers),
-    )
-
-
-def _narrowed(values: npt.NDArray[Any], base: int, width: int) -> npt.NDArray[Any]:
-    """Returns the differences to `base`, modulo 2^64, in `width` bytes each."""
-    out = np.empty(len(values), dtype=unsigned_dtype(width))
-    native.integers.narrow(values, base & (2**64 - 1), out)
-    return out
-
-
-def _width_of(span: int) -> int:
-    """Returns the bytes (0, 1, 2, 4 or 8) that hold every integer in [0, span]."""
-    if span == 0:
-        return 0
-    return next(width for width in (1, 2, 4, 8) if span < 1 << (8 * width))
-
-
-def _planes_pay(stored: npt.NDArray[Any], width: int) -> bool:
-    """Returns whether a sample compresses better in byte planes."""
-    sample = _sampled(stored.reshape(-1).view(np.uint8).reshape(-1, width))
-    plain, planes = _both_bytes(sample, width)
-    return planes * 20 < plain * 19
-
-
-def _nibbles_pay(stored: npt.NDArray[np.uint8]) -> bool:
-    """Returns whether values are below 16 and a sample compresses better with two in a byte."""
-    if int(stored.max()) > 15:
-        return False
-    sample = _sampled(stored)
-    _, plain = compress(sample.tobytes(), 1)
-    _, packed = compress(pack_nibbles(sample).tobytes(), 1)
-    return len(packed) * 20 < len(plain) * 19
-
-
-def _best_bytes(sample: npt.NDArray[Any], width: int) -> int:
-    return min(_both_bytes(sample, width))
-
-
-def _both_bytes(sample: npt.NDArray[Any], width: int) -> tuple[int, int]:
-    """Returns the compressed bytes of a sample as it is, and in byte planes."""
-    flat = sample.reshape(-1).view(np.uint8)
-    _, plain = compress(flat.tobytes(), 1)
-    _, planes = compress(split_planes(flat, width).tobytes(), 1)
-    return len(plain), len(planes)
-
-
-def _sampled_steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Returns a sample of the steps between the values, as `_sampled` takes it."""
-    steps = len(values) - 1
-    if steps <= _SAMPLE_VALUES:
-        return _steps(values)
-    step = (steps - _STRETCH_VALUES) // (_STRETCHES - 1)
-    starts = range(0, step * _STRETCHES, step)
-    return np.concatenate([_steps(values[at : at + _STRETCH_VALUES + 1]) for at in starts])
-
-
-def _sampled(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Returns some stretches of the values, in their order."""
-    if len(values) <= _SAMPLE_VALUES:
-        return values
-    step = (len(values) - _STRETCH_VALUES) // (_STRETCHES - 1)
-    starts = range(0, step * _STRETCHES, step)
-    return np.concatenate([values[start : start + _STRETCH_VALUES] for start in starts])
-
-
 # --- fixed width ----------------------------------------------------------------------------
 
 
 def _encode_fixed_width(array: pa.Array) -> Node:
-    integers = _int_patterns(array)
+    integers = _integers(array)
     if integers is None:
-        return (
-            _encode_decimals(array) or _encode_by_sampled_dictionary(array) or _encode_plain(array)
-        )
+        return _encode_by_sampled_dictionary(array) or _encode_plain(array)
     valid = valid_mask(array)
-    if valid is None:
-        node = encode_ints(integers)
-        if node.encoding is not Encoding.FOR or node.width < 2:
+    if valid is not None:
+        integers = _filled(integers, valid)
+    sample = sampled(integers)
+    seen = survey(sample)
+    if not seen.has_runs and seen.bits > _WIDE_BITS:
+        node = (
+            _encode_decimals(array, valid, seen)
+            or _encode_by_small_dictionary(array, seen)
+            or encode_multiples(integers, sample)
+        )
+        if node is None and (is_dense := _plain_is_dense(array, sample, seen)) is not None:
+            return _encode_plain(array, is_dense=is_dense)
+        if node is not None and node.encoding is Encoding.DICTIONARY:
             return node
-        return _encode_by_sampled_dictionary(array) or node
-    present = integers[valid]
-    low, span = int(present.min()), int(present.max()) - int(present.min())
-    width = _width_of(span)
-    if width >= 2 and (node_or_none := _encode_by_sampled_dictionary(array)) is not None:
-        return node_or_none
-    return _encode_for(integers, low, width, valid)
+    else:
+        node = None
+    return _under_nulls(node or encode_surveyed(integers, sample, seen), valid)
 
 
-def _int_patterns(array: pa.Array) -> npt.NDArray[Any] | None:
-    """Returns integer values (anything in null places), or None if the type or the values are wider."""
+def _under_nulls(node: Node, valid: npt.NDArray[np.bool_] | None) -> Node:
+    """Adds the validity of values to a node that has something in null places too."""
+    if valid is None:
+        return node
+    return replace(
+        node,
+        null_count=len(valid) - int(np.count_nonzero(valid)),
+        has_validity=True,
+        buffers=(pack_bits(valid), *node.buffers),
+    )
+
+
+def _filled(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Returns values where each null has the value before it, which takes the fewest bits."""
+    out = np.empty_like(values)
+    native.integers.fill_nulls(native.as_words(values), valid.view(np.uint8), native.as_words(out))
+    return out
+
+
+def _integers(array: pa.Array) -> npt.NDArray[Any] | None:
+    """Returns the integers that values are or stand for (anything in null places); None if the type or the
+    values are wider."""
     dtype = int_dtype(array.type)
     if dtype is not None:
         return fixed_width_view(array, dtype)
+    if (words := float_words(array.type)) is not None:
+        patterns = fixed_width_view(array, words)
+        ordered = np.empty_like(patterns)
+        native.floats.order(patterns, ordered)
+        return ordered.view(f"i{patterns.itemsize}")
     if pt.is_decimal128(array.type):
-        words = fixed_width_view(array, np.dtype((np.int64, 2))).reshape(-1, 2)
-        fits = words[:, 1] == words[:, 0] >> 63
+        halves = fixed_width_view(array, np.dtype((np.int64, 2))).reshape(-1, 2)
+        fits = halves[:, 1] == halves[:, 0] >> 63
         valid = valid_mask(array)
         if bool(np.all(fits if valid is None else fits[valid])):
-            return np.ascontiguousarray(words[:, 0])
+            return np.ascontiguousarray(halves[:, 0])
     return None
 
 
-def _encode_plain(array: pa.Array) -> Node:
+def _plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> bool | None:
+    """Returns None if packed numbers take less than those as they are; else whether a codec is no use to
+    these."""
+    bits = array.type.bit_width
+    if 2 * seen.bits < bits:
+        return None
+    _, stored = compress(sample[: 2 * _SAMPLE_VALUES].tobytes(), 1)
+    if 8 * len(stored) < _CODEC_PAYS * seen.bits * len(sample[: 2 * _SAMPLE_VALUES]):
+        return False
+    return True if seen.bits > _PLAIN_SHARE * bits else None
+
+
+def _encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
+    """Encodes numbers by a dictionary if codes and dictionary take less than packed numbers do."""
+    most = 1 << min(31, int(_CODEC_PAYS * seen.bits))
+    coded = _by_sampled_dictionary(array, most)
+    if coded is None:
+        return None
+    distinct = len(coded.dictionary)
+    bits = len(array) * (distinct - 1).bit_length() + distinct * array.type.bit_width
+    return _encode_coded(coded) if bits < _CODEC_PAYS * seen.bits * len(array) else None
+
+
+def _encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
     width = fixed_width_bytes(array.type)
     assert width is not None
     valid = valid_mask(array)
@@ -358,49 +237,41 @@ def _encode_plain(array: pa.Array) -> Node:
     data = fixed_width_view(array, np.dtype((np.uint8, width))).reshape(len(array), width)
     if valid is not None:
         data = np.where(valid[:, None], data, np.uint8(0))
-    data = np.ascontiguousarray(data)
-    split = 1 < width <= _MAX_SPLIT_WIDTH and _planes_pay(data, width)
-    flat = split_planes(data, width) if split else data.reshape(-1)
-    return _with_validity(Encoding.PLAIN, len(array), valid, [flat], param=width, split=split)
+    flat = np.ascontiguousarray(data).reshape(-1)
+    return _with_validity(Encoding.PLAIN, len(array), valid, [flat], param=width, is_dense=is_dense)
 
 
-def _encode_decimals(array: pa.Array) -> Node | None:
-    """Encodes doubles that are decimals of few digits as integers; None if any is not (the idea is ALP's)."""
+def _encode_decimals(
+    array: pa.Array, valid: npt.NDArray[np.bool_] | None, seen: Survey
+) -> Node | None:
+    """Encodes doubles that are decimals of few digits as integers, but for some; None if that takes no less
+    (the idea is ALP's)."""
     if not pt.is_float64(array.type):
         return None
-    valid = valid_mask(array)
     values = fixed_width_view(array, np.float64)
     if valid is not None:
-        values = np.where(valid, values, 0.0)
-    start = (len(values) - min(len(values), _SAMPLE_VALUES)) // 2
-    sample = values[start : start + _SAMPLE_VALUES]
-    for exponent in range(_MAX_DIGITS + 1):
-        if _decimal_integers(sample, exponent) is not None:
-            integers = _decimal_integers(values, exponent)
-            if integers is None:
-                continue
-            if _width_of(int(integers.max()) - int(integers.min())) > _MAX_DECIMAL_WIDTH:
-                return None
-            children = (encode_ints(integers),)
-            return _with_validity(
-                Encoding.DECIMAL, len(array), valid, [], param=exponent, children=children
-            )
-    return None
-
-
-def _decimal_integers(
-    values: npt.NDArray[np.float64], exponent: int
-) -> npt.NDArray[np.int64] | None:
-    """Returns integers whose quotients by the power of ten equal the values to the bit; None if there are no
-    such integers."""
-    with np.errstate(all="ignore"):
-        scaled = np.rint(values * powers_of_ten(exponent))
-        if not (np.abs(scaled) <= MAX_EXACT).all():  # False for NaN too
-            return None
-    integers = scaled.astype(np.int64)
-    quotients = integers / powers_of_ten(exponent)
-    same = np.array_equal(quotients.view(np.uint64), np.ascontiguousarray(values).view(np.uint64))
-    return integers if same else None
+        values = _filled(values, valid)
+    sample = sampled(values)
+    digits = native.floats.find_digits(sample, len(sample) // _OTHERS_SHARE)
+    if digits < 0:
+        return None
+    others = np.empty(len(values) // _OTHERS_SHARE, dtype=np.uint32)
+    integers = np.empty(len(values), dtype=np.int64)
+    count = native.floats.to_integers(values, digits, integers, others)
+    if count < 0:
+        return None
+    of_integers = survey(sampled(integers))
+    if of_integers.bits + _OTHER_BITS * count / len(values) >= seen.bits:
+        return None
+    rows = others[:count]
+    return Node(
+        Encoding.DECIMAL,
+        len(values),
+        param=digits | count << 8,
+        buffers=(rows, values[rows]),
+        children=(encode_ints(integers),),
+        is_dense=True,
+    )
 
 
 def _encode_bool(array: pa.Array) -> Node:
@@ -417,7 +288,7 @@ def _with_validity(
     buffers: list[Any],
     *,
     param: int = 0,
-    split: bool = False,
+    is_dense: bool = False,
     children: tuple[Node, ...] = (),
 ) -> Node:
     nulls = 0 if valid is None else length - int(np.count_nonzero(valid))
@@ -429,9 +300,9 @@ def _with_validity(
         nulls,
         param=param,
         has_validity=valid is not None,
-        is_split=split,
         buffers=tuple(buffers),
         children=children,
+        is_dense=is_dense,
     )
 
 
@@ -454,8 +325,8 @@ def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
     return None if coded is None else _encode_coded(coded)
 
 
-def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
-    """Dictionary-codes an array if its values repeat enough, else None.
+def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) -> pa.Array | None:
+    """Dictionary-codes an array if its values repeat enough and at most so many are distinct, else None.
 
     Samples before it hashes everything.
     """
@@ -465,38 +336,39 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
     is_list = pt.is_nested(array.type)
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
-    distinct = len(np.unique(value_hashes(sample)))
     # The share of distinct values falls as their number grows.
-    if distinct * share > len(sample) * _SAMPLE_SLACK and len(sample) < len(array):
-        return None
-    coded = _coded_lists(array) if is_list else _coded_values(array)
+    most = min(most_distinct, int(len(sample) * _SAMPLE_SLACK / share))
+    if len(sample) < len(array):
+        is_few = _distinct(sample) <= most if is_list else _coded_values(sample, most) is not None
+        if not is_few:
+            return None
+    coded = (
+        _coded_lists(array)
+        if is_list
+        else _coded_values(array, min(most_distinct, present // share))
+    )
     if coded is None or len(coded.dictionary) * share > present:
         return None
     return coded
 
 
-def _coded_values(array: pa.Array) -> pa.Array | None:
-    if pt.is_decimal(array.type) and array.type.bit_width <= 64:
-        return None  # Arrow cannot hash these decimals; FOR packs them anyway
-    if is_binary_like(array.type):
-        return _coded_strings(array)
-    return array.dictionary_encode()
+def _distinct(array: pa.Array) -> int:
+    return len(np.unique(value_hashes(array)))
 
 
-def _coded_strings(array: pa.Array) -> pa.Array | None:
-    """Dictionary-codes strings; gives up once there are too many distinct values."""
+def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
+    """Dictionary-codes values that are no lists; None if there are more than `most` distinct ones."""
     rows, valid = len(array), valid_mask(array)
-    offsets, data = binary_parts(array)
     codes = np.empty(rows, dtype=np.int32)
     firsts = np.empty(rows, dtype=np.int32)
-    count = native.strings.code_strings(
-        offsets,
-        native.as_bytes(data),
-        native.as_flags(valid),
-        (rows - array.null_count) // _DISTINCT_SHARE,
-        codes,
-        firsts,
-    )
+    flags = native.as_flags(valid)
+    width = fixed_width_bytes(array.type)
+    if width in (1, 2, 4, 8):
+        words = fixed_width_view(array, f"u{width}")
+        count = native.integers.code_words(words, flags, most, codes, firsts)
+    else:
+        offsets, data = _value_bytes(array, width)
+        count = native.strings.code_strings(offsets, data, flags, most, codes, firsts)
     if count < 0:
         return None
     return pa.DictionaryArray.from_arrays(
@@ -504,6 +376,17 @@ def _coded_strings(array: pa.Array) -> pa.Array | None:
         array.take(pa.array(firsts[:count])),
         safe=False,
     )
+
+
+def _value_bytes(
+    array: pa.Array, width: int | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Returns where each value begins, and the last one ends, in the bytes that come with it."""
+    if width is None:
+        offsets, data = binary_parts(array)
+        return offsets, native.as_bytes(data)
+    values = fixed_width_view(array, np.dtype((np.uint8, width)))
+    return width * np.arange(len(array) + 1, dtype=np.int64), values.reshape(-1)
 
 
 def _coded_lists(array: pa.Array) -> pa.Array | None:
@@ -548,7 +431,7 @@ def _encode_coded(array: pa.Array) -> Node:
     """Makes a DICTIONARY node of a dictionary-coded array whose values are distinct and all used."""
     valid, codes = valid_mask(array), dictionary_codes(array)
     if valid is not None:
-        codes = np.where(valid, codes, 0)
+        codes = _filled(codes, valid)
     children = (encode_ints(codes), _encode_undivided(array.dictionary))
     return _with_validity(Encoding.DICTIONARY, len(array), valid, [], children=children)
 
@@ -620,21 +503,13 @@ def _encode_backed(array: pa.Array) -> Node:
     if pt.is_null(dtype):
         return _encode(array)
     if is_binary_like(dtype):
-        return _encode_varlen(array, _encode_backed_ints)
+        return _encode_varlen(array, encode_backed_ints)
     if pt.is_boolean(dtype):
         return _encode_bool(array)
     if fixed_width_bytes(dtype) is not None:
         return _encode_plain(array)
     if is_list_like(dtype) or pt.is_map(dtype):
         counts, items = list_parts(array)
-        children = (_encode_backed_ints(counts), _encode_backed(items))
+        children = (encode_backed_ints(counts), _encode_backed(items))
         return _with_validity(Encoding.LIST, length, valid_mask(array), [], children=children)
     return _encode_fixed(array, _encode_backed)
-
-
-def _encode_backed_ints(values: npt.NDArray[Any]) -> Node:
-    if len(values) == 0:
-        return Node(Encoding.FOR, 0)
-    low = int(values.min())
-    width = max(1, _width_of(int(values.max()) - low))
-    return _encode_for(values, low, width, may_pack=False)

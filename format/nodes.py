@@ -24,15 +24,13 @@ Buffer = Any
 _NODE: Final = struct.Struct("<BBBBIQQq")
 NODE_BYTES: Final = _NODE.size
 _FLAG_VALIDITY: Final = 1
-_FLAG_SPLIT: Final = 2
-_FLAG_NIBBLES: Final = 4
 
 
 class Encoding(IntEnum):
     NULL = 0
     PLAIN = 1
-    FOR = 2
-    DELTA = 3
+    CONSTANT = 2
+    PACKED = 3
     RUN_LENGTH = 4
     DICTIONARY = 5
     VARLEN = 6
@@ -40,13 +38,16 @@ class Encoding(IntEnum):
     FIXED_LIST = 8
     STRUCT = 9
     DECIMAL = 10
+    MULTIPLE = 11
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
 """The most values of a node beyond 8 for each byte of the chunk's payload. It bounds what constants and
 nulls, which take no bytes, can make a reader allocate."""
 
-INT_ENCODINGS: Final = frozenset({Encoding.FOR, Encoding.DELTA, Encoding.RUN_LENGTH})
+INT_ENCODINGS: Final = frozenset(
+    {Encoding.CONSTANT, Encoding.PACKED, Encoding.RUN_LENGTH, Encoding.MULTIPLE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,12 @@ class Node:
     width: int = 0
     param: int = 0
     has_validity: bool = False
-    is_split: bool = False
-    has_nibbles: bool = False
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
     null_bytes: int = 0
     """Bytes of the decoded nulls of a NULL node; known when writing, and not stored."""
+    is_dense: bool = False
+    """Whether no codec makes the buffers smaller; known when writing, and not stored."""
 
     def walk(self) -> Iterator[Node]:
         """Yields this node and all below it, in pre-order."""
@@ -78,9 +79,7 @@ def pack_nodes(root: Node) -> bytes:
     return b"".join(
         _NODE.pack(
             node.encoding,
-            node.has_validity * _FLAG_VALIDITY
-            | node.is_split * _FLAG_SPLIT
-            | node.has_nibbles * _FLAG_NIBBLES,
+            node.has_validity * _FLAG_VALIDITY,
             node.width,
             0,
             len(node.children),
@@ -98,17 +97,15 @@ def unpack_nodes(meta: bytes) -> list[tuple[Node, int]]:
         raise ValueError("the encoding tree has a wrong length")
     nodes = []
     for encoding, flags, width, reserved, children, length, nulls, param in _NODE.iter_unpack(meta):
-        if flags & ~(_FLAG_VALIDITY | _FLAG_SPLIT | _FLAG_NIBBLES) or reserved:
+        if flags & ~_FLAG_VALIDITY or reserved:
             raise ValueError("an encoding node has unknown flags")
         kind = Encoding(encoding)
         validity = bool(flags & _FLAG_VALIDITY)
         if nulls > length or (kind is not Encoding.NULL and validity != (nulls > 0)):
             raise ValueError("an encoding node contradicts itself about nulls")
-        split = bool(flags & _FLAG_SPLIT)
-        nibbles = bool(flags & _FLAG_NIBBLES)
-        if nibbles and (kind is not Encoding.FOR or width != 1):
-            raise ValueError("nibbles where there are none")
-        nodes.append((Node(kind, length, nulls, width, param, validity, split, nibbles), children))
+        if width and kind is not Encoding.PACKED:
+            raise ValueError("an encoding node has a width that it does not need")
+        nodes.append((Node(kind, length, nulls, width, param, validity), children))
     return nodes
 
 
@@ -143,9 +140,9 @@ _INT_DTYPES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
 }
 
 
-def unsigned_dtype(width: int) -> type[Any]:
-    """Returns numpy's unsigned type of `width` bytes (1, 2, 4, 8)."""
-    return _INT_DTYPES[width][1]
+def float_words(dtype: pa.DataType) -> type[Any] | None:
+    """Returns numpy's unsigned type for the patterns of a float type; None for other types."""
+    return _INT_DTYPES[dtype.bit_width // 8][1] if pt.is_floating(dtype) else None
 
 
 def int_dtype(dtype: pa.DataType) -> type[Any] | None:
@@ -189,18 +186,6 @@ def dictionary_codes(array: pa.Array) -> npt.NDArray[Any]:
     return fixed_width_view(array.indices, dtype)
 
 
-MAX_EXACT: Final = 1 << 53
-"""Doubles hold every integer up to this one, so that a quotient by a power of ten is rounded only once."""
-
-
-def powers_of_ten(exponent: int) -> float:
-    """Returns 10 to the power of `exponent` (0..`MAX_EXPONENT`), exactly."""
-    return float(10**exponent)
-
-
-MAX_EXPONENT: Final = 15
-
-
 def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Returns True where `array` has a value; None if it has no nulls."""
     if array.null_count == 0:
@@ -212,31 +197,6 @@ def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 def pack_bits(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     """Packs a mask into a bitmap, least significant bit first; unused bits are 0."""
     return np.packbits(mask, bitorder="little")
-
-
-def split_planes(data: npt.NDArray[Any], width: int) -> npt.NDArray[np.uint8]:
-    """Returns byte 0 of every value, then byte 1 of every value, and so on."""
-    return np.ascontiguousarray(data.view(np.uint8).reshape(-1, width).T).ravel()
-
-
-def join_planes(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
-    """Reverses `split_planes`."""
-    return np.ascontiguousarray(data.reshape(width, -1).T).ravel()
-
-
-def pack_nibbles(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Packs values below 16, two per byte, the first in the low bits."""
-    padded = values if len(values) % 2 == 0 else np.append(values, np.uint8(0))
-    packed: npt.NDArray[np.uint8] = padded[::2] | (padded[1::2] << np.uint8(4))
-    return packed
-
-
-def unpack_nibbles(packed: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint8]:
-    """Reverses `pack_nibbles`."""
-    values = np.empty(2 * len(packed), dtype=np.uint8)
-    values[::2] = packed & np.uint8(15)
-    values[1::2] = packed >> np.uint8(4)
-    return values[:length]
 
 
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:

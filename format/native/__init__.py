@@ -2,7 +2,9 @@
 
 hashing    hashes values for the row hash
 strings    finds distinct strings, and the least and the greatest one
-integers   renumbers codes, measures and narrows integers
+integers   renumbers codes, fills nulls, divides by common factors, adds up lengths
+bits       packs integers by bits, and unpacks them
+floats     turns floats into integers, and back
 gather     gathers rows of several sources in merged order
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
@@ -16,6 +18,7 @@ Machines are little-endian, as the format is.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,19 +27,34 @@ if sys.byteorder != "little":
     raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
 
 try:
-    from format.native import gather, hashing, integers, strings
+    from format.native import bits, floats, gather, hashing, integers, strings
 except ImportError as error:
     raise ImportError(
         f"format.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor; in a"
         " checkout run `make setup`. A zip of sources cannot carry compiled modules."
     ) from error
 
-__all__ = ["as_bytes", "as_flags", "gather", "hashing", "integers", "strings"]
+__all__ = [
+    "as_bytes",
+    "as_flags",
+    "as_words",
+    "bits",
+    "floats",
+    "gather",
+    "hashing",
+    "integers",
+    "strings",
+]
 
 
 def as_bytes(data: memoryview) -> npt.NDArray[np.uint8]:
     """Returns a buffer as bytes, without copying."""
     return np.frombuffer(data, dtype=np.uint8)
+
+
+def as_words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns values of 1, 2, 4 or 8 bytes as unsigned integers, without copying."""
+    return values.view(f"u{values.itemsize}")
 
 
 def as_flags(mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:

@@ -1,7 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Renumbers codes, and measures and narrows integers."""
+"""Loops over integers: codes, nulls, common factors, lengths."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from format.native.words cimport mixed
 
 ctypedef fused word:
     uint8_t
@@ -18,6 +21,10 @@ ctypedef fused integer:
     uint16_t
     uint32_t
     uint64_t
+
+ctypedef fused offset:
+    int32_t
+    int64_t
 
 
 def renumber(
@@ -44,31 +51,148 @@ def renumber(
     return count
 
 
-def statistics(const integer[::1] values):
-    """Returns least and greatest value, least and greatest step modulo 2^64, and how many steps are not zero.
+def code_words(
+    const word[::1] values, const uint8_t[::1] valid, int64_t most, int32_t[::1] codes, int32_t[::1] firsts
+):
+    """Numbers distinct values in the order of their first use, which `firsts` gets the rows of.
 
-    There is at least one value.
+    Returns how many there are, or -1 if they are more than `most`. Nulls get the code before theirs.
     """
-    cdef int64_t row, step, changes = 0, low_step = 0, high_step = 0
-    cdef integer low = values[0], high = values[0], value, before = values[0]
+    cdef int64_t row
+    cdef word value
+    # A slot of the table is 1 + the code; half of the slots stay free.
+    cdef uint64_t slot, slots = 16
+    cdef int32_t entry, last = 0, count = 0
+    cdef bint has_nulls = valid is not None
+    while slots < <uint64_t>(2 * min(most, codes.shape[0])):
+        slots *= 2
+    cdef int32_t* table = <int32_t*>calloc(slots, sizeof(int32_t))
+    if table is NULL:
+        raise MemoryError(f"no memory for a table of {slots} values")
     with nogil:
-        if values.shape[0] > 1:
-            low_step = high_step = <int64_t>(<uint64_t>values[1] - <uint64_t>before)
-        for row in range(1, values.shape[0]):
+        for row in range(codes.shape[0]):
+            if has_nulls and not valid[row]:
+                codes[row] = last
+                continue
             value = values[row]
-            step = <int64_t>(<uint64_t>value - <uint64_t>before)
-            low = min(low, value)
-            high = max(high, value)
-            low_step = min(low_step, step)
-            high_step = max(high_step, step)
-            changes += step != 0
-            before = value
-    return low, high, low_step, high_step, changes
+            slot = mixed(value) & (slots - 1)
+            while True:
+                entry = table[slot]
+                if entry == 0:
+                    if count >= most:
+                        count = -1
+                        break
+                    firsts[count] = <int32_t>row
+                    count += 1
+                    entry = table[slot] = count
+                if values[firsts[entry - 1]] == value:
+                    last = codes[row] = entry - 1
+                    break
+                slot = (slot + 1) & (slots - 1)
+            if count < 0:
+                break
+        free(table)
+    return count
 
 
-def narrow(const integer[::1] values, uint64_t base, word[::1] out):
-    """Stores the differences to `base`, modulo 2^64, in as many bytes as `out` has for each."""
+def fill_nulls(const word[::1] values, const uint8_t[::1] valid, word[::1] out):
+    """Copies values; a null takes the value before it, and the first ones the first value there is."""
+    cdef int64_t row, first = 0
+    cdef word last
+    with nogil:
+        while first < values.shape[0] and not valid[first]:
+            first += 1
+        last = values[first] if first < values.shape[0] else 0
+        for row in range(values.shape[0]):
+            if valid[row]:
+                last = values[row]
+            out[row] = last
+
+
+def count_changes(const word[::1] values):
+    """Returns how many values differ from the one before."""
+    cdef int64_t row, changes = 0
+    with nogil:
+        for row in range(1, values.shape[0]):
+            changes += values[row] != values[row - 1]
+    return changes
+
+
+def common_factor(const integer[::1] values, int64_t least):
+    """Returns the greatest common divisor of all values, or 1 once it is below `least`."""
+    cdef uint64_t factor = 0, value, rest
     cdef int64_t row
     with nogil:
         for row in range(values.shape[0]):
-            out[row] = <word>(<uint64_t>values[row] - base)
+            value = <uint64_t>values[row]
+            if <int64_t>value < 0:
+                value = 0 - value
+            while value:
+                rest = factor % value
+                factor = value
+                value = rest
+            if 0 < factor < <uint64_t>least:
+                factor = 1
+                break
+    return factor
+
+
+def divide(const integer[::1] values, int64_t factor, int64_t[::1] out):
+    """Divides signed values by a positive factor. Returns whether nothing is left over of any.
+
+    Multiplies by the inverse modulo 2^64, which is exact for multiples of the factor.
+    """
+    cdef int64_t row, most, least, quotient
+    cdef uint64_t odd = <uint64_t>factor, inverse, low_bits = 0
+    cdef int shift = 0
+    cdef bint fits = True
+    with nogil:
+        while odd & 1 == 0:
+            odd >>= 1
+            shift += 1
+        inverse = odd  # right to three bits, and each step doubles them
+        for row in range(5):
+            inverse *= 2 - odd * inverse
+        most = INT64_MAX // factor
+        least = -most
+        for row in range(values.shape[0]):
+            low_bits |= <uint64_t>values[row]
+            quotient = <int64_t>(<uint64_t>(<int64_t>values[row] >> shift) * inverse)
+            fits &= least <= quotient <= most
+            out[row] = quotient
+    return fits and (low_bits & ((<uint64_t>1 << shift) - 1)) == 0
+
+
+def multiply(word[::1] values, uint64_t factor):
+    """Multiplies values in place, modulo their width."""
+    cdef int64_t row
+    with nogil:
+        for row in range(values.shape[0]):
+            values[row] = <word>(values[row] * factor)
+
+
+def as_codes(const int64_t[::1] values, int64_t count, int32_t[::1] out):
+    """Narrows codes. Raises `ValueError` if one is not below `count`."""
+    cdef int64_t row
+    cdef bint fits = True
+    with nogil:
+        for row in range(values.shape[0]):
+            fits &= <uint64_t>values[row] < <uint64_t>count
+            out[row] = <int32_t>values[row]
+    if not fits:
+        raise ValueError("a code points outside its dictionary")
+
+
+def as_offsets(const int64_t[::1] lengths, int64_t total, offset[::1] out):
+    """Adds up lengths to offsets, one more than lengths. Raises `ValueError` unless they end at `total`."""
+    cdef int64_t row, at = 0
+    cdef bint fits = True
+    with nogil:
+        out[0] = 0
+        for row in range(lengths.shape[0]):
+            fits &= 0 <= lengths[row] <= total
+            at = <int64_t>(<uint64_t>at + <uint64_t>lengths[row])
+            fits &= at <= total
+            out[row + 1] = <offset>at
+    if not fits or at != total:
+        raise ValueError(f"lengths do not add up to {total}")

@@ -20,12 +20,12 @@ def code_strings(
 ):
     """Numbers distinct strings in the order of their first use, which `firsts` gets the rows of.
 
-    Returns how many there are, or -1 if they are more than `most`. Nulls get the code 0.
+    Returns how many there are, or -1 if they are more than `most`. Nulls get the code before theirs.
     """
     cdef int64_t row, first, length
     # A slot of the table is the upper half of the hash and 1 + the code; half of the slots stay free.
     cdef uint64_t hashed, slot, entry, slots = 16
-    while slots < <uint64_t>(2 * codes.shape[0]):
+    while slots < <uint64_t>(2 * min(most, codes.shape[0])):
         slots *= 2
     cdef uint64_t mask = slots - 1
     cdef uint64_t* table = <uint64_t*>calloc(slots, sizeof(uint64_t))
@@ -38,7 +38,7 @@ def code_strings(
     with nogil:
         for row in range(codes.shape[0]):
             if has_nulls and not valid[row]:
-                codes[row] = 0
+                codes[row] = codes[row - 1] if row else 0
                 continue
             at = base + offsets[row]
             length = offsets[row + 1] - offsets[row]

@@ -217,8 +217,8 @@ def test_random_damage_never_gives_wrong_rows(data: st.DataObject) -> None:
 
 def test_a_list_of_more_constants_than_anybody_has_is_refused_before_it_is_allocated() -> None:
     elements = 2**30
-    meta = node(7, 5, children=2) + node(2, 5, width=8) + node(2, elements, param=7)
-    counts = struct.pack("<5Q", elements, 0, 0, 0, 0)
+    meta = node(7, 5, children=2) + node(3, 5, width=64, param=40) + node(2, elements, param=7)
+    counts = struct.pack("<QQ5Q", 0, 64, elements, 0, 0, 0, 0)
     footer = FragmentReader(BytesSource(FRAGMENT), len(FRAGMENT), "mem").footer
     chunk = footer.columns["l"][0]
     rest = FRAGMENT[chunk.offset + chunk.stored_bytes :]

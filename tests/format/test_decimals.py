@@ -36,18 +36,20 @@ def round_trip(values: list[float | None]) -> Encoding:
     [
         ([0.1, 0.25, None, 12.5], Encoding.DECIMAL),
         ([1.0, 2.0, 3.0], Encoding.DECIMAL),
-        ([0.0, -0.0, 1.5], Encoding.PLAIN),
-        ([0.5, math.inf], Encoding.PLAIN),
-        ([1 / 3, 0.5], Encoding.PLAIN),
-        ([2.0**60, 0.5], Encoding.PLAIN),
-        ([5e-324, 1.0], Encoding.PLAIN),
+        ([n / 100 for n in range(63)] + [math.nan], Encoding.DECIMAL),
+        ([n / 100 for n in range(63)] + [-0.0], Encoding.DECIMAL),
+        ([0.0, -0.0, 1.5], Encoding.PACKED),
+        ([0.5, math.inf], Encoding.MULTIPLE),
+        ([1 / 3, 1 / 7], Encoding.PACKED),
+        ([2.0**60, 0.5], Encoding.MULTIPLE),
+        ([5e-324, 1.0], Encoding.PACKED),
     ],
 )
-def test_decimals_of_few_digits_and_no_others_are_stored_as_integers(values, encoding) -> None:
+def test_decimals_of_few_digits_are_stored_as_integers(values, encoding) -> None:
     assert round_trip(values) is encoding
 
 
-@given(st.lists(st.floats(allow_nan=False) | st.none(), min_size=1, max_size=50))
+@given(st.lists(st.floats() | st.sampled_from([0.25, -0.0, math.nan]) | st.none(), max_size=50))
 def test_doubles_come_back_to_the_bit(values) -> None:
     round_trip(values)
 
@@ -57,16 +59,20 @@ def test_decimals_come_back_to_the_bit(numbers, digits: int) -> None:
     round_trip([float(f"{n}e-{digits}") for n in numbers])
 
 
-@pytest.mark.parametrize(("digits", "value"), [(-1, 1), (16, 1), (2**40, 1), (1, 2**53 + 1)])
+@pytest.mark.parametrize(
+    ("digits", "value"), [(-1, 1), (16, 1), (2**40, 1), (1 << 8, 1), (1, 2**53 + 1)]
+)
 def test_forged_decimals_are_errors(digits: int, value: int) -> None:
-    node = Node(Encoding.DECIMAL, 3, param=digits, children=(Node(Encoding.FOR, 3, param=value),))
+    node = Node(
+        Encoding.DECIMAL, 3, param=digits, children=(Node(Encoding.CONSTANT, 3, param=value),)
+    )
     with refuses(ValueError):
         decode_array(pack_nodes(node), join_buffers(node), pa.float64(), 3)
 
 
 def test_dictionaries_of_dictionaries_are_errors_however_deep() -> None:
-    one = Node(Encoding.FOR, 1)
-    leaf = Node(Encoding.LIST, 1, children=(one, Node(Encoding.FOR, 0)))
+    one = Node(Encoding.CONSTANT, 1)
+    leaf = Node(Encoding.LIST, 1, children=(one, Node(Encoding.CONSTANT, 0)))
     head = pack_nodes(Node(Encoding.DICTIONARY, 1, children=(one, leaf)))[:64]
     with refuses(ValueError):
         decode_array(head * 5000 + pack_nodes(leaf), b"", pa.list_(pa.int64()), 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import decode, encode, fitting, limits, nodes
+from format import decode, encode, fitting, limits, nodes, numbers
 from format.blocks import Block, BlockReader, Chunk, make_block, make_chunk
 from format.emitter import FragmentEmitter
 from format.errors import CorruptFragmentError, LimitError, SchemaError
@@ -127,7 +127,7 @@ def test_constants_of_a_list_get_bytes_where_there_are_too_many(
     limit(None)
     # Nodes of constants may have so many values together; each of these is below that.
     monkeypatch.setattr(nodes, "MAX_UNBACKED_VALUES", 25_000)
-    for module in (encode, fitting):
+    for module in (numbers, fitting):
         monkeypatch.setattr(module, "MAX_UNBACKED_VALUES", 25_000)
     monkeypatch.setattr("format.decode.MAX_UNBACKED_VALUES", 25_000)
     both = pa.array([{"a": [7] * 20_000, "b": [8] * 20_000}])

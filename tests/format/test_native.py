@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +28,6 @@ from tests.support.samples import SAMPLES, sample_array
 from tests.support.wording import refuses
 
 STRING_TYPES = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
-INT_TYPES = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
-WORD = 1 << 64
-
-
-def signed(value: int) -> int:
-    return (value + WORD // 2) % WORD - WORD // 2
 
 
 @st.composite
@@ -76,23 +68,6 @@ def test_the_least_and_the_greatest_string_are_those_by_bytes(
         assert rows == (-1, -1)
     else:
         assert [values[row] for row in rows] == [min(present), max(present)]
-
-
-@given(st.data(), st.sampled_from(INT_TYPES))
-def test_integers_are_measured_and_narrowed(data: st.DataObject, dtype: type[Any]) -> None:
-    info = np.iinfo(dtype)
-    low, high = int(info.min), int(info.max)
-    number = st.integers(low, high) | st.integers(max(low, -3), 9) | st.sampled_from([low, high])
-    values = data.draw(st.lists(number, min_size=1, max_size=200))
-    array = np.array(values, dtype=dtype)
-    steps = [signed(after - before) for before, after in itertools.pairwise(values)] or [0]
-    changes = sum(step != 0 for step in steps)
-    expected = (min(values), max(values), min(steps), max(steps), changes)
-    assert native.integers.statistics(array) == expected
-    for word in (np.uint8, np.uint16, np.uint32, np.uint64):
-        out = np.empty(len(array), dtype=word)
-        native.integers.narrow(array, min(values) % WORD, out)
-        assert out.tolist() == [(v - min(values)) % (1 << (8 * out.itemsize)) for v in values]
 
 
 @given(st.lists(st.none() | st.integers(0, 9), max_size=100), st.integers(0, 20))

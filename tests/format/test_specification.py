@@ -70,10 +70,12 @@ def test_integer_encodings_read_alike() -> None:
         "constant": [7] * 1000,
         "sorted": [n * n for n in range(1000)],
         "runs": [n // 100 for n in range(1000)],
-        "narrow": [n * 7919 % 200 for n in range(1000)],
+        "small": [n * 7919 % 200 for n in range(1000)],
         "wide": [(n * 0x9E3779B97F4A7C15) % 2**63 for n in range(1000)],
-        "planes": [1_000_000_000 + n * 7919 % 70_000 for n in range(1000)],
+        "narrow": [1_000_000_000 + n * 7919 % 70_000 for n in range(1000)],
         "negative": [-(n % 3) * 2**40 for n in range(1000)],
+        "multiples": [n * 7919 % 977 * 1000 for n in range(1000)],
+        "patched": [2**62 if n % 97 == 3 else n * 7919 % 31 for n in range(1000)],
     }
     table = pa.table({"k": pa.array(range(1000))} | {k: pa.array(v) for k, v in shapes.items()})
     data = write_fragment(table, "k")
@@ -81,9 +83,10 @@ def test_integer_encodings_read_alike() -> None:
     for name, values in shapes.items():
         assert fragment.columns[name] == values, name
     used = {c["name"]: c["encoding"][0] for c in fragment.footer["columns"]}
-    assert used["sorted"] == "DELTA"
+    assert used["constant"] == "CONSTANT"
     assert used["runs"] == "RUN_LENGTH"
-    assert used["narrow"] == used["constant"] == "FOR"
+    assert used["multiples"] == "MULTIPLE"
+    assert used["sorted"] == used["narrow"] == used["patched"] == "PACKED"
 
 
 def example_bytes() -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -62,14 +63,18 @@ def _encoded() -> list[Seed]:
     rows = range(40)
     columns = {
         "constant": [7] * 40,
-        "delta": [n * n * 1000 for n in rows],
+        "steps": [10**9 + n * n for n in rows],
+        "multiples": [n * 7919 % 977 * 10**9 for n in rows],
+        "patched": [10**12 if n % 20 == 3 else n * 7919 % 977 for n in rows],
         "runs": [n // 10 * 1000 for n in rows],
-        "nibbles": pa.array([n * 7 % 11 for n in rows], pa.uint8()),
+        "bits": pa.array([n * 7 % 11 for n in rows], pa.uint8()),
         "decimal": [n * 7919 % 977 / 1000 for n in rows],
+        "decimal but one": [float("nan") if n == 7 else n * 7919 % 977 / 1000 for n in rows],
+        "float": [math.sin(n) for n in rows],
         "text": [f"text {n * 7919 % 41}" for n in rows],
         "repeated": [None if n % 7 == 0 else f"value {n % 3}" for n in rows],
         "lists": [None if n % 7 == 0 else ["a" * (n % 3), f"t{n % 4}"] for n in rows],
-        "planes": [10**9 + n * 7919 % 70_000 for n in rows],
+        "narrow": [10**9 + n * 7919 % 70_000 for n in rows],
         "coded": pa.array(["x", "y"] * 20).dictionary_encode(),
     }
     found = [

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from format.writer import WriterOptions
@@ -21,7 +20,7 @@ from tests.fuzz.anatomy import NODE, Anatomy, RawBlock
 from tests.support.fragments import write_fragment
 
 FOLDER = Path(__file__).parent / "corpus"
-PLAIN, FOR, DICTIONARY, VARLEN, LIST = 1, 2, 5, 6, 7
+PLAIN, CONSTANT, PACKED, DICTIONARY, VARLEN, LIST = 1, 2, 3, 5, 6, 7
 
 
 def of(array: pa.Array) -> Anatomy:
@@ -76,21 +75,21 @@ def another_number_of_nulls() -> Anatomy:
 
 
 def text_that_is_no_utf8() -> Anatomy:
-    meta = node(VARLEN, 2, children=1, param=2) + node(FOR, 2, param=1)
+    meta = node(VARLEN, 2, children=1, param=2) + node(CONSTANT, 2, param=1)
     return with_chunk(pa.array(["a", "b"]), meta, b"\xc3\xa9")
 
 
 def a_dictionary_of_one_huge_list() -> Anatomy:
     rows, items = 4096, 1 << 20
-    meta = node(DICTIONARY, rows, children=2) + node(FOR, rows) + node(LIST, 1, children=2)
-    meta += node(FOR, 1, param=items) + node(FOR, items, param=7)
+    meta = node(DICTIONARY, rows, children=2) + node(CONSTANT, rows) + node(LIST, 1, children=2)
+    meta += node(CONSTANT, 1, param=items) + node(CONSTANT, items, param=7)
     return with_chunk(pa.array([[1]] * rows), meta, b"")
 
 
 def a_dictionary_of_one_long_text() -> Anatomy:
     rows, size = 65_536, 10_000
-    meta = node(DICTIONARY, rows, children=2) + node(FOR, rows)
-    meta += node(VARLEN, 1, children=1, param=size) + node(FOR, 1, param=size)
+    meta = node(DICTIONARY, rows, children=2) + node(CONSTANT, rows)
+    meta += node(VARLEN, 1, children=1, param=size) + node(CONSTANT, 1, param=size)
     anatomy = with_chunk(pa.array(["a"] * rows), meta, b"a" * size)
     chunk = anatomy.blocks[-2]
     anatomy.blocks[-2] = replace(chunk, codec=1).with_raw(chunk.stored)
@@ -171,15 +170,16 @@ def a_bomb_for_a_footer() -> Anatomy:
 def a_small_decimal_of_too_many_digits() -> Anatomy:
     array = pa.array([1, 2], pa.decimal64(3, 0))
     raw = struct.pack("<qq", 99_999, 1)
-    return with_chunk(array, node(FOR, 2, width=8), raw)
+    return with_chunk(array, node(PLAIN, 2, param=8), raw)
 
 
 def runs_of_a_dictionary_index_out_of_range() -> Anatomy:
     array = pa.array(["a", "b", "a"])
-    codes = np.array([0, 2, 1], np.uint8).tobytes()
-    meta = node(DICTIONARY, 3, children=2) + node(FOR, 3, width=1)
-    meta += node(VARLEN, 2, children=1, param=2) + node(FOR, 2, param=1)
-    return with_chunk(array, meta, codes + bytes(5) + b"ab")
+    entry = struct.pack("<QBBHB3x", 0, 8, 0, 0, 0)
+    codes = entry + bytes([0, 2, 1]) + bytes(5)
+    meta = node(DICTIONARY, 3, children=2) + node(PACKED, 3, width=8, param=3)
+    meta += node(VARLEN, 2, children=1, param=2) + node(CONSTANT, 2, param=1)
+    return with_chunk(array, meta, codes + b"ab")
 
 
 CORPUS: dict[str, Callable[[], Anatomy]] = {

@@ -21,6 +21,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
+FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
 
@@ -138,45 +139,63 @@ def bits(data: bytes, length: int) -> list[bool]:
     return [bool(data[i // 8] >> (i % 8) & 1) for i in range(length)]
 
 
-def planes(data: bytes, width: int, split: bool) -> list[bytes]:
-    count = len(data) // width
-    if split:
-        return [bytes(data[plane * count + i] for plane in range(width)) for i in range(count)]
-    return [data[i * width : (i + 1) * width] for i in range(count)]
+def bit_fields(data: bytes, count: int, width: int) -> list[int]:
+    everything = int.from_bytes(data, "little")
+    return [everything >> index * width & (1 << width) - 1 for index in range(count)]
 
 
 def integers(cursor: Cursor) -> list[int]:
     encoding, flags, width, length, _, param = cursor.node()
-    return signed_list(int_body(cursor, encoding, flags, width, length, param))
+    assert flags == 0
+    return signed_list(int_body(cursor, encoding, width, length, param))
 
 
 def signed_list(values: list[int]) -> list[int]:
     return [v - (1 << 64) if v >> 63 else v for v in values]
 
 
-def int_body(
-    cursor: Cursor, encoding: int, flags: int, width: int, length: int, param: int
-) -> list[int]:
+def int_body(cursor: Cursor, encoding: int, width: int, length: int, param: int) -> list[int]:
     """Reads 64-bit patterns."""
     if encoding == 2:
-        if width == 0:
-            return [param & MASK] * length
-        if flags & 4:
-            assert width == 1
-            halves = [
-                h for byte in cursor.buffer((length + 1) // 2) for h in (byte & 15, byte >> 4)
-            ]
-            return [(param + half) & MASK for half in halves[:length]]
-        stored = planes(cursor.buffer(length * width), width, bool(flags & 2))
-        return [(param + int.from_bytes(value, "little")) & MASK for value in stored]
+        return [param & MASK] * length
     if encoding == 3:
-        values = [param]
-        for step in integers(cursor):
-            values.append(values[-1] + step)
-        return [value & MASK for value in values]
+        return unpacked(cursor, width, length, param)
+    if encoding == 11:
+        return [value * param & MASK for value in integers(cursor)]
     assert encoding == 4
     lengths, values = integers(cursor), integers(cursor)
     return [value & MASK for n, value in zip(lengths, values, strict=True) for _ in range(n)]
+
+
+def unpacked(cursor: Cursor, least_width: int, length: int, size: int) -> list[int]:
+    entries = cursor.buffer(16 * -(-length // 1024))
+    data = cursor.buffer(size)
+    values: list[int] = []
+    for base, width, kind, patches, patch_width, *reserved in struct.iter_unpack(
+        "<QBBHB3B", entries
+    ):
+        assert reserved == [0, 0, 0]
+        assert least_width <= width
+        count = min(1024, length - len(values))
+        block: list[int] = []
+        if kind == 1:
+            block.append(int.from_bytes(data[:8], "little"))
+            data, count = data[8:], count - 1
+        bits_size, patch_size = -(-count * width // 8), -(-patches * patch_width // 8)
+        numbers = bit_fields(data[:bits_size], count, width)
+        data = data[bits_size:]
+        rows = struct.unpack(f"<{patches}H", data[: 2 * patches])
+        data = data[2 * patches :]
+        for row, upper in zip(
+            rows, bit_fields(data[:patch_size], patches, patch_width), strict=True
+        ):
+            numbers[row] += upper << width
+        data = data[patch_size:]
+        for number in numbers:
+            block.append((block[-1] if kind == 1 else 0) + base + number & MASK)
+        values += block
+    assert data == b""
+    return values
 
 
 def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
@@ -191,14 +210,17 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
         codes, entries = integers(cursor), node_values(cursor, dtype)
         values = [entries[code] if ok else None for code, ok in zip(codes, valid, strict=True)]
     elif encoding == 10:
-        assert (kind, 0 <= param <= 15) == ("float64", True)
-        values = [value / 10.0**param for value in integers(cursor)]
-    elif encoding in (2, 3, 4):
-        values = [
-            from_pattern(v, dtype) for v in int_body(cursor, encoding, flags, width, length, param)
-        ]
+        digits, others = param & 255, param >> 8
+        assert (kind, digits <= 15) == ("float64", True)
+        rows = struct.unpack(f"<{others}I", cursor.buffer(4 * others))
+        exact = struct.unpack(f"<{others}d", cursor.buffer(8 * others))
+        values = [value / 10.0**digits for value in integers(cursor)]
+        for row, value in zip(rows, exact, strict=True):
+            values[row] = value
+    elif encoding in (2, 3, 4, 11):
+        values = [from_pattern(v, dtype) for v in int_body(cursor, encoding, width, length, param)]
     elif encoding == 1:
-        values = plain(cursor, kind, dtype, length, param, bool(flags & 2))
+        values = plain(cursor, kind, dtype, length, param)
     elif encoding == 6:
         data, lengths = cursor.buffer(param), integers(cursor)
         values = [text(piece, kind) for piece in pieces(data, lengths)]
@@ -233,6 +255,12 @@ def from_pattern(pattern: int, dtype: dict[str, Any]) -> Any:
     kind = dtype["kind"]
     if kind == "decimal128":
         return scaled(pattern - (1 << 64) if pattern >> 63 else pattern, dtype)
+    if kind in FLOATS:
+        size = struct.calcsize(FLOATS[kind])
+        low = pattern & (1 << 8 * size) - 1
+        if low >> 8 * size - 1:
+            low ^= (1 << 8 * size - 1) - 1
+        return struct.unpack(FLOATS[kind], low.to_bytes(size, "little"))[0]
     width, is_signed = INT_KINDS[kind]
     value = pattern & ((1 << width) - 1)
     value = value - (1 << width) if is_signed and value >> (width - 1) else value
@@ -243,17 +271,15 @@ def scaled(unscaled: int, dtype: dict[str, Any]) -> decimal.Decimal:
     return decimal.Decimal(unscaled).scaleb(-dtype["scale"], decimal.Context(prec=100))
 
 
-def plain(
-    cursor: Cursor, kind: str, dtype: dict[str, Any], length: int, width: int, split: bool
-) -> list[Any]:
+def plain(cursor: Cursor, kind: str, dtype: dict[str, Any], length: int, width: int) -> list[Any]:
     if kind == "bool":
         return list(bits(cursor.buffer((length + 7) // 8), length))
     if width == 0:
         return [b""] * length
-    stored = planes(cursor.buffer(length * width), width, split)
-    formats = {"float16": "<e", "float32": "<f", "float64": "<d"}
-    if kind in formats:
-        return [struct.unpack(formats[kind], value)[0] for value in stored]
+    data = cursor.buffer(length * width)
+    stored = [data[at : at + width] for at in range(0, length * width, width)]
+    if kind in FLOATS:
+        return [struct.unpack(FLOATS[kind], value)[0] for value in stored]
     if kind in INT_KINDS and not kind.startswith("decimal"):
         return [int.from_bytes(value, "little", signed=INT_KINDS[kind][1]) for value in stored]
     if kind.startswith("decimal"):

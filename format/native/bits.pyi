@@ -1,0 +1,25 @@
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+U8 = npt.NDArray[np.uint8]
+Integers = npt.NDArray[Any]
+
+BLOCK_VALUES: Final[int]
+ENTRY_BYTES: Final[int]
+
+def most_bytes(count: int) -> int: ...
+def survey(values: Integers) -> tuple[int, int, int, int, int, int, int, int]: ...
+def pack(
+    values: Integers,
+    least_width: int,
+    tries_values: bool,
+    tries_steps: bool,
+    entries: U8,
+    data: U8,
+) -> tuple[int, int]: ...
+def pack_alike(
+    values: Integers, base: int, width: int, holds_steps: bool, entries: U8, data: U8
+) -> int: ...
+def unpack(entries: U8, data: U8, least_width: int, out: Integers) -> None: ...
