@@ -9,19 +9,20 @@ from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
 from compactor.merge.contract import MergedFragment
 from compactor.merge.outputs import OutputFragment
-from format.footer import ValueStats, with_values
+from format.footer import ValueStats
+from format.pages import with_values
 
 
 def _with_values(context: MergeContext, output: OutputFragment) -> Callable[[bytes], bytes]:
     """Returns a function that adds statistics of copied chunks, which only the inputs' footers have."""
     if None not in output.pages:
-        return lambda column: column
+        return lambda record: record
 
     def known(column: str, group: int) -> ValueStats | None:
         origin = output.copied_from.get(group)
         return None if origin is None else context.copied[origin[0]].values(column, origin[1])
 
-    return lambda column: with_values(column, known)
+    return lambda record: with_values(record, known)
 
 
 def write_skips(context: MergeContext) -> list[dict[str, tuple[int, int]]]:
