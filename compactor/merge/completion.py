@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
 from compactor.merge.contract import MergedFragment
 from compactor.merge.outputs import OutputFragment
 from format.footer import ValueStats
-from format.pages import with_values
+from format.pages import PAGE_BYTES, with_values
+
+_RECORD_OBJECTS: Final = 8
+"""Times that a record's statistics take as Python objects what they take packed."""
+_PAGE_ENTRY_BYTES: Final = 128
 
 
 def _with_values(context: MergeContext, output: OutputFragment) -> Callable[[bytes], bytes]:
@@ -50,6 +55,17 @@ def write_skips(context: MergeContext) -> list[dict[str, tuple[int, int]]]:
     return places
 
 
+def _footer_bytes(output: OutputFragment) -> int:
+    """Returns the memory that writing the footer takes: a page as it is made and compressed, the directory
+    with the sort columns' records and an entry for each page, and one record as objects."""
+    records = len(output.emitter.header.sort) + _RECORD_OBJECTS
+    return (
+        4 * PAGE_BYTES
+        + records * output.shelf.largest_bytes
+        + _PAGE_ENTRY_BYTES * len(output.shelf)
+    )
+
+
 def completed(
     context: MergeContext,
     output: OutputFragment,
@@ -59,7 +75,7 @@ def completed(
     """Writes the footer and completes the upload."""
     with (
         context.watch.on("encode"),
-        context.budget.holding("encode", 2 * output.shelf.size_bytes),
+        context.budget.holding("encode", _footer_bytes(output)),
     ):
         summary = output.emitter.finish(row_hashes, _with_values(context, output))
     for index, group in output.copied_from.values():
