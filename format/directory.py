@@ -16,7 +16,14 @@ from format.footer import ChunkStats, RowGroupStats
 from format.hashing import ROW_HASH_XXH3, combine
 from format.keys import Bound, Value
 from format.pages import ColumnRecord, check_back_to_back, unpack_record
-from format.schema import FragmentHeader, SortColumn, SortSchema, check_features, ordering
+from format.schema import (
+    FragmentHeader,
+    SortColumn,
+    SortSchema,
+    check_features,
+    features_of,
+    ordering,
+)
 from format.tables import (
     LEFT_OUT,
     TableReader,
@@ -241,7 +248,7 @@ def _parsed(text: bytes) -> tuple[SortSchema, int, tuple[str, ...]]:
     """Returns what the JSON says. The fragments of a table say the same."""
     try:
         document = json.loads(text)
-        features = tuple(map(str, document["required_features"]))
+        features = features_of(document)
         sort = tuple(SortColumn.from_json(column) for column in document["sort"])
         max_rows = document["max_rows"]
         names = {column.column.encode() for column in sort}

@@ -116,6 +116,14 @@ def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
             raise SchemaError(f"sort column {name!r} of type {dtype} cannot be compared")
 
 
+def features_of(document: JsonObject) -> tuple[str, ...]:
+    """Returns the required features that a header or directory names. Raises `KeyError`, `TypeError`."""
+    features = document["required_features"]
+    if type(features) is not list or not all(type(feature) is str for feature in features):
+        raise TypeError("required_features is not a list of names")
+    return tuple(features)
+
+
 def check_features(names: Sequence[str], *, name: str = "") -> None:
     """Raises `UnsupportedVersionError` if a fragment requires a feature that this reader does not know.
 
@@ -185,7 +193,7 @@ class FragmentHeader:
         """
         try:
             document = json.loads(data)
-            features = document["required_features"]
+            features = features_of(document)
             check_features(features, name=name)
             if b"\\u" in data:
                 json.dumps(document, ensure_ascii=False).encode()  # refuses half a character
@@ -195,7 +203,7 @@ class FragmentHeader:
                 max_rows=_count(document["max_rows"]),
                 writer=document.get("writer", {}),
                 sources=tuple(document.get("sources", ())),
-                required_features=tuple(features),
+                required_features=features,
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SchemaError(f"the header is not a fragment header: {error!r}") from error
