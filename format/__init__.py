@@ -4,7 +4,10 @@ writer, emitter      write rows, or whole columns, as bytes
 stream_reader        reads forward from the first byte, without footer or seeking
 reader               reads at random by the footer
 open                 opens a file, or bytes in memory, as a stream of Arrow
-blocks, footer       read and make the parts of a fragment
+blocks               read and make blocks of chunks and of everything else
+footer, pages,       say where chunks are and what is known of them: what there is to say, pages of columns,
+directory, tables    the directory of pages, and the binary tables that both are
+footer_reader        reads of a footer what is asked for
 encode, decode       turn arrays into chunks and back
 ordering, keys       compare rows: whole columns, single keys
 hashing, sizes       compute the commutative row hash, and the bytes of rows

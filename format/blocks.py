@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 import pyarrow as pa
+import xxhash
 from pyarrow import types as pt
 
 from format import layout
@@ -19,12 +20,13 @@ from format.fitting import encode_fitting, expanded_bytes
 from format.footer import ChunkStats
 from format.keys import Value, min_max
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
-from format.limits import most_chunk_bytes, most_json_bytes, too_large
+from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from format.nodes import NODE_BYTES, Encoding, Node, unpack_nodes
 from format.sizes import total_bytes
 from format.types import may_stay_coded
 
 _STEP_BYTES: Final = 16 << 20
+_SKIPPED_BYTES: Final = 1 << 20
 _RAW_PAYLOAD_LEVEL: Final = 0
 
 
@@ -54,7 +56,7 @@ class Block:
 
     def raw(self) -> bytes:
         """Decompresses the payload. Raises `CorruptFragmentError`."""
-        return bytes(self._decompressed(most_json_bytes(self.header.stored_bytes)))
+        return bytes(self._decompressed(most_metadata_bytes(self.header.stored_bytes)))
 
     def _decompressed(self, most_bytes: int) -> bytes | memoryview:
         if self.header.raw_bytes > most_bytes:
@@ -108,8 +110,8 @@ class Block:
             header.block_bytes,
             header.raw_bytes,
             0,
-            root.encoding.name,
             root.null_count,
+            root.encoding.name,
             None,
             None,
         )
@@ -140,18 +142,20 @@ class BlockReader:
         self._before_payload = before_payload
         self.name = name
         self.offset = offset
+        self._head = b""
+        """The header of a block of which only the kind was looked at."""
 
-    def read_prologue(self) -> int:
-        """Reads the prologue. Returns the format's version.
+    def read_prologue(self) -> None:
+        """Reads the prologue.
 
         Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`.
         """
-        return layout.unpack_prologue(self._read_up_to(layout.PROLOGUE_BYTES), name=self.name)
+        layout.check_prologue(self._read_up_to(layout.PROLOGUE_BYTES), name=self.name)
 
     def read_block(self, column: str | None = None) -> Block:
         """Reads the next block. Raises `CorruptFragmentError`, also if the source ends."""
-        offset = self.offset
-        head = self.read_exactly(BLOCK_HEADER_BYTES, column)
+        head, self._head = self._head or self.read_exactly(BLOCK_HEADER_BYTES, column), b""
+        offset = self.offset - BLOCK_HEADER_BYTES
         header = layout.unpack_block_header(head, name=self.name, offset=offset)
         meta = self.read_exactly(header.meta_bytes, column)
         layout.check_block_header(header, head, meta, name=self.name, offset=offset)
@@ -165,6 +169,29 @@ class BlockReader:
                 column=column,
             )
         return Block(header, meta, stored, offset, self.name, column)
+
+    def next_kind(self) -> int:
+        """Returns the kind of the next block, which need not be one that this reader knows."""
+        self._head = self._head or self.read_exactly(BLOCK_HEADER_BYTES)
+        return self._head[0]
+
+    def skip_block(self) -> None:
+        """Reads a block of any kind and checks its checksums, but never holds its payload."""
+        head, self._head = self._head or self.read_exactly(BLOCK_HEADER_BYTES), b""
+        offset = self.offset - BLOCK_HEADER_BYTES
+        block = layout.unpack_skipped(head, name=self.name, offset=offset)
+        meta = self.read_exactly(block.meta_bytes)
+        layout.check_header_checksum(
+            block.header_checksum, head, meta, name=self.name, offset=offset
+        )
+        payload, left = xxhash.xxh3_64(), block.stored_bytes
+        while left:
+            payload.update(self.read_exactly(min(left, _SKIPPED_BYTES)))
+            left -= min(left, _SKIPPED_BYTES)
+        if payload.intdigest() != block.payload_checksum:
+            raise CorruptFragmentError(
+                "the payload's checksum does not match", name=self.name, offset=offset
+            )
 
     def read_exactly(self, size: int, column: str | None = None) -> bytes:
         data = self._read_up_to(size)
@@ -239,8 +266,8 @@ class Chunk:
             stored_bytes,
             self.raw_bytes,
             self.decoded_bytes,
-            self.encoding,
             self.null_count,
+            self.encoding,
             self.min,
             self.max,
         )
@@ -285,9 +312,9 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
 
 
 def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
-    """Makes a block that is not a chunk: header, column start or footer."""
+    """Makes a block that is not a chunk: header, column start, page or directory."""
     codec, stored = compress(payload, level)
-    if len(payload) > most_json_bytes(len(stored)):  # readers would take it for a bomb
+    if len(payload) > most_metadata_bytes(len(stored)):  # readers would take it for a bomb
         codec, stored = compress(payload, _RAW_PAYLOAD_LEVEL)
     head = layout.pack_block_header(
         kind, codec, rows=0, meta=b"", stored=stored, raw_bytes=len(payload)

@@ -7,21 +7,23 @@ such columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from format import layout
 from format.blocks import Block, ByteSink, Chunk, make_block
-from format.footer import ChunkStats, FragmentSummary, RowGroupStats, pack_column, pack_footer
+from format.directory import PageTable, pack_directory
+from format.footer import ChunkStats, FragmentSummary, RowGroupStats
 from format.hashing import combine
 from format.keys import Bound, lower_bound, upper_bound
 from format.layout import BlockKind
-from format.schema import FragmentHeader, ordering
+from format.pages import pack_record, paged, unpack_record
+from format.schema import FragmentHeader, column_order, ordering
 
-_JSON_LEVEL: Final = 3
+_METADATA_LEVEL: Final = 1
 _JOINED_BYTES: Final = 1 << 20
-_PLAIN_JSON_BYTES: Final = 4 << 10
-"""Headers and footers up to this size are not compressed, and so stay readable in a hex dump."""
+_PLAIN_BYTES: Final = 4 << 10
+"""Headers, pages and directories up to this size are not compressed, and so stay readable in a hex dump."""
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class _OpenGroup:
 
 
 class Shelf(Protocol):
-    """A store for finished columns' statistics until the end: a list, or something that spills."""
+    """A store for finished columns' records until the end: a list, or something that spills."""
 
     def append(self, record: bytes, /) -> None: ...
 
@@ -55,11 +57,13 @@ class FragmentEmitter:
         self._last_key: Bound = ()
         self._keys: list[list[ChunkStats]] = [[] for _ in header.sort]
         self._column: str | None = None
+        self._column_start = 0
         self._chunks: list[ChunkStats] = []
         self._summary = FragmentSummary()
         self.bytes_written = 0
         self._write(layout.pack_prologue())
-        self._write(_json_block(BlockKind.HEADER, header.to_bytes()))
+        self._write(_metadata_block(BlockKind.HEADER, header.to_bytes()))
+        self._key_start = self.bytes_written
 
     @property
     def header(self) -> FragmentHeader:
@@ -87,6 +91,7 @@ class FragmentEmitter:
 
     def begin_column(self, name: str) -> None:
         self._end_column()
+        self._column_start = self.bytes_written
         self._write(make_block(BlockKind.COLUMN, name.encode()))
         self._column = name
 
@@ -101,19 +106,23 @@ class FragmentEmitter:
     def finish(
         self,
         row_hashes: Sequence[int],
-        complete: Callable[[bytes], bytes] = lambda column: column,
+        complete: Callable[[bytes], bytes] = lambda record: record,
     ) -> FragmentSummary:
-        """Writes footer and trailer. row_hashes: one per row group, over all columns.
+        """Writes footer and trailer, one page at a time. row_hashes: one per row group, over all columns.
 
-        complete: adds the statistics of copied chunks' values to a column, see `format.footer.with_values`.
+        complete: adds the statistics of copied chunks' values to a record, see `format.pages.with_values`.
         """
         self._end_column()
         groups = [
             RowGroupStats(group.rows, row_hash, group.first_key, group.last_key)
             for group, row_hash in zip(self._groups, row_hashes, strict=True)
         ]
+        records = map(complete, self._shelf)
+        keys = [next(records) for _ in self._header.sort]
+        pages, columns_end = self._write_pages(records, unpack_record(keys[0]).end)
         offset = self.bytes_written
-        self._write(_json_block(BlockKind.FOOTER, pack_footer(groups, map(complete, self._shelf))))
+        directory = pack_directory(self._header, groups, keys, pages, columns_end)
+        self._write(_metadata_block(BlockKind.DIRECTORY, directory))
         self._write(layout.pack_trailer(offset, self.bytes_written + layout.TRAILER_BYTES))
         summary = self._summary
         summary.rows, summary.row_groups = self.rows, len(groups)
@@ -123,7 +132,7 @@ class FragmentEmitter:
 
     def copy_block(self, block: bytes, stats: ChunkStats) -> None:
         """Copies a finished 'D' block as the current column's next chunk."""
-        self._chunks.append(replace(stats, offset=self.bytes_written))
+        self._chunks.append(stats._replace(offset=self.bytes_written))
         self._write(block)
 
     def _add_group(self, rows: int, first_key: Bound, last_key: Bound) -> None:
@@ -138,17 +147,40 @@ class FragmentEmitter:
         )
 
     def _end_column(self) -> None:
-        """Puts the statistics of the sort columns, or of the last column, on the shelf."""
+        """Puts the records of the sort columns, or of the last column, on the shelf."""
         if self._column is not None:
-            self._shelve(self._column, self._chunks)
+            self._shelve(self._column, self._chunks, self._column_start)
             self._column, self._chunks = None, []
         for column, chunks in zip(self._header.sort, self._keys, strict=False):
-            self._shelve(column.column, chunks)
+            self._shelve(column.column, chunks, self._key_start)
         self._keys = []
 
-    def _shelve(self, name: str, chunks: Sequence[ChunkStats]) -> None:
-        self._shelf.append(pack_column(name, chunks))
+    def _shelve(self, name: str, chunks: Sequence[ChunkStats], start: int) -> None:
+        place = (start, self.bytes_written) if chunks else (0, 0)
+        self._shelf.append(pack_record(self._header.schema.field(name), chunks, *place))
         self._summary.add_column(name, chunks, [group.rows for group in self._groups])
+
+    def _write_pages(self, records: Iterator[bytes], key_end: int) -> tuple[PageTable, int]:
+        """Writes the statistics pages. Returns where they are, and where the column section ends.
+
+        records: those of the columns outside the sort schema that were written.
+        """
+        table, end = PageTable(), key_end
+        for page in paged(self._with_absent(records), key_end):
+            table.add(self.bytes_written, page.start, page.name)
+            self._write(_metadata_block(BlockKind.STATISTICS, page.payload))
+            end = page.end
+        return table, end
+
+    def _with_absent(self, records: Iterator[bytes]) -> Iterator[bytes]:
+        """Yields the records of all columns outside the sort schema, those without chunks included."""
+        schema, waiting = self._header.schema, next(records, None)
+        for name in column_order(schema, self._header.sort):
+            if waiting is not None and unpack_record(waiting).name == name:
+                yield waiting
+                waiting = next(records, None)
+            else:
+                yield pack_record(schema.field(name), (), 0, 0)
 
     def _pass(self, block: Block) -> ChunkStats:
         stats = block.stats(offset=self.bytes_written)
@@ -169,6 +201,6 @@ class FragmentEmitter:
         self.bytes_written += len(data)
 
 
-def _json_block(kind: BlockKind, payload: bytes) -> bytes:
-    level = _JSON_LEVEL if len(payload) > _PLAIN_JSON_BYTES else 0
+def _metadata_block(kind: BlockKind, payload: bytes) -> bytes:
+    level = _METADATA_LEVEL if len(payload) > _PLAIN_BYTES else 0
     return make_block(kind, payload, level=level)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import xxhash
 
 from format.errors import CorruptFragmentError, NotAFragmentError, UnsupportedVersionError
 
 VERSION: Final = 1
+KNOWN_FEATURES: Final[frozenset[str]] = frozenset()
+"""The features of SPEC section 10 that a fragment may require of this reader."""
 MAGIC: Final = b"\x89LSMF\r\n\x1a"
 TRAILER_MAGIC: Final = b"LSMF"
 
 _PROLOGUE: Final = struct.Struct("<8sHHI")
 _BLOCK: Final = struct.Struct("<BBHIIIQQQ")
-_TRAILER: Final = struct.Struct("<QQI4s")
+_TRAILER: Final = struct.Struct("<QQHHI4s")
 _CHECKSUM_SLICE: Final = slice(12, 16)
 
 PROLOGUE_BYTES: Final = _PROLOGUE.size
@@ -27,13 +29,14 @@ MAX_META_BYTES: Final = 64 << 20
 
 
 class BlockKind(IntEnum):
-    """The kind of a block; the values spell H, K, C, D, F."""
+    """The kind of a block; the values spell H, K, C, D, S, F."""
 
     HEADER = 0x48
     KEY = 0x4B
     COLUMN = 0x43
     DATA = 0x44
-    FOOTER = 0x46
+    STATISTICS = 0x53
+    DIRECTORY = 0x46
 
 
 class Codec(IntEnum):
@@ -73,10 +76,9 @@ def pack_prologue() -> bytes:
     return head + checksum32(head).to_bytes(4, "little")
 
 
-def unpack_prologue(data: bytes, *, name: str) -> int:
-    """Returns the version.
-
-    Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`.
+def check_prologue(data: bytes, *, name: str) -> None:
+    """Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError` for another prologue
+    than that of this version.
     """
     if len(data) == 0:
         raise NotAFragmentError(f"{name}: not a fragment: the object is empty", name=name)
@@ -93,11 +95,20 @@ def unpack_prologue(data: bytes, *, name: str) -> int:
         )
     if checksum != checksum32(data[:12]) or reserved != 0:
         raise CorruptFragmentError("the prologue is damaged", name=name, offset=0)
+    _check_version(version, name)
+
+
+def _check_version(version: int, name: str) -> None:
     if version != VERSION:
         raise UnsupportedVersionError(
-            f"{name}: fragment version {version}; this reader knows {VERSION} only: upgrade it"
+            f"{name}: fragment version {version}, but this reader knows only version {VERSION}: upgrade it",
+            name=name,
         )
-    return int(version)
+
+
+def is_ancillary(kind: int) -> bool:
+    """Returns whether a block of a kind may be skipped by readers that do not know it."""
+    return 0x61 <= kind <= 0x7A
 
 
 def pack_block_header(
@@ -148,39 +159,64 @@ def check_block_header(
     header: BlockHeader, data: bytes, meta: bytes, *, name: str, offset: int
 ) -> None:
     """Raises `CorruptFragmentError` unless the header checksum over `data` and `meta` agrees."""
-    head = bytearray(data)
-    head[_CHECKSUM_SLICE] = bytes(4)
-    if _header_checksum(head, meta) != header.header_checksum:
-        raise CorruptFragmentError(
-            "the block header's checksum does not match", name=name, offset=offset
-        )
+    check_header_checksum(header.header_checksum, data, meta, name=name, offset=offset)
     if header.codec is Codec.NONE and header.stored_bytes != header.raw_bytes:
         raise CorruptFragmentError(
             "an uncompressed block with two different lengths", name=name, offset=offset
         )
 
 
-def pack_trailer(footer_offset: int, total_bytes: int) -> bytes:
-    head = struct.pack("<QQ", footer_offset, total_bytes)
+def check_header_checksum(
+    checksum: int, data: bytes, meta: bytes, *, name: str, offset: int
+) -> None:
+    """Raises `CorruptFragmentError` unless a block header's checksum over `data` and `meta` agrees."""
+    head = bytearray(data)
+    head[_CHECKSUM_SLICE] = bytes(4)
+    if _header_checksum(head, meta) != checksum:
+        raise CorruptFragmentError(
+            "the block header's checksum does not match", name=name, offset=offset
+        )
+
+
+class SkippedBlock(NamedTuple):
+    """What has to be known of a block of any kind to check and skip it."""
+
+    meta_bytes: int
+    header_checksum: int
+    stored_bytes: int
+    payload_checksum: int
+
+
+def unpack_skipped(data: bytes, *, name: str, offset: int) -> SkippedBlock:
+    """Reads the header of a block that is not looked at, so that its kind and codec may be unknown."""
+    _, _, _, _, meta_bytes, checksum, stored, _, payload = _BLOCK.unpack(data)
+    if meta_bytes > MAX_META_BYTES:
+        raise CorruptFragmentError("the block header is damaged", name=name, offset=offset)
+    return SkippedBlock(meta_bytes, checksum, stored, payload)
+
+
+def pack_trailer(directory_offset: int, total_bytes: int) -> bytes:
+    head = struct.pack("<QQHH", directory_offset, total_bytes, VERSION, 0)
     return head + checksum32(head).to_bytes(4, "little") + TRAILER_MAGIC
 
 
 def unpack_trailer(data: bytes, *, name: str, total_bytes: int) -> int:
-    """Returns the offset of the footer block. total_bytes: the object's true length."""
+    """Returns the offset of the directory's block. total_bytes: the object's true length."""
     offset = max(0, total_bytes - TRAILER_BYTES)
     if len(data) < TRAILER_BYTES or data[-4:] != TRAILER_MAGIC:
         raise CorruptFragmentError(
             "no trailer at the end: truncated, or not a fragment", name=name, offset=offset
         )
-    footer_offset, stated_bytes, checksum, _ = _TRAILER.unpack(data)
-    if checksum != checksum32(data[:16]):
+    directory_offset, stated_bytes, version, reserved, checksum, _ = _TRAILER.unpack(data)
+    if checksum != checksum32(data[:-8]) or reserved != 0:
         raise CorruptFragmentError("the trailer is damaged", name=name, offset=offset)
+    _check_version(version, name)
     if stated_bytes != total_bytes:
         raise CorruptFragmentError(
             f"the object has {total_bytes} bytes where {stated_bytes} were written",
             name=name,
             offset=offset,
         )
-    if not PROLOGUE_BYTES <= footer_offset < offset:
+    if not PROLOGUE_BYTES <= directory_offset < offset:
         raise CorruptFragmentError("the trailer points nowhere", name=name, offset=offset)
-    return int(footer_offset)
+    return int(directory_offset)

@@ -13,8 +13,8 @@ from typing import Final
 from format.errors import FormatError
 
 _MAX_CHUNK_BYTES: Final = 1 << 30
-MAX_JSON_BYTES: Final = 16 << 20
-"""The limit for a header or footer, from which far larger objects are made."""
+MAX_METADATA_BYTES: Final = 16 << 20
+"""The limit for a header, page or directory, from which far larger objects are made."""
 MAX_RATIO: Final = 64
 KEPT_RATIO: Final = 16
 """The values of a kept dictionary may take this many times what a chunk may take: a reader expands only as
@@ -55,9 +55,9 @@ def max_written_bytes() -> int:
     return min(max_chunk_bytes(), _MAX_CHUNK_BYTES)
 
 
-def most_json_bytes(stored_bytes: int) -> int:
-    """Returns the bytes that a header, footer or name of this stored size may take."""
-    return max(MAX_JSON_BYTES, MAX_RATIO * stored_bytes)
+def most_metadata_bytes(stored_bytes: int) -> int:
+    """Returns the bytes that a header, name, page or directory of this stored size may take."""
+    return max(MAX_METADATA_BYTES, MAX_RATIO * stored_bytes)
 
 
 def too_large(needed_bytes: int, most_bytes: int) -> str:

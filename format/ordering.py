@@ -36,8 +36,8 @@ class _Codes:
 def order_words(columns: Sequence[pa.Array], sort: SortSchema) -> list[U64]:
     """Returns each row as words that compare, in turn and as unsigned integers, as the rows do.
 
-    columns: the sort columns as storage arrays of equal length, possibly dictionary-coded. Carried columns
-    are ignored. Codes are relative to this set of rows: words of two calls must not be compared.
+    columns: the sort columns as storage arrays of equal length, possibly dictionary-coded. Columns of order
+    none are ignored. Codes are relative to this set of rows: words of two calls must not be compared.
     """
     codes = [
         code

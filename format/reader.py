@@ -6,17 +6,18 @@ import bisect
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol
 
 import pyarrow as pa
 
 from format import layout
-from format.agreement import check_footer
 from format.arrays import batch_of
 from format.blocks import Block, BlockReader
 from format.decode import nulls
+from format.directory import Directory
 from format.errors import CorruptFragmentError, SchemaError
-from format.footer import ChunkStats, Footer
+from format.footer_reader import FooterReader
 from format.keys import Bound, KeyComparator, key_at
 from format.layout import BlockKind
 from format.schema import FragmentHeader
@@ -50,8 +51,9 @@ class KeyRange:
 
 
 class FragmentReader:
-    """A reader of one fragment of `size_bytes` by ranges: two for header and footer, then what is asked for.
+    """A reader of one fragment of `size_bytes` by ranges: one for the end, then what is asked for.
 
+    The header is read only where the whole schema is asked for.
     It has Arrow's stream interface: each stream reads from the beginning, a window of row groups at a time.
     It does not own its source; the reader of `open_fragment` does.
     Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
@@ -61,13 +63,23 @@ class FragmentReader:
         self._source = source
         self.name = name
         self.size_bytes = size_bytes
-        head = source.read_range(0, min(size_bytes, _HEAD_BYTES))
-        self.header, start = self._read_header(head)
-        self.footer = self._read_footer(start)
-        self._compare = KeyComparator(self.header.schema, self.header.sort)
+        self._tail = b""
+        """The end of the fragment from its first page of statistics on, as far as it was read at once."""
+        self._tail_start = size_bytes
+        self.footer = self._read_footer()
+
+    @cached_property
+    def _compare(self) -> KeyComparator:
+        return KeyComparator(pa.schema(self.footer.key_fields), self.footer.sort)
+
+    @cached_property
+    def header(self) -> FragmentHeader:
+        """The header, which is read at the first use. It raises what the constructor raises."""
+        return self._read_header(self._source.read_range(0, min(self.size_bytes, _HEAD_BYTES)))
 
     @property
     def schema(self) -> pa.Schema:
+        """The schema of all columns, from the header. `FooterReader.field` knows single columns."""
         return self.header.schema
 
     @property
@@ -91,6 +103,7 @@ class FragmentReader:
 
         Makes one range request per column if the row groups are neighbours.
         """
+        self.footer.load(columns)
         by_column = [self._read_column(name, groups) for name in columns]
         return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
 
@@ -103,10 +116,10 @@ class FragmentReader:
 
         Raises `SchemaError` for a column the fragment does not have.
         """
-        names = self.schema.names if columns is None else list(columns)
-        schema = self.project(names)
+        schema = self.project(columns)
+        names = schema.names
         keys = keys or KeyRange()
-        sort_names = [column.column for column in self.header.sort]
+        sort_names = [column.column for column in self.footer.sort]
         for window in self._windows(self.select_row_groups(keys), names):
             arrays = self.read_storage(names, window)
             key_arrays = self.read_storage(sort_names, window) if keys != KeyRange() else arrays
@@ -124,7 +137,7 @@ class FragmentReader:
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
     ) -> pa.RecordBatchReader:
         """Returns the batches of `scan` as a stream of Arrow. Raises `SchemaError` for columns at once."""
-        schema = self.project(self.schema.names if columns is None else columns)
+        schema = self.project(columns)
         return pa.RecordBatchReader.from_batches(schema, self.scan(columns, keys))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -134,16 +147,26 @@ class FragmentReader:
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
-    def project(self, names: Sequence[str]) -> pa.Schema:
-        """Returns the schema of these columns. Raises `SchemaError` for a missing one."""
-        for name in names:
-            if name not in self.schema.names:
+    def project(self, names: Sequence[str] | None) -> pa.Schema:
+        """Returns the schema of these columns, or of all with the schema's own metadata.
+
+        Raises `SchemaError` for a missing one.
+        """
+        wanted = self.schema.names if names is None else names
+        self.footer.load(wanted)
+        fields = []
+        for name in wanted:
+            field = self.footer.field(name)
+            if field is None:
                 raise SchemaError(
                     f"{self.name}: no column {name!r}; columns are: "
                     + ", ".join(self.schema.names[:50])
                 )
-        fields = [self.schema.field(name) for name in names]
-        return pa.schema(fields, metadata=self.schema.metadata)
+            fields.append(field)
+        schema = pa.schema(fields, metadata=self.schema.metadata if names is None else None)
+        if names is None and not schema.equals(self.schema, check_metadata=True):
+            raise CorruptFragmentError("header and footer differ in the schema", name=self.name)
+        return schema
 
     def _batches(
         self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int
@@ -193,9 +216,9 @@ class FragmentReader:
             rows = self.footer.row_groups[group].rows
             # Constants take no bytes in the object, but some in memory.
             held = sum(
-                max(self.footer.columns[n][group].held_bytes, _ROW_BYTES * rows)
-                for n in names
-                if n in self.footer.columns
+                max(chunks[group].held_bytes, _ROW_BYTES * rows)
+                for chunks in map(self.footer.chunks, names)
+                if chunks
             )
             if window and (size + held > _WINDOW_BYTES or group != window[-1] + 1):
                 yield window
@@ -206,8 +229,11 @@ class FragmentReader:
             yield window
 
     def _read_column(self, name: str, groups: Sequence[int]) -> list[pa.Array]:
-        dtype = storage_type(self.schema.field(name).type)
-        if name not in self.footer.columns:
+        field = self.footer.field(name)
+        if field is None:
+            raise SchemaError(f"{self.name}: no column {name!r}")
+        dtype = storage_type(field.type)
+        if not self.footer.chunks(name):
             return [self._nulls(name, group, dtype) for group in groups]
         return [
             block.decode(dtype, keep_dictionary=True) for block in self.read_blocks(name, groups)
@@ -221,15 +247,16 @@ class FragmentReader:
 
     def read_blocks(self, name: str, groups: Sequence[int]) -> Iterator[Block]:
         """Yields the chunks of one column for these row groups, checked but still compressed."""
-        stats = [self.footer.columns[name][group] for group in groups]
-        is_key = name in {column.column for column in self.header.sort}
+        chunks = self.footer.chunks(name)
+        stats = [chunks[group] for group in groups]
+        is_key = name in self.footer.key_names
         start = 0
         while start < len(stats):
             stop = start + 1
-            while stop < len(stats) and stats[stop].offset == _end(stats[stop - 1]):
+            while stop < len(stats) and stats[stop].offset == stats[stop - 1].end:
                 stop += 1
             offset = stats[start].offset
-            data = self._source.read_range(offset, _end(stats[stop - 1]) - offset)
+            data = self._source.read_range(offset, stats[stop - 1].end - offset)
             reader = BlockReader(io.BytesIO(data), self.name, offset=offset)
             for group in groups[start:stop]:
                 block = reader.read_block(name)
@@ -242,49 +269,62 @@ class FragmentReader:
             raise block.fault("the footer points at a block of another kind")
         if block.header.rows != self.footer.row_groups[group].rows:
             raise block.fault("the chunk's rows are not those of the footer")
-        stats = self.footer.columns[name][group]
+        stats = self.footer.chunks(name)[group]
         lengths = block.offset, block.header.block_bytes, block.header.raw_bytes
         if lengths != (stats.offset, stats.stored_bytes, stats.raw_bytes):
             raise block.fault("the chunk's place and lengths are not those of the footer")
 
-    def _read_header(self, head: bytes) -> tuple[FragmentHeader, int]:
-        """Returns the header and the offset at which it ends."""
-        layout.unpack_prologue(head[: layout.PROLOGUE_BYTES], name=self.name)
+    def _read_header(self, head: bytes) -> FragmentHeader:
+        layout.check_prologue(head[: layout.PROLOGUE_BYTES], name=self.name)
         start = layout.PROLOGUE_BYTES
         source = _Continued(self._source, head[start:], len(head))
         block = BlockReader(source, self.name, offset=start).read_block()
         if block.header.kind is not BlockKind.HEADER:
             raise block.fault("the fragment does not begin with its header")
         try:
-            header = FragmentHeader.from_bytes(block.raw())
-        except SchemaError as error:
+            header = FragmentHeader.from_bytes(block.raw(), name=self.name)
+            self.footer.check_header(header)
+        except (SchemaError, ValueError) as error:
             raise block.fault(str(error)) from error
-        return header, block.offset + block.header.block_bytes
+        return header
 
-    def _read_footer(self, header_end: int) -> Footer:
+    def _read_footer(self) -> FooterReader:
         start = max(0, self.size_bytes - _TAIL_BYTES)
         tail = self._source.read_range(start, self.size_bytes - start)
-        offset = layout.unpack_trailer(
-            tail[-layout.TRAILER_BYTES :], name=self.name, total_bytes=self.size_bytes
-        )
+        offset = self._directory_offset(tail)
         if offset < start:
-            tail = self._source.read_range(offset, self.size_bytes - offset)
+            tail = self._source.read_range(offset, start - offset) + tail
             start = offset
         block = BlockReader(
             io.BytesIO(tail[offset - start :]), self.name, offset=offset
         ).read_block()
-        if block.header.kind is not BlockKind.FOOTER:
-            raise block.fault("the trailer does not point at the footer")
+        if block.header.kind is not BlockKind.DIRECTORY:
+            raise block.fault("the trailer does not point at the directory")
         try:
-            footer = Footer.from_bytes(block.raw())
-            check_footer(footer, self.header, header_end, offset)
-        except (SchemaError, ValueError) as error:
+            directory = Directory.from_bytes(block.raw(), name=self.name)
+            pages = directory.place(0, offset).offset if directory.pages else offset
+        except ValueError as error:
             raise block.fault(str(error)) from error
-        return footer
+        self._tail_start = max(start, pages)
+        self._tail = tail[self._tail_start - start : offset - start]
+        return FooterReader(directory, offset, self._read, self.name)
 
+    def _directory_offset(self, tail: bytes) -> int:
+        try:
+            return layout.unpack_trailer(
+                tail[-layout.TRAILER_BYTES :], name=self.name, total_bytes=self.size_bytes
+            )
+        except CorruptFragmentError:
+            # The beginning tells a damaged fragment from what is none, and from one of a later version.
+            head = self._source.read_range(0, min(self.size_bytes, layout.PROLOGUE_BYTES))
+            layout.check_prologue(head, name=self.name)
+            raise
 
-def _end(stats: ChunkStats) -> int:
-    return stats.offset + stats.stored_bytes
+    def _read(self, start: int, end: int) -> bytes:
+        """Returns the bytes of some pages of statistics."""
+        if start >= self._tail_start:
+            return self._tail[start - self._tail_start : end - self._tail_start]
+        return self._source.read_range(start, end - start)
 
 
 class _Continued:

@@ -11,7 +11,8 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.errors import SchemaError
+from format.errors import SchemaError, UnsupportedVersionError
+from format.layout import KNOWN_FEATURES
 from format.type_json import JsonObject, schema_from_json, schema_to_json
 from format.types import check_nesting, storage_type
 
@@ -19,7 +20,7 @@ from format.types import check_nesting, storage_type
 class Order(StrEnum):
     ASC = "asc"
     DESC = "desc"
-    CARRIED = "carried"
+    NONE = "none"
     """Does not decide the order; stands with the sort columns so that a merge of keys has it too."""
 
 
@@ -58,11 +59,11 @@ SortSchema = tuple[SortColumn, ...]
 
 def ordering(sort: SortSchema) -> SortSchema:
     """Returns the columns that order rows."""
-    return tuple(column for column in sort if column.order is not Order.CARRIED)
+    return tuple(column for column in sort if column.order is not Order.NONE)
 
 
 def sort_text(sort: SortSchema | None) -> str | None:
-    """Returns a sort schema as `parse_sort_schema` reads it, without carried columns."""
+    """Returns a sort schema as `parse_sort_schema` reads it, without columns of order none."""
     return None if sort is None else ",".join(map(str, ordering(sort)))
 
 
@@ -95,11 +96,11 @@ def _parse_sort_column(text: str) -> SortColumn:
 
 def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
     """Raises `SchemaError` unless `sort` names distinct columns of `schema` that can be compared."""
-    if not sort or sort[0].order is Order.CARRIED:
+    if not sort or sort[0].order is Order.NONE:
         raise SchemaError("the sort schema is empty: name at least one column to sort by")
-    carried = [column.order is Order.CARRIED for column in sort]
-    if carried != sorted(carried):
-        raise SchemaError("a carried column of the sort schema comes before one that orders rows")
+    are_last = [column.order is Order.NONE for column in sort]
+    if are_last != sorted(are_last):
+        raise SchemaError("a column of order none comes before one that orders rows")
     names = [column.column for column in sort]
     if len(set(names)) != len(names):
         raise SchemaError(f"the sort schema names a column twice: {', '.join(names)}")
@@ -113,6 +114,27 @@ def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
         extension = isinstance(schema.field(name).type, pa.BaseExtensionType)
         if extension or pt.is_nested(dtype) or pt.is_interval(dtype):
             raise SchemaError(f"sort column {name!r} of type {dtype} cannot be compared")
+
+
+def features_of(document: JsonObject) -> tuple[str, ...]:
+    """Returns the required features that a header or directory names. Raises `KeyError`, `TypeError`."""
+    features = document["required_features"]
+    if type(features) is not list or not all(type(feature) is str for feature in features):
+        raise TypeError("required_features is not a list of names")
+    return tuple(features)
+
+
+def check_features(names: Sequence[str], *, name: str = "") -> None:
+    """Raises `UnsupportedVersionError` if a fragment requires a feature that this reader does not know.
+
+    name: the fragment's, for the error.
+    """
+    for feature in names:
+        if feature not in KNOWN_FEATURES:
+            raise UnsupportedVersionError(
+                f"{name}: it requires the feature {feature!r}, which this reader does not know: upgrade it",
+                name=name,
+            )
 
 
 def check_column_names(schema: pa.Schema) -> None:
@@ -140,6 +162,8 @@ class FragmentHeader:
     """The most rows of any row group."""
     writer: JsonObject = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    required_features: tuple[str, ...] = ()
+    """What a reader has to know beyond this version of the format (SPEC section 10)."""
 
     def __post_init__(self) -> None:
         check_column_names(self.schema)
@@ -155,16 +179,22 @@ class FragmentHeader:
             "schema": schema_to_json(self.schema),
             "sort": [column.to_json() for column in self.sort],
             "max_rows": self.max_rows,
+            "required_features": list(self.required_features),
             "writer": self.writer,
             "sources": list(self.sources),
         }
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Parses a header. Raises `SchemaError` for anything that is not one."""
+    def from_bytes(cls, data: bytes, *, name: str = "") -> Self:
+        """Parses a header. name: the fragment's, for errors.
+
+        Raises `SchemaError` for anything that is not a header, and `UnsupportedVersionError`.
+        """
         try:
             document = json.loads(data)
+            features = features_of(document)
+            check_features(features, name=name)
             if b"\\u" in data:
                 json.dumps(document, ensure_ascii=False).encode()  # refuses half a character
             return cls(
@@ -173,6 +203,7 @@ class FragmentHeader:
                 max_rows=_count(document["max_rows"]),
                 writer=document.get("writer", {}),
                 sources=tuple(document.get("sources", ())),
+                required_features=features,
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SchemaError(f"the header is not a fragment header: {error!r}") from error

@@ -6,19 +6,21 @@ checked but still compressed, so that a merge may decode them or copy them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from format import layout
-from format.agreement import Sequel, check_footer
+from format.agreement import Sequel
 from format.blocks import Block, BlockReader, ByteSource
+from format.directory import Directory, PageTable
 from format.errors import CorruptFragmentError, SchemaError
-from format.footer import Footer, FooterHead
+from format.footer import ChunkStats
 from format.layout import BlockHeader, BlockKind
-from format.schema import FragmentHeader
+from format.pages import ColumnRecord, check_records, unpack_page
+from format.schema import FragmentHeader, column_order
 
-_AnyFooter = TypeVar("_AnyFooter", Footer, FooterHead)
-_AFTER_KEYS: Final = (BlockKind.COLUMN, BlockKind.FOOTER)
+TakeColumn = Callable[[str, Sequence[ChunkStats]], None]
+_FOOTER: Final = (BlockKind.STATISTICS, BlockKind.DIRECTORY)
 
 
 class FragmentStream:
@@ -37,23 +39,22 @@ class FragmentStream:
     ) -> None:
         """before_payload: see `BlockReader`."""
         self._reader = BlockReader(source, name, before_payload=before_payload)
-        self.version = self._reader.read_prologue()
-        """The format's version in which the fragment was written."""
+        self._reader.read_prologue()
         block = self._reader.read_block()
         if block.header.kind is not BlockKind.HEADER:
             raise block.fault("the fragment does not begin with its header")
         try:
-            self.header = FragmentHeader.from_bytes(block.raw())
+            self.header = FragmentHeader.from_bytes(block.raw(), name=name)
         except SchemaError as error:
             raise block.fault(str(error)) from error
         self._keys = [column.column for column in self.header.sort]
         self.row_group_rows: list[int] = []
         """Rows of each row group seen so far; complete once `next_key_group` has returned None."""
-        self._ahead: Block | None = None
         self._column: str | None = None
         self._chunk_index = 0
         self._keys_done = False
-        self._header_end = block.offset + block.header.block_bytes
+        self._key_end = 0
+        self._seen_keys = Sequel()
         self._seen = Sequel()
 
     @property
@@ -68,21 +69,23 @@ class FragmentStream:
         """Returns the next row group's sort columns, in sort-schema order; None after the last."""
         if self._keys_done:
             return None
-        first = self._peek(self._keys[0])
-        if first.header.kind in _AFTER_KEYS:
+        if not self.row_group_rows:
+            self._skip_ancillary()
+        if self._reader.next_kind() != BlockKind.KEY:
             self._keys_done = True
             return None
         blocks = []
         for name in self._keys:
-            block = self._take(name)
+            block = self._reader.read_block(name)
             if block.header.kind is not BlockKind.KEY:
                 raise block.fault(f"a key chunk of column {name!r} belongs here")
-            self._seen.chunk(block.offset, block.header, block.meta)
+            self._seen_keys.chunk(block.offset, block.header, block.meta)
             blocks.append(block)
         rows = {block.header.rows for block in blocks}
         if len(rows) != 1 or not 1 <= blocks[0].header.rows <= self.header.max_rows:
             raise blocks[0].fault(f"a row group of {sorted(rows)} rows")
         self.row_group_rows.append(blocks[0].header.rows)
+        self._key_end = self._reader.offset
         return blocks
 
     def next_column(self) -> str | None:
@@ -92,20 +95,21 @@ class FragmentStream:
         """
         assert self._keys_done, "key groups come first"
         self._check_column_complete()
-        block = self._peek(None)
-        if block.header.kind is BlockKind.FOOTER:
+        if self._reader.next_kind() != BlockKind.COLUMN:
+            self._skip_ancillary()
+            if self._reader.next_kind() not in _FOOTER:
+                raise self._reader.read_block().fault("the footer belongs here")
             self._column = None
             return None
-        if block.header.kind is not BlockKind.COLUMN:
-            raise block.fault("a column or the footer belongs here")
-        name = self._column_name(self._take(None))
+        block = self._reader.read_block()
+        name = self._column_name(block)
         self._column, self._chunk_index = name, 0
         self._seen.column(name)
         return name
 
     def next_chunk(self) -> Block:
         """Returns the current column's chunk of the next row group."""
-        block = self._take(self._column)
+        block = self._reader.read_block(self._column)
         if block.header.kind is not BlockKind.DATA:
             raise block.fault("a chunk belongs here")
         if block.header.rows != self.row_group_rows[self._chunk_index]:
@@ -122,39 +126,94 @@ class FragmentStream:
         while self._chunk_index < len(self.row_group_rows):
             self.next_chunk()
 
-    def finish(self) -> Footer:
-        """Reads footer and trailer, and checks them against the blocks that were read."""
-        footer, block = self._finish(Footer)
+    def finish(self, take: TakeColumn | None = None) -> Directory:
+        """Reads footer and trailer, and checks them against the blocks that were read.
+
+        take: called with each column that has chunks and their statistics, sort columns last. One page of
+        them is in memory at a time.
+        """
+        pages, stated = PageTable(), Sequel()
+        names = iter(column_order(self.header.schema, self.header.sort))
+        start = self._key_end
+        self._skip_ancillary()
+        while self._reader.next_kind() == BlockKind.STATISTICS:
+            block = self._reader.read_block()
+            try:
+                records = list(unpack_page(block.raw()))
+                pages.add(block.offset, start, records[0].name if records else "")
+                start = check_records(records, start)
+                for record in records:
+                    if record.name != next(names, None):
+                        raise ValueError(f"column {record.name!r} is not in its place")
+                    chunks = self._chunks_of(record)
+                    if chunks:
+                        record.check_places(chunks)
+                        stated.column(record.name)
+                        stated.chunks(chunks)
+                        if take is not None:
+                            take(record.name, chunks)
+            except ValueError as error:
+                raise block.fault(str(error)) from error
+        directory, block = self._directory()
         try:
-            check_footer(footer, self.header, self._header_end, block.offset)
-            self._seen.check(footer, self._keys)
+            stated_pages = directory.page_table, directory.columns_end
+            if next(names, None) is not None or stated_pages != (pages.to_bytes(), start):
+                raise ValueError("the directory is not one of these pages")
+            self._seen.check(stated)
+            self._check_keys(directory)
         except ValueError as error:
             raise block.fault(str(error)) from error
-        return footer
+        if take is not None:
+            for name, (_, chunks) in directory.keys.items():
+                take(name, chunks)
+        return directory
 
-    def finish_quickly(self) -> FooterHead:
-        """Does what `finish` does, but does not look at the columns' statistics."""
-        return self._finish(FooterHead)[0]
+    def finish_quickly(self) -> Directory:
+        """Does what `finish` does, but does not look at the statistics of columns outside the sort schema."""
+        self._skip_ancillary()
+        while self._reader.next_kind() == BlockKind.STATISTICS:
+            self._reader.skip_block()
+        return self._directory()[0]
 
-    def _finish(self, kind: type[_AnyFooter]) -> tuple[_AnyFooter, Block]:
-        block = self._take(None)
-        if block.header.kind is not BlockKind.FOOTER:
-            raise block.fault("the footer belongs here")
+    def _chunks_of(self, record: ColumnRecord) -> list[ChunkStats]:
+        field = record.field()
+        if not field.equals(self.header.schema.field(record.name), check_metadata=True):
+            raise ValueError(f"header and footer differ in column {record.name!r}")
+        chunks = record.chunks()
+        if len(chunks) not in (0, len(self.row_group_rows)):
+            raise ValueError(f"column {record.name!r} has {len(chunks)} chunks")
+        return chunks
+
+    def _check_keys(self, directory: Directory) -> None:
+        stated = Sequel()
+        for group in zip(*(chunks for _, chunks in directory.keys.values()), strict=True):
+            stated.chunks(group)
+        self._seen_keys.check(stated)
+        for field, _ in directory.keys.values():
+            if not field.equals(self.header.schema.field(field.name), check_metadata=True):
+                raise ValueError(f"header and footer differ in column {field.name!r}")
+
+    def _directory(self) -> tuple[Directory, Block]:
+        """Reads directory and trailer."""
+        block = self._reader.read_block()
+        if block.header.kind is not BlockKind.DIRECTORY:
+            raise block.fault("the directory belongs here")
         try:
-            footer = kind.from_bytes(block.raw())
-        except SchemaError as error:
+            directory = Directory.from_bytes(block.raw(), name=self.name)
+            directory.check_header(self.header)
+            if directory.group_rows != self.row_group_rows:
+                raise ValueError("the directory's row groups are not those of the key section")
+        except ValueError as error:
             raise block.fault(str(error)) from error
-        if footer.group_rows != self.row_group_rows:
-            raise block.fault("the footer's row groups are not those of the key section")
         trailer = self._reader.read_exactly(layout.TRAILER_BYTES)
         offset = layout.unpack_trailer(trailer, name=self.name, total_bytes=self._reader.offset)
         if offset != block.offset or not self._reader.at_end():
             raise CorruptFragmentError(
-                "the trailer does not match the footer, or bytes follow it",
+                "the trailer does not match the directory, or bytes follow it",
                 name=self.name,
                 offset=self._reader.offset,
             )
-        return footer, block
+        return directory, block
 
     def _check_column_complete(self) -> None:
         assert self._column is None or self._chunk_index == len(self.row_group_rows), (
@@ -172,11 +231,6 @@ class FragmentStream:
             raise block.fault(f"column {name!r} comes after {self._column!r}")
         return name
 
-    def _peek(self, column: str | None) -> Block:
-        if self._ahead is None:
-            self._ahead = self._reader.read_block(column)
-        return self._ahead
-
-    def _take(self, column: str | None) -> Block:
-        block, self._ahead = self._peek(column), None
-        return block
+    def _skip_ancillary(self) -> None:
+        while layout.is_ancillary(self._reader.next_kind()):
+            self._reader.skip_block()

@@ -193,7 +193,7 @@ def _fragment_json(reader: FragmentReader) -> dict[str, Any]:
         "rows": footer.rows,
         "row_hash": f"{footer.row_hash:016x}",
         "max_rows": header.max_rows,
-        "sort": [column.to_json() for column in header.sort],
+        "sort": [column.to_json() for column in footer.sort],
         "writer": header.writer,
         "sources": list(header.sources),
         "row_groups": [

@@ -190,13 +190,13 @@ class FragmentBatches(FileBatches):
         super().__init__(path, batch_bytes)
         with reading(path):
             self._reader = open_fragment(path)
-        self.schema = _plain_schema(path, self._reader.schema)
-        self.sort = ordering(self._reader.header.sort)
+            self.schema = _plain_schema(path, self._reader.schema)
+        self.sort = ordering(self._reader.footer.sort)
         self._rows_read = 0
 
     @property
     def bytes_consumed(self) -> int:
-        rows = max(1, sum(group.rows for group in self._reader.footer.row_groups))
+        rows = max(1, self._reader.footer.rows)
         return self.bytes_total * self._rows_read // rows
 
     def close(self) -> None:

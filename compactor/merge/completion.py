@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
 from compactor.merge.contract import MergedFragment
 from compactor.merge.outputs import OutputFragment
-from format.footer import ValueStats, with_values
+from format.footer import ValueStats
+from format.pages import PAGE_BYTES, with_values
+
+_RECORD_OBJECTS: Final = 8
+"""Times that a record's statistics take as Python objects what they take packed."""
+_PAGE_ENTRY_BYTES: Final = 128
 
 
 def _with_values(context: MergeContext, output: OutputFragment) -> Callable[[bytes], bytes]:
     """Returns a function that adds statistics of copied chunks, which only the inputs' footers have."""
     if None not in output.pages:
-        return lambda column: column
+        return lambda record: record
 
     def known(column: str, group: int) -> ValueStats | None:
         origin = output.copied_from.get(group)
         return None if origin is None else context.copied[origin[0]].values(column, origin[1])
 
-    return lambda column: with_values(column, known)
+    return lambda record: with_values(record, known)
 
 
 def write_skips(context: MergeContext) -> list[dict[str, tuple[int, int]]]:
@@ -49,6 +55,17 @@ def write_skips(context: MergeContext) -> list[dict[str, tuple[int, int]]]:
     return places
 
 
+def _footer_bytes(output: OutputFragment) -> int:
+    """Returns the memory that writing the footer takes: a page as it is made and compressed, the directory
+    with the sort columns' records and an entry for each page, and one record as objects."""
+    records = len(output.emitter.header.sort) + _RECORD_OBJECTS
+    return (
+        4 * PAGE_BYTES
+        + records * output.shelf.largest_bytes
+        + _PAGE_ENTRY_BYTES * len(output.shelf)
+    )
+
+
 def completed(
     context: MergeContext,
     output: OutputFragment,
@@ -58,7 +75,7 @@ def completed(
     """Writes the footer and completes the upload."""
     with (
         context.watch.on("encode"),
-        context.budget.holding("encode", 2 * output.shelf.size_bytes),
+        context.budget.holding("encode", _footer_bytes(output)),
     ):
         summary = output.emitter.finish(row_hashes, _with_values(context, output))
     for index, group in output.copied_from.values():

@@ -13,7 +13,8 @@ from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from format.blocks import Block
-from format.footer import Footer, ValueStats
+from format.directory import Directory
+from format.footer import ChunkStats, ValueStats
 
 _VALUES_BYTES: Final = 256
 """Bytes of one chunk's value statistics as Python objects."""
@@ -77,13 +78,15 @@ class CopiedRowGroups:
         """Adds a row group by its number in the input."""
         self._groups.add(group)
 
-    def take_from(self, footer: Footer) -> None:
-        for name, chunks in footer.columns.items():
-            self._values[name] = {
-                g: ValueStats(chunks[g].min, chunks[g].max, chunks[g].decoded_bytes)
-                for g in self._groups
-            }
-        self._row_hashes = {g: footer.row_groups[g].row_hash for g in self._groups}
+    def take_column(self, name: str, chunks: Sequence[ChunkStats]) -> None:
+        """Takes the statistics of a column from the input's footer."""
+        self._values[name] = {
+            g: ValueStats(chunks[g].min, chunks[g].max, chunks[g].decoded_bytes)
+            for g in self._groups
+        }
+
+    def take_row_hashes(self, directory: Directory) -> None:
+        self._row_hashes = {g: directory.row_groups[g].row_hash for g in self._groups}
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,12 +23,12 @@ from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Block
 from format.cast import widened
-from format.footer import Footer, FooterHead
+from format.footer import ChunkStats
 from format.gather import Rows
 from format.hashing import combine
 from format.layout import BlockHeader
 from format.schema import FragmentHeader, SortSchema
-from format.stream_reader import FragmentStream
+from format.stream_reader import FragmentStream, TakeColumn
 from format.types import storage_type
 from format.widening import converts_to, is_stored_as
 
@@ -306,12 +306,11 @@ class MergeInput:
         copied: takes the footer's statistics of copied row groups.
         Raises `InputMismatchError` if the input is not the fragment that the log describes.
         """
-        footer: Footer | FooterHead
         if copied is None:
             footer = self.stream.finish_quickly()
         else:
-            footer = self.stream.finish()
-            copied.take_from(footer)
+            footer = self.stream.finish(self._taking(copied))
+            copied.take_row_hashes(footer)
         self._discharge_decode()
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(
@@ -331,6 +330,15 @@ class MergeInput:
                 f"{row_hash:016x} by its footer; nothing was written, the inputs are untouched"
             )
         return rows, self._converted.written_hash()
+
+    def _taking(self, copied: CopiedRowGroups) -> TakeColumn:
+        """Returns what takes the statistics of copied row groups, and lets go of the page that has them."""
+
+        def take(name: str, chunks: Sequence[ChunkStats]) -> None:
+            copied.take_column(name, chunks)
+            self._discharge_decode()
+
+        return take
 
     @property
     def dropped_rows(self) -> int:

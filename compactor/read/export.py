@@ -48,7 +48,7 @@ def sink_options(table: TableMetadata, schema: pa.Schema) -> SinkOptions:
     kept: list[SortColumn] = []
     for column in table.sort:
         name = table.shown_name(column.column)
-        if column.order is Order.CARRIED or name not in schema.names:
+        if column.order is Order.NONE or name not in schema.names:
             break
         kept.append(replace(column, column=name))
     return SinkOptions(sort=tuple(kept) or None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
 
 
 def read_columns(
-    reader: FragmentReader, group: int, names: Iterable[str], schema: pa.Schema
+    reader: FragmentReader, group: int, names: Collection[str], schema: pa.Schema
 ) -> dict[str, pa.Array]:
     """Returns columns of one row group by name, as storage arrays of the table's types.
 
@@ -44,9 +44,14 @@ def read_columns(
     stored type or a value does not fit the table's type.
     """
     rows = reader.footer.row_groups[group].rows
-    present = [name for name in names if name in reader.schema.names]
-    for name in present:
-        found, wanted = reader.schema.field(name).type, schema.field(name).type
+    reader.footer.load(names)
+    present = []
+    for name in names:
+        field, wanted = reader.footer.field(name), schema.field(name).type
+        if field is None:
+            continue
+        present.append(name)
+        found = field.type
         if not is_stored_as(found, wanted):
             raise DataError(
                 f"{reader.name}: column {name!r} is stored as {found}, which cannot be read as the table's "

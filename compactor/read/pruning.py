@@ -72,18 +72,18 @@ def bounds_by_statistics(
     reader: FragmentReader, group: int, table: pa.Schema, skips: SkipIndexes | None = None
 ) -> BoundsOf:
     """Returns the bounds of a row group by footer and skip index, as values of the table's types."""
-    footer, stored = reader.footer, reader.schema
+    footer = reader.footer
     rows = footer.row_groups[group].rows
 
     def summary(column: str) -> Summary | None:
         return skips[column][group] if skips and column in skips else None
 
     def bounds(column: str) -> Bounds:
-        chunks = footer.columns.get(column)
-        if chunks is None:
+        field, chunks = footer.field(column), footer.chunks(column)
+        if field is None or not chunks:
             return ALL_NULL
         chunk = chunks[group]
-        types = stored.field(column).type, table.field(column).type
+        types = field.type, table.field(column).type
         low, high = (converted_value(value, *types) for value in (chunk.min, chunk.max))
         return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows, summary(column))
 

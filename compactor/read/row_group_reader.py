@@ -53,10 +53,9 @@ class RowGroupReader:
 
     def has_key_types(self) -> bool:
         """Returns whether keys are stored in the table's types, so that they compare as they are."""
-        stored = self._reader.schema
         return all(
-            stored.field(column.column).type == self._schema.field(column.column).type
-            for column in self._reader.header.sort
+            field.type == self._schema.field(field.name).type
+            for field in self._reader.footer.key_fields
         )
 
     def rows_of_groups(

@@ -4,7 +4,7 @@ disjointness of sorted runs."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +25,9 @@ from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
 from compactor.table.windows import window_numbers
 from format.cast import exact_range, widened
+from format.directory import Directory
 from format.errors import FormatError
-from format.footer import Footer
+from format.footer import ChunkStats, FragmentSummary
 from format.hashing import add_column, fold_rows
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words
@@ -133,11 +134,17 @@ class _FragmentCheck:
                     self._check_values(name, array)
                     add_column(name, array, self._numbers[group])
                     self._nulls.setdefault(name, []).append(array.null_count)
-            footer = stream.finish()
+            summary = FragmentSummary()
+
+            def take(name: str, chunks: Sequence[ChunkStats]) -> None:
+                summary.add_column(name, chunks, stream.row_group_rows)
+                self._check_nulls(name, chunks)
+
+            directory = stream.finish(take)
             self.bytes_read = stream.bytes_read
         finally:
             source.close()
-        self._check_footer(footer)
+        self._check_directory(directory, summary)
 
     def _check_header(self, stream: FragmentStream) -> None:
         if stream.header.sort != self._table.sort:
@@ -215,10 +222,20 @@ class _FragmentCheck:
                 self._misfits.add(name)
                 self._fault(f"{null!r} has a null, which the table does not allow")
 
-    def _check_footer(self, footer: Footer) -> None:
+    def _check_nulls(self, name: str, chunks: Sequence[ChunkStats]) -> None:
+        if [chunk.null_count for chunk in chunks] != self._nulls.get(name, []):
+            self._fault(f"column {name!r}: its null counts differ from the footer's")
+
+    def _check_directory(self, directory: Directory, columns: FragmentSummary) -> None:
+        """Checks row groups and log. columns: a summary that has only columns."""
         entry = self._entry
         summary = replace(
-            footer.summary(), first_key=self.first_key or (), last_key=self.last_key or ()
+            columns,
+            rows=directory.rows,
+            row_hash=directory.row_hash,
+            row_groups=len(directory.row_groups),
+            first_key=self.first_key or (),
+            last_key=self.last_key or (),
         )
         found = FragmentEntry.from_summary(
             entry.key,
@@ -236,7 +253,7 @@ class _FragmentCheck:
         if wrong:
             self._fault(f"the table's log and the fragment disagree on {', '.join(wrong)}")
         for group, (stats, numbers) in enumerate(
-            zip(footer.row_groups, self._numbers, strict=True)
+            zip(directory.row_groups, self._numbers, strict=True)
         ):
             if fold_rows(numbers) != stats.row_hash:
                 self._fault(f"row group {group}: the row hash does not match its rows")
@@ -245,9 +262,6 @@ class _FragmentCheck:
                 stats.last_key
             ) < self._compare.key(last):
                 self._fault(f"row group {group}: its keys are outside the footer's bounds")
-        for name, chunks in footer.columns.items():
-            if [chunk.null_count for chunk in chunks] != self._nulls.get(name, []):
-                self._fault(f"column {name!r}: its null counts differ from the footer's")
 
     def _fault(self, cause: str) -> None:
         self.faults.append(f"{self._name}: {cause}")

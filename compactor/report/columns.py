@@ -19,7 +19,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.errors import FormatError
-from format.footer import Footer
+from format.footer_reader import FooterReader
 
 _READERS: Final = 16
 
@@ -44,7 +44,7 @@ def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Adv
     with ThreadPoolExecutor(_READERS) as readers:
         outcomes = readers.map(lambda entry: _footer(store, entry), sample)
         for done, (entry, outcome) in enumerate(zip(sample, outcomes, strict=True), 1):
-            if isinstance(outcome, Footer):
+            if isinstance(outcome, FooterReader):
                 _count(outcome, seen)
             else:
                 unreadable.append((entry.key, redacted(str(outcome))))
@@ -61,14 +61,14 @@ def evenly(entries: Sequence[FragmentEntry], most: int) -> list[FragmentEntry]:
     return [entries[place] for place in places.tolist()]
 
 
-def _footer(store: Store, entry: FragmentEntry) -> Footer | Exception:
+def _footer(store: Store, entry: FragmentEntry) -> FooterReader | Exception:
     try:
         return open_fragment(store, entry.key, entry.size_bytes).footer
     except (FormatError, CompactorError) as error:
         return error
 
 
-def _count(footer: Footer, seen: dict[str, _Seen]) -> None:
+def _count(footer: FooterReader, seen: dict[str, _Seen]) -> None:
     for name, chunks in footer.columns.items():
         column = seen.setdefault(name, _Seen())
         column.rows += footer.rows

@@ -30,6 +30,8 @@ class Tape:
         self._held = 0
         self._count = 0
         self._spilled = False
+        self.largest_bytes = 0
+        """Size of the largest record."""
 
     def __len__(self) -> int:
         return self._count
@@ -41,6 +43,7 @@ class Tape:
 
     def append(self, record: bytes) -> None:
         self._budget.charge(self._stage, len(record))
+        self.largest_bytes = max(self.largest_bytes, len(record))
         self._records.append(record)
         self._held += len(record)
         self._count += 1

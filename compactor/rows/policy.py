@@ -165,10 +165,10 @@ def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> So
     known = {column.column for column in sort}
     if policy.sequence is not None and policy.sequence not in known:
         sort = (*sort, SortColumn(policy.sequence, Order.ASC, Nulls.FIRST))
-    carried = [policy.delete_marker, ttl.column if ttl else None]
-    for name in carried:
+    unordered = [policy.delete_marker, ttl.column if ttl else None]
+    for name in unordered:
         if name is not None and name not in {column.column for column in sort}:
-            sort = (*sort, SortColumn(name, Order.CARRIED))
+            sort = (*sort, SortColumn(name, Order.NONE))
     return sort
 
 

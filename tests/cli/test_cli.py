@@ -740,7 +740,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
     assert [json.loads(line) for line in cli("query", table).splitlines()] == expected
     out = cli("inspect", table)
     assert "row policy last by v with tombstones where gone (kept); 1 tombstone" in out
-    assert "sorted by id, v:nulls_first, gone:carried" in out
+    assert "sorted by id, v:nulls_first, gone:none" in out
     document = json.loads(cli("inspect", table, "--json"))
     assert document["row_policy"]["sequence"] == "v" and document["rows"] == 2
     out = cli("alter", table, "--rename", "name:nick", "--order", "nick,id")

@@ -1,53 +1,194 @@
-"""Footers, whole and without their columns."""
+"""Footers: what they say, how little of them is read, and what is refused."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from format.errors import SchemaError
-from format.footer import Footer, FooterHead
+from format.errors import CorruptFragmentError, UnsupportedVersionError
 from format.reader import FragmentReader
+from format.stream_reader import FragmentStream
 from format.writer import FragmentWriter, WriterOptions
-from tests.support.fragments import BytesSource, NonSeekableSink, sort_schema, write_fragment
-from tests.support.spec_reader import Fragment
-
-
-def footer_document() -> dict:
-    table = pa.table({"k": range(10), "v": [f'{n}","columns":[{{' for n in range(10)]})
-    document: dict = Fragment(write_fragment(table, "k", WriterOptions(max_rows=4))).footer
-    return document
-
-
-def test_a_head_says_what_the_whole_footer_says() -> None:
-    data = json.dumps(footer_document()).encode()
-    whole, head = Footer.from_bytes(data), FooterHead.from_bytes(data)
-    assert (head.rows, head.row_hash, head.group_rows) == (whole.rows, whole.row_hash, [4, 4, 2])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"rows": 11},
-        {"rows": "10"},
-        {"rows": None},
-        {"row_hash": "xyz"},
-        {"row_hash": "-1"},
-        {"row_hash": "1" * 40},
-        {"row_groups": []},
-        {"row_groups": {"rows": [4, 4, 2.5]}},
-    ],
+from tests.fuzz.anatomy import Anatomy, RawBlock
+from tests.support.fragments import (
+    BytesSource,
+    NonSeekableSink,
+    NonSeekableSource,
+    read_random,
+    read_stream,
+    sort_schema,
+    write_fragment,
 )
-def test_what_is_no_footer_is_refused_either_way(change: dict) -> None:
-    data = json.dumps({**footer_document(), **change}).encode()
-    for kind in (Footer, FooterHead):
-        with pytest.raises(SchemaError):
-            kind.from_bytes(data)
-    with pytest.raises(SchemaError):
-        FooterHead.from_bytes(data[:-30])
+from tests.support.wording import refuses
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+def small_fragment() -> bytes:
+    table = pa.table({"k": range(10), "n": pa.nulls(10), "v": [f"v{n}" for n in range(10)]})
+    return write_fragment(table, "k", WriterOptions(max_rows=4))
+
+
+def wide_fragment(columns: int = 3000) -> bytes:
+    table = pa.table({f"c{n:05}": [n, n + 1] for n in range(columns)})
+    return write_fragment(table, "c00000", WriterOptions(max_rows=1))
+
+
+def reader_of(data: bytes) -> tuple[FragmentReader, BytesSource]:
+    source = BytesSource(data)
+    return FragmentReader(source, len(data), "mem"), source
+
+
+def test_a_small_fragment_is_opened_by_one_request() -> None:
+    data = small_fragment()
+    reader, source = reader_of(data)
+    assert [len(reader.footer.chunks(name)) for name in ("k", "n", "v")] == [3, 0, 3]
+    assert reader.footer.field("n") == pa.field("n", pa.null())
+    assert reader.footer.field("absent") is None
+    assert source.requests == [(0, len(data))]
+
+
+def test_of_a_wide_fragment_only_the_pages_of_the_wanted_columns_are_read() -> None:
+    data = wide_fragment()
+    reader, source = reader_of(data)
+    opened = len(source.requests)
+    names = ["c00001", "c01500", "c02999"]
+    reader.footer.load(names)
+    assert [reader.footer.chunks(name)[1].max for name in names] == [2, 1501, 3000]
+    assert len(source.requests) - opened <= 3
+    assert sum(length for _, length in source.requests) < len(data) // 4
+    reader.footer.load(names)
+    assert len(source.requests) - opened <= 3
+
+
+def test_every_column_of_a_wide_fragment_is_found_and_no_other() -> None:
+    data = wide_fragment(700)
+    reader, _ = reader_of(data)
+    for number in range(700):
+        assert reader.footer.chunks(f"c{number:05}")[0].min == number
+    assert [reader.footer.field(name) for name in ("", "c", "c00000x", "c00699x", "d")] == [
+        None
+    ] * 5
+    assert list(reader.footer.columns) == reader.schema.names
+
+
+def test_a_stream_says_of_columns_what_the_footer_says() -> None:
+    data = wide_fragment(700)
+    stream = FragmentStream(NonSeekableSource(data), "mem")
+    while stream.next_key_group() is not None:
+        pass
+    while stream.next_column() is not None:
+        stream.skip_column()
+    found: dict[str, list[Any]] = {}
+    directory = stream.finish(lambda name, chunks: found.update({name: list(chunks)}))
+    reader, _ = reader_of(data)
+    assert found == dict(reader.footer.columns)
+    assert directory.row_groups == reader.footer.row_groups
+
+
+def edited(edit: Edit) -> bytes:
+    anatomy = Anatomy.of(small_fragment())
+    anatomy.is_linked = False
+    anatomy.edit_footer.append(edit)
+    return anatomy.to_bytes()
+
+
+FALSE_FOOTERS: dict[str, Edit] = {
+    "other rows": lambda footer: footer.update(rows=11),
+    "another row hash": lambda footer: footer.update(row_hash="0" * 16),
+    "another row hash function": lambda footer: footer.update(row_hash_function=2),
+    "another sort schema": lambda footer: footer["sort"][0].update(order="desc"),
+    "no sort schema": lambda footer: footer.update(sort=[]),
+    "fewer columns": lambda footer: footer.update(schema_columns=2),
+    "row groups that are too large": lambda footer: footer.update(max_rows=3),
+    "an empty row group": lambda footer: footer["row_groups"].update(rows=[8, 2, 0]),
+    "a column that is not there": lambda footer: footer["columns"][1].update(name="m"),
+    "columns out of order": lambda footer: footer["columns"].insert(1, footer["columns"].pop()),
+    "another type": lambda footer: footer["columns"][2].update(
+        field={"type": {"kind": "binary"}, "nullable": True}
+    ),
+    "a type that is none": lambda footer: footer["columns"][2].update(field={"type": 7}),
+    "a chunk elsewhere": lambda footer: footer["columns"][2]["offset"].__setitem__(1, 60),
+    "a column elsewhere": lambda footer: footer["columns"][2].update(start=56),
+    "an unknown encoding": lambda footer: footer["columns"][2]["encoding"].__setitem__(1, 99),
+    "a bound of another kind": lambda footer: footer["columns"][2]["min"].update(kind=6),
+    "a bound that goes on": lambda footer: footer["row_groups"]["first_key"][0][
+        "states"
+    ].__setitem__(0, 3),
+    "text that is not UTF-8": lambda footer: footer["columns"][2]["min"]["values"].__setitem__(
+        0, "\xff\xfe"
+    ),
+    "another first name in the page table": lambda footer: footer["pages"][0].update(name="m"),
+    "a page elsewhere": lambda footer: footer["pages"][0].update(offset=16),
+    "a column that is left out": lambda footer: footer["columns"][2].update(
+        start=0, end=0, offset=[]
+    ),
+    "another end of the columns": lambda footer: footer.update(columns_end=1000),
+    "a page of columns elsewhere": lambda footer: footer["pages"][0].update(start=2**40),
+}
+
+
+@pytest.mark.parametrize("edit", FALSE_FOOTERS.values(), ids=FALSE_FOOTERS.keys())
+def test_a_footer_that_is_not_true_is_refused_by_both_readers(edit: Edit) -> None:
+    data = edited(edit)
+    assert data != small_fragment()
+    for read in (read_random, read_stream):
+        with refuses(CorruptFragmentError):
+            read(data)
+
+
+def test_a_required_feature_that_is_not_known_is_refused_by_its_name() -> None:
+    anatomy = Anatomy.of(small_fragment())
+    header = anatomy.blocks[0].raw()
+    feature = header.replace(b'"required_features":[]', b'"required_features":["folded"]')
+    anatomy.blocks[0] = anatomy.blocks[0].with_raw(feature)
+    with refuses(UnsupportedVersionError, "'folded'"):
+        read_stream(anatomy.to_bytes())
+    data = edited(lambda footer: footer.update(required_features=["folded"]))
+    with refuses(UnsupportedVersionError, "'folded'"):
+        read_random(data)
+
+
+def ancillary(kind: bytes = b"z") -> RawBlock:
+    """A block of a kind and codec that no reader knows."""
+    return RawBlock(kind[0], 200, 5, b"meta", b"for later readers", 1 << 40)
+
+
+def test_blocks_that_may_be_skipped_are_skipped_where_they_may_be() -> None:
+    before = Anatomy.of(small_fragment())
+    expected = read_random(before.to_bytes())
+    kinds = "".join(chr(block.kind) for block in before.blocks)
+    places = [kinds.index("K"), kinds.index("S")]
+    for at in range(len(kinds) + 1):
+        anatomy = Anatomy.of(small_fragment())
+        anatomy.blocks[at:at] = [ancillary(), ancillary(b"a")]
+        data = anatomy.to_bytes()
+        if at in places:
+            assert read_random(data) == expected
+            assert read_stream(data) == expected
+        else:
+            with refuses(CorruptFragmentError):
+                read_stream(data)
+
+
+def test_a_block_of_an_unknown_kind_that_may_not_be_skipped_is_refused() -> None:
+    anatomy = Anatomy.of(small_fragment())
+    anatomy.blocks.insert(1, ancillary(b"Z"))
+    with refuses(CorruptFragmentError):
+        read_stream(anatomy.to_bytes())
+
+
+def test_a_damaged_block_that_would_be_skipped_is_refused() -> None:
+    anatomy = Anatomy.of(small_fragment())
+    anatomy.blocks.insert(1, ancillary())
+    data = bytearray(anatomy.to_bytes())
+    data[data.index(b"for later")] ^= 1
+    with refuses(CorruptFragmentError):
+        read_stream(bytes(data))
 
 
 def test_a_writers_summary_is_that_of_its_footer_and_has_the_whole_keys() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from format.nodes import Encoding
 from format.reader import FragmentReader
 from format.storage import decoded, to_storage
-from format.types import storage_type
 from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, read_random, rows_of, write_fragment
 from tests.support.loops import loops
@@ -82,7 +81,7 @@ def test_integer_encodings_read_alike() -> None:
     fragment = Fragment(data)
     for name, values in shapes.items():
         assert fragment.columns[name] == values, name
-    used = {c["name"]: c["encoding"][0] for c in fragment.footer["columns"]}
+    used = {c["name"]: Encoding(c["encoding"][0]).name for c in fragment.footer["columns"]}
     assert used["constant"] == "CONSTANT"
     assert used["runs"] == "RUN_LENGTH"
     assert used["multiples"] == "MULTIPLE"
@@ -124,11 +123,3 @@ def test_statistics_bound_what_the_chunks_hold() -> None:
     assert columns["s"][1].max is None  # nothing bounds a run of the last character from above
     assert [(c.min, c.max) for c in columns["f"]] == [(1.0, "NaN"), (-2.0, "NaN")]
     assert [c.null_count for c in columns["s"]] == [1, 0]
-
-
-def test_the_footer_is_json_without_extensions() -> None:
-    table = pa.table({"k": [float("nan"), float("inf")][::-1]})
-    data = write_fragment(table, "k")
-    text = Fragment(data).footer
-    assert json.dumps(text, allow_nan=False)
-    assert storage_type(table.schema.field("k").type) == pa.float64()

@@ -14,10 +14,12 @@ from typing import Any
 import xxhash
 import zstandard
 
+from tests.support.spec_footer import directory_bytes, page_bytes, read_footer
+
 HEAD = struct.Struct("<BBHIIIQQQ")
 NODE = struct.Struct("<BBBBIQQq")
 PROLOGUE = struct.Struct("<8sHHI")
-TRAILER = struct.Struct("<QQI4s")
+TRAILER = struct.Struct("<QQHHI4s")
 _MOST_RAW_BYTES = 2 << 20
 
 
@@ -73,6 +75,7 @@ class Anatomy:
     reserved: int = 0
     footer_offset: int | None = None
     total_bytes: int | None = None
+    tail_version: int | None = None
     tail: bytes = b""
     """Bytes after the trailer."""
     is_linked: bool = True
@@ -99,52 +102,93 @@ class Anatomy:
             at += len(parts[-1])
         footer = self.footer_offset if self.footer_offset is not None else (places or [0])[-1]
         total = self.total_bytes if self.total_bytes is not None else at + TRAILER.size
-        tail = struct.pack("<QQ", footer & (2**64 - 1), total & (2**64 - 1))
+        version = self.version if self.tail_version is None else self.tail_version
+        tail = struct.pack("<QQHH", footer & (2**64 - 1), total & (2**64 - 1), version, 0)
         parts.append(tail + struct.pack("<I", xxh3(tail) & 0xFFFFFFFF) + b"LSMF" + self.tail)
         return b"".join(parts)
 
     def _linked(self) -> list[RawBlock]:
-        if not self.blocks or self.blocks[-1].kind != ord("F"):
+        """Returns the blocks, with a footer that has the places of the others as they are now."""
+        at = next((at for at, block in enumerate(self.blocks) if block.kind in b"SF"), None)
+        if at is None or self.blocks[-1].kind != ord("F"):
             return self.blocks
         if not self.is_linked and not self.edit_footer:
             return self.blocks
+        before, pages, directory = self.blocks[:at], self.blocks[at:-1], self.blocks[-1]
         try:
-            footer = json.loads(self.blocks[-1].raw())
-            if self.is_linked:
-                _link(footer, self.blocks[:-1])
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+            footer = read_footer([page.raw() for page in pages], directory.raw())
+            offset = _link(footer, before) if self.is_linked else 0
+            for edit in self.edit_footer:
+                edit(footer)
+            written = []
+            for number, page in enumerate(pages):
+                written.append(page.with_raw(page_bytes(footer, number)))
+                if self.is_linked and number < len(footer["pages"]):
+                    footer["pages"][number]["offset"] = offset
+                    offset += len(written[-1].to_bytes())
+            return [*before, *written, directory.with_raw(directory_bytes(footer))]
+        except (
+            ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, RecursionError,
+            OverflowError, struct.error,
+        ):  # fmt: skip
             return self.blocks  # there is no such footer any more
-        for edit in self.edit_footer:
-            edit(footer)
-        raw = json.dumps(footer, separators=(",", ":"), ensure_ascii=False).encode(
-            errors="surrogatepass"
-        )
-        return [*self.blocks[:-1], self.blocks[-1].with_raw(raw)]
 
 
-def _link(footer: dict[str, Any], blocks: list[RawBlock]) -> None:
-    """Gives the footer the offsets of chunks where they lie now, as far as it has places for them."""
+def _link(footer: dict[str, Any], blocks: list[RawBlock]) -> int:
+    """Gives the footer the places of columns and chunks, as far as it has places for them.
+
+    Returns the offset of what follows the blocks.
+    """
+    _link_schema(footer, json.loads(blocks[0].raw()))
     chunks: dict[str, list[tuple[int, int, int]]] = {}
+    places: dict[str, list[int]] = {}
     keys: list[tuple[int, int, int]] = []
     at, name = PROLOGUE.size, ""
     for block in blocks:
         size = len(block.to_bytes())
         if block.kind == ord("C"):
             name = block.raw().decode(errors="replace")
+            places[name] = [at, at + size]
         elif block.kind == ord("D"):
             chunks.setdefault(name, []).append((at, size, block.raw_bytes))
+            places[name][1] = at + size
         elif block.kind == ord("K"):
             keys.append((at, size, block.raw_bytes))
         at += size
-    sort_columns = [column["name"] for column in footer["columns"]]
-    sort_columns = [name for name in sort_columns if name not in chunks]
-    for place, name in enumerate(sort_columns):
-        chunks[name] = keys[place :: len(sort_columns)]
+    sort = [column["column"] for column in footer["sort"]]
+    key_end = 0
+    for place, name in enumerate(sort):
+        chunks[name] = keys[place :: len(sort)]
+        if keys:
+            key_end = keys[-1][0] + keys[-1][1]
+            places[name] = [keys[0][0], key_end]
+    end = key_end
+    seen: set[int] = set()
     for column in footer["columns"]:
-        for group, (offset, size, raw) in enumerate(chunks[column["name"]]):
+        found = chunks.get(column["name"], ())
+        for group, (offset, size, raw) in enumerate(found):
             if group < len(column["offset"]):
                 column["offset"][group], column["stored_bytes"][group] = offset, size
                 column["raw_bytes"][group] = raw
+        page = column["page"]
+        if page is not None and page not in seen:
+            seen.add(page)
+            footer["pages"][page]["start"] = end
+        if column["offset"] and column["name"] in places:
+            column["start"], column["end"] = places[column["name"]]
+            end = max(end, column["end"])
+    footer["columns_end"] = end
+    return at
+
+
+def _link_schema(footer: dict[str, Any], header: dict[str, Any]) -> None:
+    """Gives the footer what it has in common with the header."""
+    footer |= {name: header[name] for name in ("sort", "max_rows", "required_features")}
+    fields = {field["name"]: field for field in header["schema"]["fields"]}
+    footer["schema_columns"] = len(header["schema"]["fields"])
+    for column in footer["columns"]:
+        if column["name"] in fields:
+            column["field"] = {k: v for k, v in fields[column["name"]].items() if k != "name"}
 
 
 def read_block(data: bytes, at: int) -> tuple[RawBlock, int]:

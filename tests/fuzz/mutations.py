@@ -24,7 +24,7 @@ NUMBERS: Sequence[int] = (
     2**20, 2**24, 2**26, 2**27, 2**27 + 1, 2**28, 2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33, 2**40,
     2**53, 2**53 + 1, 2**61, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 8,
 )  # fmt: skip
-KINDS = b"HKCDF"
+KINDS = b"HKCDSF"
 
 
 # --- bytes as they lie ----------------------------------------------------------------------
@@ -344,11 +344,26 @@ def _edit_header(rng: random.Random, anatomy: Anatomy) -> None:
 
 
 def _edit_footer(rng: random.Random, anatomy: Anatomy) -> None:
-    if rng.random() < 0.3:
-        _edit_json(rng, anatomy, b"F")
-        return
     seed = rng.randrange(2**32)
     anatomy.edit_footer.append(lambda footer: _edit_value(random.Random(seed), footer))
+
+
+def _change_footer(rng: random.Random, anatomy: Anatomy) -> None:
+    """Bytes of pages or the directory, in which one number after the other counts something."""
+    at = _pick(rng, anatomy, b"SF")
+    if at is not None:
+        anatomy.is_linked = False
+        block = anatomy.blocks[at]
+        change = rng.choice((_flipped, _substituted, _overwritten, damaged))
+        anatomy.blocks[at] = block.with_raw(change(rng, block.raw()))
+
+
+def _add_ancillary(rng: random.Random, anatomy: Anatomy) -> None:
+    """A block that readers skip where it may be, and refuse elsewhere."""
+    kind = rng.choice((*b"az", *b"AZ", 0x60, 0x7B))
+    data = rng.randbytes(rng.choice((0, 1, 100)))
+    block = RawBlock(kind, rng.choice((0, 1, 7)), rng.choice((0, 3)), b"", data, len(data))
+    anatomy.blocks.insert(rng.randrange(len(anatomy.blocks) + 1), block)
 
 
 def _edit_json(rng: random.Random, anatomy: Anatomy, kind: bytes) -> None:
@@ -360,21 +375,23 @@ def _edit_json(rng: random.Random, anatomy: Anatomy, kind: bytes) -> None:
 
 
 def _lie_in_trailer(rng: random.Random, anatomy: Anatomy) -> None:
-    match rng.randrange(4):
+    match rng.randrange(5):
         case 0:
             anatomy.footer_offset = rng.choice(NUMBERS)
         case 1:
             anatomy.total_bytes = rng.choice(NUMBERS)
         case 2:
             anatomy.tail = rng.choice((b"\0", bytes(24), b"LSMF"))
-        case _:
+        case 3:
             anatomy.version = rng.choice((0, 1, 2, 3, 65535))
+        case _:
+            anatomy.tail_version = rng.choice((0, 2, 65535))
 
 
 FORGERIES: Sequence[Callable[[random.Random, Anatomy], None]] = (
     _lie_in_head, _lie_in_node, _lie_in_node, _lie_in_node, _rearrange_nodes, _another_tree, _another_tree,
     _change_payload, _change_payload, _forge_frame, _shuffle_blocks, _edit_header, _edit_header, _edit_footer,
-    _edit_footer, _lie_in_trailer,
+    _edit_footer, _change_footer, _change_footer, _add_ancillary, _lie_in_trailer,
 )  # fmt: skip
 
 
@@ -410,7 +427,7 @@ TYPES: Sequence[Any] = (
 )  # fmt: skip
 _ODD: Sequence[Any] = (
     None, True, False, 0, 1, -1, 2**31, 2**53 + 1, 2**63, 2**64, -(2**70), 10**400, 0.5, 1e308, float("nan"),
-    float("inf"), "", "0", "ffff", "ffffffffffffffff", "g" * 16, "NaN", "asc", "carried", "\x00", "\ud800",
+    float("inf"), "", "0", "ffff", "ffffffffffffffff", "g" * 16, "NaN", "asc", "none", "\x00", "\ud800",
     "🦆", "a" * 300, [], [[]], {}, {"kind": "int64"}, [0, 0], [None],
 )  # fmt: skip
 

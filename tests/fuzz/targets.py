@@ -319,7 +319,7 @@ def blocks(rng: random.Random, data: bytes) -> bytes:
         at = end
     at = rng.randrange(len(found))
     block = found[at]
-    # An earlier change may have left no frame, or no nodes, to be taken apart.
+    # An earlier change may have left no frame or nodes to be taken apart; not every object is made of blocks.
     with contextlib.suppress(ValueError, struct.error):
         found[at] = _changed(rng, block)
     return b"".join(block.to_bytes() for block in found)

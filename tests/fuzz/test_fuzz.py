@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import agreement, decode, limits, open_fragment, reader, stream_reader
+from format import agreement, decode, limits, open_fragment, pages, stream_reader
 from format.errors import CorruptFragmentError, FormatError
 from tests.fuzz import mutations
 from tests.fuzz.anatomy import Anatomy
@@ -136,8 +136,7 @@ def test_a_reader_without_one_of_its_checks_is_found_out(owner, name, broken, mo
 def test_readers_that_believe_footers_are_found_out(monkeypatch) -> None:
     data = (FOLDER / "a_footer_of_another_column_s_chunk.frag").read_bytes()
     check_forged(data)
-    monkeypatch.setattr(reader, "check_footer", lambda *arguments: None)
-    monkeypatch.setattr(stream_reader, "check_footer", lambda *arguments: None)
+    monkeypatch.setattr(pages.ColumnRecord, "check_places", lambda *arguments: None)
     monkeypatch.setattr(agreement.Sequel, "check", lambda *arguments: None)
     with refuses(FindingError):
         check_forged(data)

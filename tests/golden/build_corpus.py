@@ -33,7 +33,7 @@ def with_chunk(array: pa.Array, meta: bytes, raw: bytes) -> Anatomy:
     """The same with another chunk in place of v's."""
     anatomy = of(array)
     padded = raw + bytes(-len(raw) % 8)
-    anatomy.blocks[-2] = RawBlock(ord("D"), 0, len(array), meta, padded, len(padded))
+    anatomy.blocks[-3] = RawBlock(ord("D"), 0, len(array), meta, padded, len(padded))
     return anatomy
 
 
@@ -60,12 +60,12 @@ def with_footer(edit: Callable[[dict[str, Any]], None], *, is_linked: bool = Tru
 def map_with_a_null_key() -> Anatomy:
     array = pa.array([[("a", 1), ("b", 2)]], pa.map_(pa.string(), pa.int64()))
     anatomy = of(array)
-    chunk = anatomy.blocks[-2]
+    chunk = anatomy.blocks[-3]
     nodes = list(NODE.iter_unpack(chunk.meta))
     key = next(place for place, found in enumerate(nodes) if found[0] == VARLEN)
     nodes[key] = (VARLEN, 1, 0, 0, 1, 2, 1, nodes[key][7])
     before = b"".join(NODE.pack(*found) for found in nodes)
-    anatomy.blocks[-2] = replace(chunk, meta=before).with_raw(b"\1" + bytes(7) + chunk.raw())
+    anatomy.blocks[-3] = replace(chunk, meta=before).with_raw(b"\1" + bytes(7) + chunk.raw())
     return anatomy
 
 
@@ -91,8 +91,8 @@ def a_dictionary_of_one_long_text() -> Anatomy:
     meta = node(DICTIONARY, rows, children=2) + node(CONSTANT, rows)
     meta += node(VARLEN, 1, children=1, param=size) + node(CONSTANT, 1, param=size)
     anatomy = with_chunk(pa.array(["a"] * rows), meta, b"a" * size)
-    chunk = anatomy.blocks[-2]
-    anatomy.blocks[-2] = replace(chunk, codec=1).with_raw(chunk.stored)
+    chunk = anatomy.blocks[-3]
+    anatomy.blocks[-3] = replace(chunk, codec=1).with_raw(chunk.stored)
     return anatomy
 
 
@@ -144,26 +144,83 @@ def a_footer_of_another_column_s_chunk() -> Anatomy:
     return anatomy
 
 
-def a_footer_of_texts_for_numbers() -> Anatomy:
-    return with_footer(lambda footer: footer["columns"][0]["offset"].__setitem__(0, "12"))
-
-
 def a_footer_with_an_offset_below_zero() -> Anatomy:
     return with_footer(lambda footer: footer["columns"][1]["offset"].__setitem__(0, -8))
 
 
 def a_footer_with_a_bound_of_another_type() -> Anatomy:
-    return with_footer(lambda footer: footer["row_groups"]["first_key"].__setitem__(0, ["x"]))
+    def edit(footer: dict[str, Any]) -> None:
+        footer["row_groups"]["first_key"][0] = {"kind": 5, "states": [1], "values": ["x"]}
+
+    return with_footer(edit)
 
 
 def a_footer_without_a_column() -> Anatomy:
     return with_footer(lambda footer: footer["columns"].pop())
 
 
-def a_bomb_for_a_footer() -> Anatomy:
+def a_footer_with_a_column_of_nulls_that_has_chunks() -> Anatomy:
+    def edit(footer: dict[str, Any]) -> None:
+        footer["columns"][1] |= {"start": 0, "end": 0, "offset": []}
+
+    return with_footer(edit)
+
+
+def a_record_of_more_chunks_than_bytes() -> Anatomy:
+    anatomy = of(pa.array([1, 2, 3]))
+    anatomy.is_linked = False
+    page = bytearray(anatomy.blocks[-2].raw())
+    struct.pack_into("<I", page, 16, 2**32 - 1)
+    anatomy.blocks[-2] = anatomy.blocks[-2].with_raw(bytes(page))
+    return anatomy
+
+
+def a_record_that_is_longer_than_its_page() -> Anatomy:
+    anatomy = of(pa.array([1, 2, 3]))
+    anatomy.is_linked = False
+    page = bytearray(anatomy.blocks[-2].raw())
+    struct.pack_into("<Q", page, 0, 2**63)
+    anatomy.blocks[-2] = anatomy.blocks[-2].with_raw(bytes(page))
+    return anatomy
+
+
+def a_directory_of_more(at: int) -> Anatomy:
+    """With another number in its head. at: 16 for row groups, 24 for pages, 32 for bytes of JSON."""
+    anatomy = of(pa.array([1, 2, 3]))
+    anatomy.is_linked = False
+    directory = bytearray(anatomy.blocks[-1].raw())
+    struct.pack_into("<I", directory, at, 2**32 - 1)
+    anatomy.blocks[-1] = anatomy.blocks[-1].with_raw(bytes(directory))
+    return anatomy
+
+
+def a_directory_of_four_billion_row_groups() -> Anatomy:
+    return a_directory_of_more(16)
+
+
+def a_directory_of_four_billion_pages() -> Anatomy:
+    return a_directory_of_more(24)
+
+
+def a_directory_of_four_billion_bytes_of_json() -> Anatomy:
+    return a_directory_of_more(32)
+
+
+def a_page_where_the_header_is() -> Anatomy:
+    return with_footer(lambda footer: footer["pages"][0].__setitem__("offset", 16), is_linked=False)
+
+
+def a_bomb_for_a_directory() -> Anatomy:
     anatomy = of(pa.array([1]))
     anatomy.is_linked = False
-    anatomy.blocks[-1] = replace(anatomy.blocks[-1], codec=1).with_raw(b" " * (64 << 20))
+    anatomy.blocks[-1] = replace(anatomy.blocks[-1], codec=1).with_raw(bytes(64 << 20))
+    return anatomy
+
+
+def a_bomb_for_a_page() -> Anatomy:
+    anatomy = of(pa.array([1]))
+    anatomy.is_linked = False
+    anatomy.blocks[-2] = replace(anatomy.blocks[-2], codec=1).with_raw(bytes(64 << 20))
     return anatomy
 
 
@@ -188,8 +245,12 @@ CORPUS: dict[str, Callable[[], Anatomy]] = {
         map_with_a_null_key, another_number_of_nulls, text_that_is_no_utf8, a_dictionary_of_one_huge_list,
         a_dictionary_of_one_long_text, nulls_of_a_wide_type, nulls_of_a_long_fixed_list, a_width_below_zero,
         a_type_nested_a_hundred_deep, a_header_nested_too_deeply_for_json, max_rows_without_end,
-        a_footer_of_another_column_s_chunk, a_footer_of_texts_for_numbers, a_footer_with_an_offset_below_zero,
-        a_footer_with_a_bound_of_another_type, a_footer_without_a_column, a_bomb_for_a_footer,
+        a_footer_of_another_column_s_chunk, a_footer_with_an_offset_below_zero,
+        a_footer_with_a_bound_of_another_type, a_footer_without_a_column,
+        a_footer_with_a_column_of_nulls_that_has_chunks, a_record_of_more_chunks_than_bytes,
+        a_record_that_is_longer_than_its_page, a_directory_of_four_billion_row_groups,
+        a_directory_of_four_billion_pages, a_directory_of_four_billion_bytes_of_json,
+        a_page_where_the_header_is, a_bomb_for_a_directory, a_bomb_for_a_page,
         a_small_decimal_of_too_many_digits, runs_of_a_dictionary_index_out_of_range,
     )
 }  # fmt: skip

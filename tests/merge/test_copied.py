@@ -48,7 +48,7 @@ def data_blocks(data: bytes) -> list[bytes]:
     reader = BlockReader(io.BytesIO(data), "x")
     reader.read_prologue()
     payloads = []
-    while (block := reader.read_block()).header.kind is not BlockKind.FOOTER:
+    while (block := reader.read_block()).header.kind is not BlockKind.DIRECTORY:
         if block.header.kind in (BlockKind.KEY, BlockKind.DATA):
             payloads.append(b"".join(block.parts()))
     return payloads

@@ -398,5 +398,5 @@ def test_nulls_of_a_wide_type_make_no_row_group_heavier_than_its_values_would() 
                     target_row_group_bytes=100_000, memory_limit_bytes=16 << 20)  # fmt: skip
     outputs, _ = run(merged)
     reader = FragmentReader(BytesSource(outputs[0]), len(outputs[0]), "mem")
-    assert max(reader.footer.group_rows) <= 100
+    assert max(group.rows for group in reader.footer.row_groups) <= 100
     assert len(merged.rows_of_complete()) == 4000

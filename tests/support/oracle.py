@@ -24,7 +24,7 @@ def compare_values(a: Any, b: Any) -> int:
 
 def compare_keys(a: Sequence[Any], b: Sequence[Any], sort: SortSchema) -> int:
     for x, y, column in zip(a, b, sort, strict=True):
-        if column.order is Order.CARRIED:
+        if column.order is Order.NONE:
             continue
         if x is None or y is None:
             if (x is None) != (y is None):

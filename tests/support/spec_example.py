@@ -14,6 +14,7 @@ import format
 from format.layout import BLOCK_HEADER_BYTES, PROLOGUE_BYTES, TRAILER_BYTES, unpack_block_header
 from format.nodes import NODE_BYTES, Encoding
 from tests.support.fragments import write_fragment
+from tests.support.spec_footer import COUNTS, DIRECTORY, RECORD, Table, read_values
 
 SPEC = Path(format.__file__).parent / "SPEC.md"
 MARK = "<!-- example -->"
@@ -49,11 +50,83 @@ def annotated(data: bytes) -> str:
         meta_end = at + BLOCK_HEADER_BYTES + head.meta_bytes
         for start in range(at + BLOCK_HEADER_BYTES, meta_end, NODE_BYTES):
             lines += dump(data, start, start + NODE_BYTES, node_comment(data[start:][:NODE_BYTES]))
-        lines += dump(data, meta_end, meta_end + head.stored_bytes, "  payload")
+        for size, comment in parts_of(chr(head.kind), data[meta_end:][: head.stored_bytes]):
+            lines += dump(data, meta_end, meta_end + size, f"  {comment}")
+            meta_end += size
         at += head.block_bytes
     return "\n".join(
-        lines + dump(data, at, len(data), "trailer: footer offset, length, checksum, magic")
+        lines
+        + dump(
+            data,
+            at,
+            len(data),
+            "trailer: directory offset, length, version, reserved, checksum, magic",
+        )
     )
+
+
+def parts_of(kind: str, payload: bytes) -> list[tuple[int, str]]:
+    """Returns the sizes of a payload's parts, and what they are."""
+    if kind == "S":
+        parts, table = [], Table(payload)
+        while table.at < len(payload):
+            parts += record_parts(table)
+        return parts
+    return directory_parts(payload) if kind == "F" else [(len(payload), "payload")]
+
+
+def record_parts(table: Table) -> list[tuple[int, str]]:
+    begin = table.at
+    size, name_bytes, field_bytes, count, _, start, end = RECORD.unpack(table.raw(RECORD.size))
+    name = table.raw(name_bytes).decode()
+    parts = [
+        (
+            RECORD.size,
+            f"record of {name!r}: {size} bytes, name {name_bytes}, field {field_bytes}, chunks {count}, "
+            f"reserved 0, from {start} to {end}",
+        ),
+        (table.at - begin - RECORD.size, "name"),
+        skipped(table, field_bytes, "field"),
+    ]
+    if count:
+        parts += [skipped(table, 8 * count, what.replace("_", " ")) for what in COUNTS]
+        parts.append(skipped(table, count, "encoding"))
+        parts += [values_part(table, count, what) for what in ("min", "max")]
+    return parts
+
+
+def directory_parts(payload: bytes) -> list[tuple[int, str]]:
+    rows, _, groups, columns, pages, function, json_bytes, end = DIRECTORY.unpack_from(payload)
+    table = Table(payload, DIRECTORY.size)
+    parts = [
+        (
+            DIRECTORY.size,
+            f"rows {rows}, row hash, row groups {groups}, columns {columns}, pages {pages}, row hash "
+            f"function {function}, JSON {json_bytes}, columns end at {end}",
+        ),
+        skipped(table, json_bytes, "JSON"),
+        skipped(table, 4 * groups, "rows of row groups"),
+        skipped(table, 8 * groups, "row hashes of row groups"),
+    ]
+    parts += [part for _ in range(2) for part in record_parts(table)]
+    for what in ("first key", "last key"):
+        parts += [values_part(table, groups, f"{what}: {name}") for name in ("host", "ts")]
+    parts += [skipped(table, 8 * pages, f"page table: {what}") for what in ("offset", "start")]
+    parts.append(skipped(table, 4 * pages, "page table: end of name"))
+    parts.append((len(payload) - table.at, "page table: names"))
+    return parts
+
+
+def skipped(table: Table, size: int, what: str) -> tuple[int, str]:
+    begin = table.at
+    table.raw(size)
+    return table.at - begin, what
+
+
+def values_part(table: Table, count: int, what: str) -> tuple[int, str]:
+    begin = table.at
+    read_values(table, count)
+    return table.at - begin, f"{what}: kind, states, values"
 
 
 def node_comment(node: bytes) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import xxhash
 import zstandard
 
+from tests.support.spec_footer import read_footer
+
 MASK = (1 << 64) - 1
 INT_KINDS = {
     **{f"int{b}": (b, True) for b in (8, 16, 32, 64)},
@@ -36,15 +38,24 @@ class Block:
         (kind, codec, reserved, self.rows, meta_bytes, check, stored, raw, payload_check) = (
             struct.unpack("<BBHIIIQQQ", head)
         )
-        self.kind = chr(kind)
+        self.kind, self.at = chr(kind), at
         self.meta = data[at + 40 : at + 40 + meta_bytes]
         assert reserved == 0
         assert xxh3(head[:12] + bytes(4) + head[16:] + self.meta) & 0xFFFFFFFF == check
         payload = data[at + 40 + meta_bytes : at + 40 + meta_bytes + stored]
         assert xxh3(payload) == payload_check
-        self.raw = zstandard.decompress(payload) if codec == 1 else payload
-        assert len(self.raw) == raw
+        if kind < ord("a"):
+            self.raw = zstandard.decompress(payload) if codec == 1 else payload
+            assert len(self.raw) == raw
         self.end = at + 40 + meta_bytes + stored
+
+
+def after_ancillary(data: bytes, at: int) -> Block:
+    """The next block that is not one to be skipped."""
+    block = Block(data, at)
+    while "a" <= block.kind <= "z":
+        block = Block(data, block.end)
+    return block
 
 
 class Fragment:
@@ -58,32 +69,37 @@ class Fragment:
         header = Block(data, 16)
         assert header.kind == "H"
         self.header = json.loads(header.raw)
+        assert self.header["required_features"] == []
         types = {f["name"]: storage(f["type"]) for f in self.header["schema"]["fields"]}
         sort = [column["column"] for column in self.header["sort"]]
         self.columns: dict[str, list[Any]] = {name: [] for name in types}
         groups: list[int] = []
-        block = Block(data, header.end)
+        block = after_ancillary(data, header.end)
         while block.kind == "K":
             for name in sort:
                 self.columns[name] += decode(block, types[name])
                 rows, block = block.rows, Block(data, block.end)
             groups.append(rows)
+        block = after_ancillary(data, block.at)
         while block.kind == "C":
             name = block.raw.decode()
             for rows in groups:
                 block = Block(data, block.end)
                 assert (block.kind, block.rows) == ("D", rows)
                 self.columns[name] += decode(block, types[name])
+            block = after_ancillary(data, block.end)
+        pages = []
+        while block.kind == "S":
+            pages.append(block.raw)
             block = Block(data, block.end)
         assert block.kind == "F"
-        self.footer = json.loads(block.raw)
+        self.footer = read_footer(pages, block.raw)
         trailer = data[block.end :]
-        assert len(trailer) == 24
-        footer_offset, total, check = struct.unpack("<QQI", trailer[:20])
-        assert trailer[20:] == b"LSMF"
-        assert check == xxh3(trailer[:16]) & 0xFFFFFFFF
-        assert total == len(data)
-        assert Block(data, footer_offset).kind == "F"
+        assert len(trailer) == 28
+        directory, total, version, reserved, check = struct.unpack("<QQHHI", trailer[:24])
+        assert trailer[24:] == b"LSMF"
+        assert check == xxh3(trailer[:20]) & 0xFFFFFFFF
+        assert (directory, total, version, reserved) == (block.at, len(data), 1, 0)
         self.rows = sum(groups)
         for name, values in self.columns.items():
             if not values:

@@ -79,9 +79,11 @@ class FittingCheck:
                 continue
             reader = open_fragment(self._store, entry.key, entry.size_bytes)
             for _, name, wanted in sorted(unknown, key=str):
-                stored = reader.schema.field(name).type
-                for value in _outside(_range(stored, wanted), reader.footer.columns[name]):
-                    yield table.shown_name(name), value, stored, reader.name
+                field = reader.footer.field(name)
+                if field is None:
+                    continue
+                for value in _outside(_range(field.type, wanted), reader.footer.chunks(name)):
+                    yield table.shown_name(name), value, field.type, reader.name
             self._fitting |= unknown
 
 
