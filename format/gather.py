@@ -188,10 +188,8 @@ class _Table:
         self._firsts = np.cumsum([0, *(len(source) for source in sources[:-1])])
         pieces = [piece for source in sources for piece in source]
         self._pieces = np.array([self._piece(piece) for piece in pieces], dtype=np.int64)
-        expected = np.bincount(origins, minlength=len(sources)).tolist()
-        rows = [sum(piece.rows for piece in source) for source in sources]
-        if rows != expected:
-            raise ValueError(f"sources of {rows} rows where the order names {expected}")
+        if not native.agrees(self._pieces, self._firsts, origins):
+            raise ValueError("sources have other rows than the order names")
         self._validity, self._nulls = None, 0
         if any(piece.array.has_nulls for piece in pieces):
             bits = self._bitmap()

@@ -134,11 +134,11 @@ def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
     codes = dictionary_codes(array)
     valid = valid_mask(array)
     if valid is None:
-        present: npt.NDArray[Any] = by_code[codes]
+        present: npt.NDArray[Any] = by_code.take(codes)
         return present
     if not len(by_code):
         return np.full(len(array), _LENGTH_BITS, dtype=np.int64)
-    sizes: npt.NDArray[Any] = by_code[np.where(valid, codes, 0)]
+    sizes: npt.NDArray[Any] = by_code.take(np.where(valid, codes, 0))
     sizes[~valid] = _LENGTH_BITS
     return sizes
 

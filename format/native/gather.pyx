@@ -10,7 +10,7 @@ codes are within their bounds: `format.decode` checks those of every chunk.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from format.native.words cimport hash_of
@@ -107,6 +107,31 @@ cdef inline bint is_valid(const Piece* piece, int64_t row) noexcept nogil:
         return piece.kind != NULLS
     row += piece.bit_offset
     return (piece.validity[row >> 3] >> (row & 7)) & 1
+
+
+def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins):
+    """Returns whether the pieces of each source have as many rows as `origins` names of it."""
+    cdef int64_t sources = firsts.shape[0], source, row, piece, stop, rows
+    cdef int64_t* counts = <int64_t*>calloc(sources, sizeof(int64_t))
+    cdef bint same = True
+    if counts == NULL:
+        raise MemoryError()
+    with nogil:
+        for row in range(origins.shape[0]):
+            if origins[row] >= sources:
+                same = False
+                break
+            counts[origins[row]] += 1
+        if same:
+            for source in range(sources):
+                stop = firsts[source + 1] if source + 1 < sources else pieces.shape[0]
+                rows = 0
+                for piece in range(firsts[source], stop):
+                    rows += pieces[piece, 1]
+                if rows != counts[source]:
+                    same = False
+    free(counts)
+    return same
 
 
 def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,

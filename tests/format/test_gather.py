@@ -119,5 +119,5 @@ def test_strings_that_hardly_repeat_are_values_only_if_these_are_small() -> None
 
 
 def test_sources_and_order_must_agree() -> None:
-    with pytest.raises(ValueError, match="rows"):
+    with pytest.raises(ValueError, match="other rows"):
         gather_arrays([[pa.array([1, 2])], [pa.array([3])]], np.array([0, 1, 1], dtype=np.uint16))
