@@ -77,17 +77,17 @@ class FooterReader:
 
     def field(self, name: str) -> pa.Field | None:
         """Returns the field of a column; None if the fragment's schema does not have it."""
-        self.load((name,))
+        self.fetch((name,))
         column = self._known[name]
         return None if column is None else column.field
 
     def chunks(self, name: str) -> Sequence[ChunkStats]:
         """Returns the statistics of a column's chunks; none for a column that is not there, or only nulls."""
-        self.load((name,))
+        self.fetch((name,))
         column = self._known[name]
         return () if column is None else column.chunks
 
-    def load(self, names: Iterable[str]) -> None:
+    def fetch(self, names: Iterable[str]) -> None:
         """Reads the statistics of several columns by as few requests as their pages allow."""
         missing = {name for name in names if name not in self._known}
         pages = {self._directory.find(name.encode()) for name in missing} - {None}

@@ -103,7 +103,7 @@ class FragmentReader:
 
         Makes one range request per column if the row groups are neighbours.
         """
-        self.footer.load(columns)
+        self.footer.fetch(columns)
         by_column = [self._read_column(name, groups) for name in columns]
         return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
 
@@ -153,7 +153,7 @@ class FragmentReader:
         Raises `SchemaError` for a missing one.
         """
         wanted = self.schema.names if names is None else names
-        self.footer.load(wanted)
+        self.footer.fetch(wanted)
         fields = []
         for name in wanted:
             field = self.footer.field(name)

@@ -69,7 +69,7 @@ def write_clusters(
         names = folding.property_columns(context.spec, found_names)
         flows.append(taken.flow(folding.MEMBERS, to_target))
     on_progress("writing")
-    options = IngestOptions(rows=ROW_POLICY)
+    options = IngestOptions(rows=ROW_POLICY, threads=1)
     schema = written_schema(names)
     plan = plan_ingest(target.log, target.snapshot, schema, "merged entities", SORT, options)
     firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()

@@ -43,7 +43,7 @@ def open_table(address: str, node: Output, given: pa.Schema, what: str) -> Outpu
     snapshot = log.refresh()
     schema = written_schema(node, given)
     sort = None if node.sort_by is None else sort_schema(node.sort_by, schema, what)
-    plan = plan_ingest(log, snapshot, schema, what, sort, IngestOptions())
+    plan = plan_ingest(log, snapshot, schema, what, sort, IngestOptions(threads=1))
     return OutputTable(log, snapshot, plan)
 
 

@@ -44,7 +44,7 @@ def read_columns(
     stored type or a value does not fit the table's type.
     """
     rows = reader.footer.row_groups[group].rows
-    reader.footer.load(names)
+    reader.footer.fetch(names)
     present = []
     for name in names:
         field, wanted = reader.footer.field(name), schema.field(name).type

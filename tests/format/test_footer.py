@@ -57,11 +57,11 @@ def test_of_a_wide_fragment_only_the_pages_of_the_wanted_columns_are_read() -> N
     reader, source = reader_of(data)
     opened = len(source.requests)
     names = ["c00001", "c01500", "c02999"]
-    reader.footer.load(names)
+    reader.footer.fetch(names)
     assert [reader.footer.chunks(name)[1].max for name in names] == [2, 1501, 3000]
     assert len(source.requests) - opened <= 3
     assert sum(length for _, length in source.requests) < len(data) // 4
-    reader.footer.load(names)
+    reader.footer.fetch(names)
     assert len(source.requests) - opened <= 3
 
 

@@ -218,7 +218,7 @@ class Writing:
         log = CommitLog(store)
         rows = TableRows(self._name, self._schema, self._rows(None))
         snapshot = log.refresh()
-        options = IngestOptions(buffer_bytes=self._share_bytes)
+        options = IngestOptions(buffer_bytes=self._share_bytes, threads=1)
         plan = plan_ingest(log, snapshot, self._schema, rows.path, self._sort, options)
         with self._work.clock.on(self._name):
             written = write_fragments(store, plan, rows, random_id())

@@ -89,6 +89,7 @@ class WriteOptions(IngestSettings):
             writer=replace(options.writer, target_row_group_bytes=row_group_bytes),
             buffer_bytes=(limit - _FIXED_BYTES) // _SORTING,
             spool_memory_bytes=min(SPOOL_MEMORY_BYTES, limit // _SPOOL_SHARE),
+            threads=1,
         )
 
 

@@ -13,7 +13,6 @@ from compactor.errors import InputError
 from compactor.files.source import FileBatches
 from compactor.predicate.skipping.packed import pack
 from compactor.predicate.skipping.summary import build as build_summary
-from compactor.resources.cores import usable_cores
 from compactor.rows.flags import RowRule, RowStatistics
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
@@ -139,7 +138,7 @@ class _FragmentsOfFile:
                 self._options.writer,
                 spool_memory_bytes=self._options.spool_memory_bytes,
                 on_row_group=self._summarise,
-                threads=usable_cores(),
+                threads=self._options.threads,
             ) as writer,
         ):
             row_statistics = RowStatistics()

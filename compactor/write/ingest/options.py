@@ -9,6 +9,7 @@ from pydantic import PositiveInt, Strict
 
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
+from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy, Ttl
 from compactor.table.metadata import TimeWindows
 from compactor.write.schema_union import OnConflict
@@ -41,3 +42,5 @@ class IngestOptions:
     spool_memory_bytes: PositiveInt = SPOOL_MEMORY_BYTES
     """Limit of the encoded columns of the fragment being written that stay in memory, in bytes; the rest goes
     to a temporary file."""
+    threads: PositiveInt = field(default_factory=usable_cores)
+    """How many columns of a row group are encoded at a time; each takes about three times its bytes."""
