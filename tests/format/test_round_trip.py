@@ -47,6 +47,15 @@ def test_slices_at_odd_offsets_are_stored_as_what_they_show(name: str) -> None:
     assert_same(read_stream(write_fragment(table, "row")), table)
 
 
+@pytest.mark.parametrize("rows", [2, 3, 5000])
+@pytest.mark.parametrize("sort", ["row", "value"])
+@pytest.mark.parametrize("nulls", [0, 1])
+def test_binaries_of_no_bytes_come_back(rows: int, sort: str, nulls: int) -> None:
+    values = [b""] * (rows - nulls) + [None] * nulls
+    table = pa.table({"row": range(rows), "value": pa.array(values, pa.binary(0))})
+    assert_same(read_random(write_fragment(table, sort)), table)
+
+
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
 @loops("name", SAMPLES)
 def test_an_empty_table_keeps_its_schema(name: str, read) -> None:
