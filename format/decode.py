@@ -332,8 +332,8 @@ def _decode_decimals(cursor: _Cursor, node: Node, validity: pa.Buffer | None) ->
         raise ValueError("decimals of impossible digits, or more others than values")
     rows = np.frombuffer(cursor.buffer(4 * count), dtype=np.uint32)
     others = np.frombuffer(cursor.buffer(8 * count), dtype=np.float64)
-    if count and int(rows.max()) >= node.length:
-        raise ValueError("a double lies beyond the values")
+    if count and (int(rows[-1]) >= node.length or not (rows[:-1] < rows[1:]).all()):
+        raise ValueError("doubles lie beyond the values or not in their order")
     integers = _decode_int64(cursor, node.length)
     cursor.charge(8 * node.length)
     values = np.empty(node.length, dtype=np.float64)

@@ -406,6 +406,7 @@ cdef int64_t take_block(
     cdef int64_t size, patches = entry.patches, index, bits_size, upper_size
     cdef int width = entry.width, upper_width = entry.patch_width
     cdef uint16_t position
+    cdef int64_t last = -1
     if width > 64 or width < least_width or patches > count or upper_width > 64 - width:
         return -1
     if (patches > 0) != (upper_width > 0) or entry.reserved[0] or entry.reserved[1] or entry.reserved[2]:
@@ -420,8 +421,9 @@ cdef int64_t take_block(
         take_bits(upper, source + bits_size + 2 * patches, patches, upper_width, available - bits_size - 2 * patches)
         for index in range(patches):
             memcpy(&position, source + bits_size + 2 * index, 2)
-            if position >= count:
+            if position >= count or position <= last:
                 return -1
+            last = position
             out[position] |= upper[index] << width
     return size
 

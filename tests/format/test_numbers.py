@@ -137,6 +137,14 @@ FORGED = {
         entry(width=8, patches=1, patch_width=8),
         bytes(10) + b"\x0a\0\1",
     ),
+    "two patches of one value": (
+        entry(width=8, patches=2, patch_width=8),
+        bytes(10) + b"\x03\0\x03\0\1\2",
+    ),
+    "patches out of order": (
+        entry(width=8, patches=2, patch_width=8),
+        bytes(10) + b"\x03\0\x02\0\1\2",
+    ),
     "patches above 64 bits": (entry(width=8, patches=1, patch_width=57), bytes(20)),
     "patches of no bits": (entry(width=8, patches=1), bytes(12)),
     "bits of no patches": (entry(width=8, patch_width=8), bytes(10)),
