@@ -37,6 +37,8 @@ from format.tables import (
 from format.types import storage_type
 
 _KEPT_SORT_SCHEMAS: Final = 64
+_KEPT_BYTES: Final = 64 << 10
+"""JSON of more bytes is parsed each time."""
 _HEAD: Final = struct.Struct("<QQIIIIQQ")
 
 
@@ -114,7 +116,9 @@ class Directory:
             _HEAD.unpack_from(data)
         )
         table = TableReader(data, _HEAD.size)
-        sort, max_rows, features = _parsed(table.raw(json_bytes))
+        text = table.raw(json_bytes)
+        parse = _parsed if json_bytes <= _KEPT_BYTES else _parsed.__wrapped__
+        sort, max_rows, features = parse(text)
         check_features(features, name=name)
         if function != ROW_HASH_XXH3:
             raise ValueError(f"the row hash is of an unknown function, number {function}")

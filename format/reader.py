@@ -157,6 +157,10 @@ class FragmentReader:
         fields = []
         for name in wanted:
             field = self.footer.field(name)
+            if field is None and name in self.schema.names:
+                raise CorruptFragmentError(
+                    "the footer does not have a column of the header", name=self.name, column=name
+                )
             if field is None:
                 raise SchemaError(
                     f"{self.name}: no column {name!r}; columns are: "

@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from format.directory import _parsed
 from format.errors import CorruptFragmentError, UnsupportedVersionError
 from format.reader import FragmentReader
 from format.stream_reader import FragmentStream
+from format.tables import padded
 from format.writer import FragmentWriter, WriterOptions
 from tests.fuzz.anatomy import Anatomy, RawBlock
 from tests.support.fragments import (
@@ -127,6 +129,10 @@ FALSE_FOOTERS: dict[str, Edit] = {
     "a column that is left out": lambda footer: footer["columns"][2].update(
         start=0, end=0, offset=[]
     ),
+    "a column that it does not have": lambda footer: (
+        footer["columns"].pop(1),
+        footer["pages"][0].update(name="v"),
+    ),
     "another end of the columns": lambda footer: footer.update(columns_end=1000),
     "a page of columns elsewhere": lambda footer: footer["pages"][0].update(start=2**40),
 }
@@ -213,3 +219,17 @@ def test_a_writers_summary_is_that_of_its_footer_and_has_the_whole_keys() -> Non
     assert list(written.columns) == ["k", "v"]
     assert written.peak_row_bytes >= 90
     assert footer.row_groups[0].first_key == ("k" * 64,)
+
+
+def test_large_json_of_a_directory_is_not_kept() -> None:
+    anatomy = Anatomy.of(small_fragment())
+    directory = anatomy.blocks[-1].raw()
+    size = int.from_bytes(directory[32:40], "little")
+    text = directory[48 : 48 + size]
+    large = text[:-1] + b',"later":"' + b"x" * (1 << 20) + b'"}'
+    rest = directory[48 + size + -size % 8 :]
+    head = directory[:32] + len(large).to_bytes(8, "little") + directory[40:48]
+    anatomy.blocks[-1] = anatomy.blocks[-1].with_raw(head + padded(large) + rest)
+    kept = _parsed.cache_info().currsize
+    assert reader_of(anatomy.to_bytes())[0].footer.rows == 10
+    assert _parsed.cache_info().currsize == kept
