@@ -134,8 +134,9 @@ class FooterReader:
 
     def _pages(self, pages: Sequence[int]) -> Iterator[tuple[Block, list[ColumnRecord]]]:
         """Yields the records of pages, whose order and places are checked. pages: ascending."""
-        if len(pages) == 1 and self._last is not None and self._last[0] == pages[0]:
-            yield self._last[1:]
+        last = self._last  # another thread may replace it
+        if len(pages) == 1 and last is not None and last[0] == pages[0]:
+            yield last[1:]
             return
         run: list[tuple[int, PagePlace]] = []
         for page in pages:
