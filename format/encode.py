@@ -385,6 +385,8 @@ def _value_bytes(
     if width is None:
         offsets, data = binary_parts(array)
         return offsets, native.as_bytes(data)
+    if not width:  # numpy has no type of no bytes
+        return np.zeros(len(array) + 1, dtype=np.int64), np.empty(0, dtype=np.uint8)
     values = fixed_width_view(array, np.dtype((np.uint8, width)))
     return width * np.arange(len(array) + 1, dtype=np.int64), values.reshape(-1)
 
