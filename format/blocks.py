@@ -79,6 +79,16 @@ class Block:
         """
         most_bytes = most_chunk_bytes(self.header.stored_bytes)
         raw = self._decompressed(most_bytes)
+        refusals: list[Exception] = []
+
+        def ask(size: int) -> None:
+            assert reserve is not None
+            try:
+                reserve(size)
+            except Exception as error:
+                refusals.append(error)
+                raise
+
         try:
             return decode_array(
                 self.meta,
@@ -87,9 +97,13 @@ class Block:
                 self.header.rows,
                 keep_dictionary=keep_dictionary,
                 most_bytes=most_bytes,
-                reserve=reserve,
+                reserve=None if reserve is None else ask,
             )
         except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
+            if (
+                refusals
+            ):  # The chunk is not to blame: a merge waits for other work before it reserves.
+                raise
             cause = str(error) or "its values take more memory than there is"
             raise self.fault(f"the chunk does not decode: {cause}") from error
 

@@ -18,7 +18,7 @@ from pyarrow import types as pt
 from format.arrays import concat_storage, in_order_of_use
 from format.native import gather as native
 from format.nodes import binary_parts, fixed_width_bytes
-from format.sizes import heaviest_value_bytes
+from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.types import is_binary_like, is_large_offsets
 
@@ -36,17 +36,19 @@ class GatherArray:
     """A storage array of which rows are gathered, with what native code has to know of it."""
 
     __slots__ = (
-        "_fields", "_fixed_bytes", "_heaviest_bytes", "_offsets", "array", "dictionary_bytes",
-        "has_nulls", "kind",
+        "_dtype", "_fields", "_fixed_bytes", "_heaviest_bytes", "_offsets", "array",
+        "dictionary_bytes", "has_nulls", "kind",
     )  # fmt: skip
 
-    def __init__(self, array: pa.Array) -> None:
-        """array: of type null if it stands for nulls of any type."""
-        dtype = array.type.value_type if pt.is_dictionary(array.type) else array.type
+    def __init__(self, array: pa.Array, dtype: pa.DataType | None = None) -> None:
+        """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
+        gathered."""
+        dtype = dtype or (array.type.value_type if pt.is_dictionary(array.type) else array.type)
         if pt.is_dictionary(array.type) and not (is_binary_like(dtype) or pt.is_nested(dtype)):
             array = plain(array)
         is_coded = pt.is_dictionary(array.type)
         self.array = array
+        self._dtype = dtype
         self.has_nulls = array.null_count > 0
         self.dictionary_bytes = array.dictionary.nbytes if is_coded else 0
         self._heaviest_bytes: int | None = None
@@ -80,6 +82,8 @@ class GatherArray:
 
     def bytes_of(self, start: int, rows: int) -> int:
         """Returns the bytes of some rows, with all of their dictionary."""
+        if self.kind == _NULLS:
+            return nulls_bytes(rows, self._dtype) + self.dictionary_bytes
         if self._offsets is not None:
             size = int(self._offsets[start + rows]) - int(self._offsets[start])
             return size + self._offsets.itemsize * rows
@@ -95,6 +99,19 @@ class GatherArray:
             self._heaviest_bytes = heaviest_value_bytes(self.array)
         return rows * self._heaviest_bytes
 
+    def rows(self, start: int, rows: int) -> Rows:
+        """Returns some rows. Rows that are all null stand for nulls, whatever the others of the array are, so
+        that the result does not depend on how the rows were divided into arrays."""
+        may_be_null = self.kind != _NULLS and self.has_nulls
+        if may_be_null and self.array.slice(start, rows).null_count == rows:
+            return nulls_of(rows, self._dtype)
+        return Rows(self, start, rows)
+
+    def as_array(self, start: int, rows: int) -> pa.Array:
+        if self.kind == _NULLS:
+            return pa.nulls(rows, self._dtype)
+        return self.array.slice(start, rows)
+
     def piece(self, start: int, rows: int, memo: int) -> tuple[int, ...]:
         """Returns the fields of `Piece` in `format.native.gather`."""
         return (self.kind, rows, start, *self._fields, memo)
@@ -109,12 +126,17 @@ class Rows(NamedTuple):
 
     @property
     def as_array(self) -> pa.Array:
-        return self.array.array.slice(self.start, self.rows)
+        return self.array.as_array(self.start, self.rows)
 
 
 def rows_of(array: pa.Array) -> Rows:
     """Returns all rows of an array."""
     return Rows(GatherArray(array), 0, len(array))
+
+
+def nulls_of(rows: int, dtype: pa.DataType) -> Rows:
+    """Returns rows that are null."""
+    return Rows(GatherArray(pa.nulls(rows), dtype), 0, rows)
 
 
 def gather(

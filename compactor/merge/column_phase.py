@@ -22,7 +22,7 @@ from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_R
 from compactor.rows.flags import is_divisible
 from compactor.rows.policy import RowFunction
 from format.blocks import make_chunk
-from format.gather import positions_by_source, rows_of
+from format.gather import nulls_of, positions_by_source
 from format.limits import most_written_bytes
 from format.types import storage_type
 
@@ -178,7 +178,7 @@ class ColumnPhase:
         for index, count in zip(order.inputs.tolist(), order.counts.tolist(), strict=True):
             pieces.begin_input()
             if not present[index]:
-                pieces.add(rows_of(pa.nulls(count)))
+                pieces.add(nulls_of(count, dtype))
                 continue
             source = self._context.inputs[index]
             while count:

@@ -125,7 +125,7 @@ class DecodedRows:
         part = self._in_memory(0)
         if part.gather_array is None:
             part.gather_array = GatherArray(part.arrays[0])
-        rows = Rows(part.gather_array, part.position, min(most, part.rows))
+        rows = part.gather_array.rows(part.position, min(most, part.rows))
         self._lend(part, rows.rows)
         return rows
 

@@ -400,3 +400,52 @@ def test_nulls_of_a_wide_type_make_no_row_group_heavier_than_its_values_would() 
     reader = FragmentReader(BytesSource(outputs[0]), len(outputs[0]), "mem")
     assert max(group.rows for group in reader.footer.row_groups) <= 100
     assert len(merged.rows_of_complete()) == 4000
+
+
+def repeating(rows: int) -> list[str]:
+    """Strings that are stored by a dictionary, and whose middle hardly repeats."""
+    distinct = range(rows * 11 // 80)
+    values = [f"d{n:05d}" for n in distinct]
+    before = ["same"] * (rows * 14 // 80)
+    return [*before, *values, *["same"] * (rows - len(before) - len(values))]
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_where_an_input_is_null_for_long_spilling_changes_no_byte(heavy: bool) -> None:
+    """Slices of nothing but nulls do not decide whether a chunk or its weight is that of a dictionary."""
+    rows, sort = 8000, sort_schema("k")
+    schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
+    nulls = [None] * (rows // 2) + [f"u{n:06d}" for n in range(rows // 2)]
+    other = repeating(rows)
+    if heavy:
+        other = [f"{n % 50}" + "v" * 300 if 1000 <= n < 1500 else f"{n % 3}" for n in range(rows)]
+    step = 1 if heavy else 8
+    tables = [
+        pa.table({"k": [2 * step * n for n in range(rows)], "s": nulls}, schema=schema),
+        pa.table({"k": [2 * n + 1 for n in range(rows)], "s": other}, schema=schema),
+    ]
+    fragments = [write_fragment(t, sort, WriterOptions(rows, 1 << 24)) for t in tables]
+
+    def merged() -> Merged:
+        return Merged(fragments, schema, sort, max_rows=2000 if heavy else 4000,
+                      target_row_group_bytes=35_000 if heavy else 1 << 24)  # fmt: skip
+
+    assert run_spilling(merged(), 20_000)[0] == run(merged())[0]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_without_the_column_weigh_alike_however_they_are_weighed(threads: int) -> None:
+    """What a pass that only measures finds light enough, the second pass does not find too heavy."""
+    rows, sort = 1000, sort_schema("k")
+    schema = pa.schema([("k", pa.int64()), ("a", pa.string()), ("b", pa.string())])
+    heavy = ["x" * 5000, *[""] * (rows - 1)]
+    nearly = [f"{n:04d}" + "y" * 347 * (300 <= n < 310) for n in range(rows)]
+    tables = [
+        pa.table({"k": range(0, 2 * rows, 2), "a": heavy, "b": nearly}, schema=schema),
+        pa.table({"k": pa.array(range(1, 2 * rows, 2), pa.int64())}),
+    ]
+    fragments = [write_fragment(t, sort, WriterOptions(rows, 1 << 20)) for t in tables]
+    merged = Merged(fragments, schema, sort, max_rows=100, target_row_group_bytes=1000,
+                    threads=threads)  # fmt: skip
+    assert merged.run().restarts == 1
+    assert sum(merged.row_group_rows()) == 2 * rows

@@ -20,11 +20,12 @@ from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
 from compactor.settings.compaction import CompactionSettings
 from format.blocks import Chunk, make_chunk
+from format.stream_reader import FragmentStream
 from format.writer import WriterOptions
 from tests.merge.test_memory import run, run_spilling
 from tests.merge.test_oracle import Merged
 from tests.merge.test_stages import log_like, plan_of
-from tests.support.fragments import sort_schema, write_fragment
+from tests.support.fragments import NonSeekableSource, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables
 from tests.support.wording import refuses
@@ -188,3 +189,20 @@ def test_a_task_has_as_many_threads_as_cores_unless_the_settings_say_how_many() 
 
     assert threads(CompactionSettings()) == 5
     assert threads(CompactionSettings(threads=2)) == 2
+
+
+def test_an_error_in_a_thread_is_not_blamed_on_the_chunk_being_decoded() -> None:
+    """A charge waits for the threads, also one for a chunk that takes more than its payload."""
+    sort = sort_schema("k")
+    table = pa.table({"k": range(5000), "v": [7] * 5000})
+    data = write_fragment(table, sort, WriterOptions(5000))
+    stream = FragmentStream(NonSeekableSource(data), "mem")
+    while stream.next_key_group() is not None:
+        pass
+    stream.next_column()
+
+    def fail(_size: int) -> None:
+        raise MemoryError("of a thread")
+
+    with pytest.raises(MemoryError, match="of a thread"):
+        stream.next_chunk().decode(pa.int64(), reserve=fail)
