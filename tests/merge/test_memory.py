@@ -325,7 +325,7 @@ def test_keys_that_are_coded_in_one_input_and_plain_in_another_stay_within_the_p
     coded = pa.table({"k": sorted(long * 200), "n": range(4000)})
     plain = pa.table({"k": sorted(f"{n:05d}" for n in range(400)), "n": range(400)})
     fragments = [write_fragment(t, "k") for t in (coded, plain, coded)]
-    merged = Merged(fragments, coded.schema, sort_schema("k"), max_rows=65_536,
+    merged = Merged(fragments, coded.schema, sort_schema("k"), max_rows=65_536, threads=1,
                     target_row_group_bytes=1 << 20, memory_limit_bytes=32 << 20)  # fmt: skip
     outputs, result = run(merged)
     assert result.rows_out == 8_400

@@ -404,7 +404,7 @@ def test_what_quarantine_holds_up_is_on_the_page(
     chromium.open(saved(made.report(), tmp_path), width=width)
     text = chromium("document.querySelector('#pending').textContent")
     assert "Nothing can be done now." in text
-    assert "4 fragments with 40.0 kB wait" in text
+    assert "4 fragments wait (40.0 kB)" in text
     assert all(entry.key in text for entry in entries)
     assert "4 fragments, 40.0 kB" in chromium("document.querySelector('#quarantine').textContent")
     assert "40.0 kB held up by quarantine" in chromium(
