@@ -80,7 +80,7 @@ class Anatomy:
     """Bytes after the trailer."""
     is_linked: bool = True
     """Whether the footer's offsets and lengths are made those of the blocks as they are now."""
-    edit_footer: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    edit_footer: list[Callable[[dict[str, Any]], object]] = field(default_factory=list)
     """What is done to the footer after that."""
 
     @classmethod
