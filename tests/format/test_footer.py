@@ -27,7 +27,7 @@ from tests.support.fragments import (
 )
 from tests.support.wording import refuses
 
-Edit = Callable[[dict[str, Any]], None]
+Edit = Callable[[dict[str, Any]], object]
 
 
 def small_fragment() -> bytes:
