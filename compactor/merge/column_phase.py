@@ -133,6 +133,9 @@ class ColumnPhase:
         most_bytes = OVERSHOOT_FACTOR * self._target_bytes
         divisible = is_divisible(order.flags, order.rows)
         lent: list[Lent] = []
+        for index, count in zip(order.inputs.tolist(), order.counts.tolist(), strict=True):
+            if present[index]:
+                self._context.inputs[index].decode_ahead(dtype, count)
         try:
             pieces = self._take(dtype, order, present, most_bytes if divisible else sys.maxsize)
             if (bits := pieces.row_bits) is not None:
@@ -205,8 +208,7 @@ class ColumnPhase:
         made: ColumnChunk,
     ) -> None:
         """Takes what was made of a row group, in output order."""
-        for stage, seconds in made.seconds.items():
-            self._context.watch.add(stage, seconds)
+        self._context.watch.add(made.seconds)
         self.splits.add(number, made.stops)
         if self.splits:
             return

@@ -4,8 +4,7 @@ threads can work on several at a time."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +14,7 @@ from pyarrow import types as pt
 
 from compactor.merge.splits import most_plain_bytes, row_bits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
+from compactor.resources.stopwatch import Stopwatch
 from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
 from compactor.rows.policy import RowFunction
@@ -68,14 +68,15 @@ class ColumnChunk:
     """The skip index of the rows that are written."""
     stops: Sequence[int] = ()
     """The rows before which the row group must be divided, because it is too heavy."""
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds by stage."""
 
 
 def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
     """Makes the chunk. Raises `FoldError` where values cannot be folded."""
-    made = ColumnChunk()
-    with _timed(made.seconds, "gather"):
+    watch = Stopwatch(time.thread_time)
+    made = ColumnChunk(seconds=watch.seconds)
+    with watch.on("gather"):
         array = gather(rows.sources, rows.origins, rows.dtype, most_plain_bytes(len(rows.origins)))
         limit = _limit_bytes(rows, array)
         if limit is not None:
@@ -86,20 +87,20 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
     is_decided = is_binary_like(rows.dtype)
     if not pt.is_dictionary(array.type):
         # Comes before the rows are hashed, because only distinct values need hashing.
-        with _timed(made.seconds, "encode"):
+        with watch.on("encode"):
             array, is_decided = by_dictionary(array), True
     if array.null_count < len(array):
-        with _timed(made.seconds, "hash"):
+        with watch.on("hash"):
             made.contributions = column_contributions(rows.name, array)
     if rows.flags is not None:
-        with _timed(made.seconds, "gather"):
+        with watch.on("gather"):
             array, is_same = _written(rows, array, rows.flags)
         is_decided &= is_same
         if rows.function is not None and array.null_count < len(array):
-            with _timed(made.seconds, "hash"):
+            with watch.on("hash"):
                 made.folded_contributions = column_contributions(rows.name, array)
     if len(array):
-        with _timed(made.seconds, "encode"):
+        with watch.on("encode"):
             made.chunk = make_chunk(array, level=rows.level, is_decided=is_decided)
             if rows.summarise is not None:
                 made.summary = rows.summarise(array)
@@ -130,29 +131,29 @@ class KeyChunks:
     folded_contributions: U64 | None
     """The same of the rows written, where others are folded into them."""
     row_statistics: RowStatistics
-    seconds: dict[str, float]
+    seconds: Mapping[str, float]
     """CPU seconds by stage."""
 
 
 def make_key_chunks(group: KeyGroup) -> KeyChunks:
     """Makes the chunks. Raises `FoldError` where values cannot be folded."""
-    seconds: dict[str, float] = {}
+    watch = Stopwatch(time.thread_time)
     keys, rule = group.keys, group.rule
-    with _timed(seconds, "hash"):
+    with watch.on("hash"):
         contributions = _sums(group.names, keys)
     if group.flags is not None:
-        with _timed(seconds, "gather"):
+        with watch.on("gather"):
             keys = [
                 merged_rows(array, group.flags, name, rule)
                 for name, array in zip(group.names, keys, strict=True)
             ]
     rows = len(keys[0])
     if not rows:
-        return KeyChunks([], (), (), contributions, None, NONE_SEEN, seconds)
-    with _timed(seconds, "encode"):
+        return KeyChunks([], (), (), contributions, None, NONE_SEEN, watch.seconds)
+    with watch.on("encode"):
         chunks = [make_chunk(array, level=group.level) for array in keys]
     folds = rule is not None and rule.policy.folds and group.flags is not None
-    with _timed(seconds, "hash"):
+    with watch.on("hash"):
         return KeyChunks(
             chunks,
             key_at(keys, 0),
@@ -160,7 +161,7 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
             contributions,
             _sums(group.names, keys) if folds else None,
             NONE_SEEN if rule is None else rule.row_statistics(keys),
-            seconds,
+            watch.seconds,
         )
 
 
@@ -195,10 +196,3 @@ def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array,
     if rows.function is None:
         return kept_rows(array, flags), True
     return folded(array, flags, rows.function, rows.name), chooses(rows.function)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    started = time.thread_time()
-    yield
-    seconds[stage] = seconds.get(stage, 0.0) + time.thread_time() - started

@@ -169,8 +169,7 @@ class KeyPhase:
 
     def _append(self, output: OutputFragment, made: KeyChunks) -> None:
         """Takes what was made of a row group's keys, in output order."""
-        for stage, seconds in made.seconds.items():
-            self._context.watch.add(stage, seconds)
+        self._context.watch.add(made.seconds)
         if made.chunks:
             output.emitter.key_group(made.chunks, made.first_key, made.last_key)
             output.groups += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,10 +13,13 @@ from pyarrow import types as pt
 from compactor.merge.converted import ConvertedRows
 from compactor.merge.copied import CopiedRowGroups, StoredKeys
 from compactor.merge.decoded import DecodedRows, Lent
+from compactor.merge.decoding import STAGE as DECODE
+from compactor.merge.decoding import Decoding, may_decode_ahead
 from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.key_merge import loaded_group
 from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource
@@ -71,7 +75,8 @@ class CopyRule:
 
 
 class MergeInput:
-    """A reader of one input: keys first, then column by column. It decodes chunks when rows are taken."""
+    """A reader of one input: keys first, then column by column. It decodes chunks when rows are taken, or a
+    little before where there are threads for it."""
 
     def __init__(
         self,
@@ -83,9 +88,10 @@ class MergeInput:
         copying: CopyRule | None = None,
         watch: Stopwatch | None = None,
         disk: LocalDisk | None = None,
+        tasks: OrderedTasks | None = None,
     ) -> None:
         """copying: which row groups may be copied; None for none. disk: where their keys wait when memory is
-        short."""
+        short. tasks: where chunks are decoded ahead."""
         self._watch = watch or Stopwatch()
         self.fragment = fragment
         self._source = source
@@ -93,6 +99,14 @@ class MergeInput:
         self._target_row_group_bytes = target_row_group_bytes
         self._copying = copying
         self._disk = disk
+        self._tasks = tasks
+        self._held_bytes = 0
+        """Bytes charged for blocks that were read and are not being decoded."""
+        self._keys_ahead: _KeyGroup | None = None
+        self._ahead: deque[Decoding] = deque()
+        """Chunks of the current column that were read, and whose rows were not taken."""
+        self._taken: list[Decoding] = []
+        """Chunks whose rows were taken, until these are charged elsewhere."""
         self._dropped: DroppedRows | None = None
         self._converted: ConvertedRows | None = None
         self._next_chunk = 0
@@ -148,6 +162,7 @@ class MergeInput:
             bits = self.fragment.read_dropped()
             if bits is not None:
                 self._dropped = DroppedRows(bits, self._budget, self._disk)
+        self._begin_keys()
 
     @property
     def stream(self) -> FragmentStream:
@@ -158,22 +173,23 @@ class MergeInput:
         """Adds the next row group's sort columns to `keys`; None after the last with rows to be written."""
         while True:
             with self._watch.on("decode"):
-                blocks = self.stream.next_key_group()
-                if blocks is None:
+                keys, self._keys_ahead = self._keys_ahead or self._read_keys(), None
+                if keys is None:
                     self._next_column()
                     return None
-                group = len(self.stream.row_group_rows) - 1
+                group = keys.number
                 if self._dropped is not None:
                     self._dropped.begin_group(self.stream.row_group_rows[group])
                 arrays = [
-                    self._decode(block, name, dtype, group, is_first=not place)
-                    for place, (block, name, dtype) in enumerate(
-                        zip(blocks, self._key_names, self._key_types, strict=True)
+                    self._written_rows(chunk, name, dtype, group, is_first=not place)
+                    for place, (chunk, name, dtype) in enumerate(
+                        zip(keys.chunks, self._key_names, self._key_types, strict=True)
                     )
                 ]
             if len(arrays[0]):
                 break
             self._discharge_decode()
+        blocks = [chunk.block for chunk in keys.chunks]
         stored = None
         is_whole = self._dropped is None or self._dropped.is_whole(group)
         if self._disk is not None and is_whole and self._may_copy(len(arrays[0])):
@@ -181,10 +197,34 @@ class MergeInput:
             stored = StoredKeys(blocks, self._budget, self._disk)
             self._stored.append(stored)
         loaded = loaded_group(arrays, group, stored)
-        del blocks
+        del keys, blocks
         self.keys.push(arrays)
         self._discharge_decode()
+        self._begin_keys()
         return loaded
+
+    def _read_keys(self) -> _KeyGroup | None:
+        """Reads the next row group's sort columns; None after the last."""
+        blocks = self.stream.next_key_group()
+        if blocks is None:
+            return None
+        number = len(self.stream.row_group_rows) - 1
+        return _KeyGroup(
+            number,
+            [
+                self._decoding(block, self._stored_type(name, dtype))
+                for block, name, dtype in zip(blocks, self._key_names, self._key_types, strict=True)
+            ],
+        )
+
+    def _begin_keys(self) -> None:
+        """Begins to decode the next row group's sort columns, if there is room for them."""
+        if self._tasks is None or not may_decode_ahead(self._budget, self._target_row_group_bytes):
+            return
+        self._keys_ahead = self._read_keys()
+        if self._keys_ahead is not None:
+            for chunk in self._keys_ahead.chunks:
+                chunk.begin(self._tasks)
 
     def _may_copy(self, rows: int) -> bool:
         """Returns whether a row group of this many rows is as good as one that the merge would make of it."""
@@ -227,9 +267,22 @@ class MergeInput:
             self._discharge_decode()
         return self._rows.take_rows(most)
 
+    def decode_ahead(self, dtype: pa.DataType, rows: int) -> None:
+        """Begins to decode what is missing of the current column's next `rows` rows, as far as there is room
+        for it. There must be so many."""
+        if self._tasks is None or self._dropped is not None:
+            return  # how many rows a chunk leaves is known only once deleted ones are out
+        missing = rows - self._rows.rows - sum(chunk.rows for chunk in self._ahead)
+        while missing > 0 and may_decode_ahead(self._budget, self._target_row_group_bytes):
+            chunk = self._next_chunk_of(dtype)
+            chunk.begin(self._tasks)
+            self._ahead.append(chunk)
+            missing -= chunk.rows
+
     def next_block(self) -> Block:
         """Returns the current column's next chunk as stored; all rows before it must have been taken."""
         assert not self._rows.rows
+        assert not self._ahead
         with self._watch.on("decode"):
             self._skip_dropped()
             block = self.stream.next_chunk()
@@ -244,9 +297,14 @@ class MergeInput:
 
     def _take_chunk(self, dtype: pa.DataType) -> pa.Array:
         """Returns the rows to be written of the current column's next chunk, and hashes the others."""
-        array = self._decode(self.stream.next_chunk(), self._column_name, dtype, self._next_chunk)
+        chunk = self._ahead.popleft() if self._ahead else self._next_chunk_of(dtype)
+        array = self._written_rows(chunk, self._column_name, dtype, self._next_chunk)
         self._next_chunk += 1
         return array
+
+    def _next_chunk_of(self, dtype: pa.DataType) -> Decoding:
+        """Reads the current column's next chunk."""
+        return self._decoding(self.stream.next_chunk(), self._stored_type(self._column_name, dtype))
 
     def _skip_dropped(self) -> None:
         """Takes chunks of row groups without a row to be written."""
@@ -361,9 +419,14 @@ class MergeInput:
         return self.keys.spill() + self._rows.spill() + stored
 
     def clear(self) -> None:
-        """Drops all decoded rows."""
+        """Drops all decoded rows, and chunks that were decoded ahead. No thread may be decoding."""
         self.keys.clear()
         self._rows.clear()
+        if self._keys_ahead is not None:
+            self._taken.extend(self._keys_ahead.chunks)
+            self._keys_ahead = None
+        self._taken.extend(self._ahead)
+        self._ahead.clear()
         self._discharge_decode()
         for held in self._stored:
             held.drop()
@@ -388,19 +451,29 @@ class MergeInput:
                     name=self.name,
                 )
 
-    def _decode(
-        self, block: Block, name: str, dtype: pa.DataType, group: int, *, is_first: bool = False
+    def _decoding(self, block: Block, dtype: pa.DataType) -> Decoding:
+        """Returns the decoding of a chunk that was just read, which takes over its charge."""
+        held = _payload_bytes(block.header)
+        self._held_bytes -= held
+        return Decoding(block, dtype, self._budget, held)
+
+    def _stored_type(self, name: str, dtype: pa.DataType) -> pa.DataType:
+        """Returns the storage type in which the input has a column that is of `dtype` in the table."""
+        if self._is_as_wide:
+            return dtype
+        stored = storage_type(self.stream.header.schema.field(name).type)
+        return dtype if pt.is_null(stored) else stored
+
+    def _written_rows(
+        self, chunk: Decoding, name: str, dtype: pa.DataType, group: int, *, is_first: bool = False
     ) -> pa.Array:
-        """Decodes a chunk. Returns the rows to be written, in the table's type.
+        """Returns a chunk's rows to be written, in the table's type.
 
         is_first: whether it is the row group's first chunk.
         """
-        stored = dtype
-        if not self._is_as_wide:
-            stored = storage_type(self.stream.header.schema.field(name).type)
-        if pt.is_null(stored):
-            stored = dtype
-        array = block.decode(stored, keep_dictionary=True, reserve=self._reserve)
+        self._taken.append(chunk)
+        stored = self._stored_type(name, dtype)
+        array = chunk.result(self._tasks, self._watch)
         if self._dropped is not None:
             array = self._dropped.split(group, name, array)
         if self._converted is None:
@@ -424,14 +497,29 @@ class MergeInput:
 
     def _before_payload(self, header: BlockHeader) -> None:
         """Charges a block's payload, stored and decompressed, before it takes memory."""
-        self._budget.charge("decode", header.stored_bytes + header.raw_bytes)
-
-    def _reserve(self, size: int) -> None:
-        """Charges what decoding takes before it is taken: constants are far larger than their payload."""
-        self._budget.charge("decode", size)
+        size = _payload_bytes(header)
+        self._budget.charge(DECODE, size)
+        self._held_bytes += size
 
     def _discharge_decode(self) -> None:
-        self._budget.discharge("decode", self._budget.held_bytes("decode"))
+        """Releases what decoding took, once its rows are charged elsewhere or dropped."""
+        for chunk in self._taken:
+            chunk.close()
+        self._taken.clear()
+        self._budget.discharge(DECODE, self._held_bytes)
+        self._held_bytes = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyGroup:
+    """The sort columns of one row group, as they were read."""
+
+    number: int
+    chunks: Sequence[Decoding]
+
+
+def _payload_bytes(header: BlockHeader) -> int:
+    return header.stored_bytes + header.raw_bytes
 
 
 def _compression_level(header: FragmentHeader) -> int:

@@ -68,6 +68,7 @@ class MergePass:
                 copying,
                 watch,
                 disk,
+                context.tasks if context.tasks.has_threads else None,
             )
             for fragment, source in zip(inputs, self._sources.all, strict=True)
         ]

@@ -60,7 +60,7 @@ class OrderedTasks:
 
         size: the bytes that the work takes. `release` is also called if the work fails or is dropped.
         """
-        if self._threads == 1:
+        if not self.has_threads:
             try:
                 with self._budget.holding(STAGE, size):
                     then(work())
@@ -76,9 +76,20 @@ class OrderedTasks:
         except BaseException:
             release()
             raise
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "merge")
-        self._pending.append(_Pending(self._pool.submit(work), then, release, size))
+        self._pending.append(_Pending(self._threads_pool().submit(work), then, release, size))
+
+    def begin(self, work: Callable[[], T]) -> Future[T]:
+        """Begins work whose result only its caller waits for (`wait`), whatever was put before. There must be
+        other threads."""
+        return self._threads_pool().submit(work)
+
+    def wait(self, future: Future[T]) -> T:
+        """Returns the result of what was begun. Raises what the work raised."""
+        started = time.perf_counter()
+        try:
+            return future.result()
+        finally:
+            self.wait_seconds += time.perf_counter() - started
 
     def then(self, action: Callable[[], None]) -> None:
         """Runs an action after everything that was put before."""
@@ -102,7 +113,17 @@ class OrderedTasks:
                 pending.future.exception()
             self._done(pending)
         if self._pool is not None:
-            self._pool.shutdown()
+            self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether other threads work beside the caller."""
+        return self._threads > 1
+
+    def _threads_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "merge")
+        return self._pool
 
     def _finish_first(self) -> None:
         pending = self._pending[0]

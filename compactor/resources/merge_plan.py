@@ -42,6 +42,8 @@ _DECODING_BYTES: Final = 16
 """Memory of a value while it is decoded: codes and lengths are combined in 64 bits."""
 _COPIES: Final = 4
 """Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
+AHEAD_SHARE: Final = 2
+"""Chunks are decoded before they are needed only while one part in this many of the limit is free."""
 _SHARE: Final = 8
 """Divisor of the limit that gives the share of fetching ahead, ordering, slices and uploads, each."""
 PART_BYTES: Final = 8 * _MIB
@@ -241,7 +243,11 @@ class _Formulas:
 
     @property
     def decode(self) -> int:
-        return 3 * (self.heaviest + self.other_keys) + _DECODING_BYTES * self.group_rows + _MIB
+        one = 3 * (self.heaviest + self.other_keys) + _DECODING_BYTES * self.group_rows + _MIB
+        if self.settings.threads == 1:
+            return one
+        ahead = 3 * self.run_chunks + _DECODING_BYTES * self.inputs * self.group_rows
+        return one + min(ahead, self.settings.memory_limit_bytes // AHEAD_SHARE)
 
     @property
     def in_work(self) -> int:
@@ -250,12 +256,17 @@ class _Formulas:
         return threads + 1 if threads > 1 else 1
 
     @property
+    def run_chunks(self) -> int:
+        """Size of two decoded chunks of each sorted run."""
+        values = self.inputs * _VALUE_BYTES * self.group_rows
+        return 2 * (self.shape.run_chunk_bytes + values)
+
+    @property
     def chunks(self) -> int:
         """Memory of decoded chunks. An output row group may begin in one chunk of a run and end in the next;
         the keys of each input are loaded ahead for its share of a batch and one row group more."""
         shape = self.shape
-        columns = 2 * (shape.run_chunk_bytes + self.inputs * _VALUE_BYTES * self.group_rows)
-        columns += (self.in_work - 1) * self.decoded
+        columns = self.run_chunks + (self.in_work - 1) * self.decoded
         rows_ahead = min(shape.rows, self.batch_rows + 2 * self.inputs * self.group_rows)
         return max(columns, rows_ahead * (shape.key_row_bytes + _VALUE_BYTES))
 
@@ -356,7 +367,8 @@ def _stages(f: _Formulas) -> tuple[MemoryStage, ...]:
         stage("fetch", "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),
         stage("spool", "inputs kept for a second pass, and fetched during long pauses", materialized,
               0, f.spool_disk),
-        stage("decode", "one chunk as stored, as decompressed and as decoded", streaming, f.decode),
+        stage("decode", "a chunk as stored, as decompressed and as decoded; with threads, those needed next",
+              streaming, f.decode),
         stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
               f.chunks, f.chunks, 3, waits=True),
         stage("order", "keys being put in order, a batch at a time", streaming, f.order),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -23,16 +24,18 @@ store takes bytes synchronously."""
 class Stopwatch:
     """A stopwatch for one thread: `with watch.on(stage)` counts a nested stage only for itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self.seconds: dict[str, float] = {}
         self._open: list[_Lap] = []
 
     def on(self, stage: str) -> _Lap:
         return _Lap(self, stage)
 
-    def add(self, stage: str, seconds: float) -> None:
-        """Adds seconds that were measured elsewhere, such as another thread's."""
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Adds seconds by stage that were measured elsewhere, such as another thread's."""
+        for stage, more in seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + more
 
     def move(self, seconds: float, source: str, target: str) -> None:
         """Moves seconds from one stage to another, such as waiting that was measured elsewhere."""
@@ -51,7 +54,7 @@ class _Lap:
 
     def __enter__(self) -> Self:
         self._watch._open.append(self)
-        self._started = time.perf_counter()
+        self._started = self._watch.clock()
         return self
 
     def __exit__(
@@ -60,8 +63,8 @@ class _Lap:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        taken = time.perf_counter() - self._started
         watch = self._watch
+        taken = watch.clock() - self._started
         watch._open.pop()
         watch.seconds[self._stage] = watch.seconds.get(self._stage, 0.0) + taken - self._inner
         if watch._open:

@@ -1,0 +1,136 @@
+"""Chunks decoded before they are needed: the same rows where memory is short, no error and no charge lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from compactor.merge.decoding import STAGE, Decoding, may_decode_ahead
+from compactor.merge.tasks import OrderedTasks
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.errors import MemoryLimitError
+from compactor.resources.stopwatch import Stopwatch
+from format.blocks import Block
+from format.errors import CorruptFragmentError
+from format.stream_reader import FragmentStream
+from format.writer import WriterOptions
+from tests.merge.test_oracle import Merged
+from tests.merge.test_stages import log_like, plan_of
+from tests.support.fragments import NonSeekableSource, sort_schema, write_fragment
+from tests.support.wording import refuses
+
+MIB = 1 << 20
+ROWS = 200_000
+
+
+@pytest.fixture
+def budget() -> MemoryBudget:
+    return MemoryBudget(plan_of(64 * MIB).stages)
+
+
+@pytest.fixture
+def tasks(budget: MemoryBudget) -> Iterator[OrderedTasks]:
+    made = OrderedTasks(budget, 2)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def block() -> Block:
+    """A chunk of few bytes that decodes to 1.6 MB."""
+    table = pa.table({"k": range(ROWS), "v": [7] * ROWS})
+    stream = FragmentStream(
+        NonSeekableSource(write_fragment(table, sort_schema("k"), WriterOptions(ROWS))), "mem"
+    )
+    while stream.next_key_group() is not None:
+        pass
+    stream.next_column()
+    return stream.next_chunk()
+
+
+def decoding(block: Block, budget: MemoryBudget) -> Decoding:
+    budget.charge(STAGE, 100)
+    return Decoding(block, pa.int64(), budget, 100)
+
+
+def test_a_chunk_decoded_ahead_is_charged_until_it_is_closed(
+    block: Block, budget: MemoryBudget, tasks: OrderedTasks
+) -> None:
+    chunk, watch = decoding(block, budget), Stopwatch()
+    chunk.begin(tasks)
+    array = chunk.result(tasks, watch)
+    assert array.equals(pa.array([7] * ROWS))
+    assert budget.held_bytes(STAGE) >= array.nbytes + 100
+    assert watch.seconds[STAGE] > 0
+    chunk.close()
+    assert budget.used_bytes == 0
+
+
+def test_where_memory_is_short_the_merging_thread_decodes_and_has_others_spill(
+    block: Block, budget: MemoryBudget, tasks: OrderedTasks
+) -> None:
+    spilled: list[int] = []
+
+    def spill(size: int) -> int:
+        spilled.append(size)
+        budget.discharge("row order", 63 * MIB)
+        return 63 * MIB
+
+    budget.spill_by("row order", spill)
+    budget.force("row order", 63 * MIB)
+    chunk = Decoding(block, pa.int64(), budget, 0)
+    chunk.begin(tasks)
+    tasks.wait(tasks.begin(lambda: None))
+    assert not spilled, "a thread may not spill"
+    assert chunk.result(tasks, Stopwatch()).equals(pa.array([7] * ROWS))
+    assert len(spilled) == 1
+    chunk.close()
+    assert budget.used_bytes == 0
+
+
+def test_a_chunk_for_which_there_is_no_memory_at_all_is_refused(
+    block: Block, budget: MemoryBudget, tasks: OrderedTasks
+) -> None:
+    budget.force("row order", 63 * MIB)
+    chunk = Decoding(block, pa.int64(), budget, 0)
+    chunk.begin(tasks)
+    with pytest.raises(MemoryLimitError):
+        chunk.result(tasks, Stopwatch())
+    chunk.close()
+    assert budget.used_bytes == 63 * MIB
+
+
+def test_a_damaged_chunk_is_refused_when_its_rows_are_taken(
+    block: Block, budget: MemoryBudget, tasks: OrderedTasks
+) -> None:
+    chunk = decoding(replace(block, meta=block.meta[:-1]), budget)
+    chunk.begin(tasks)
+    with refuses(CorruptFragmentError, "'v'"):
+        chunk.result(tasks, Stopwatch())
+    chunk.close()
+    assert budget.used_bytes == 0
+
+
+def test_chunks_are_decoded_ahead_only_while_half_of_the_limit_is_free(
+    budget: MemoryBudget,
+) -> None:
+    assert may_decode_ahead(budget, 32 * MIB)
+    assert not may_decode_ahead(budget, 32 * MIB + 1)
+    budget.charge("row order", 31 * MIB)
+    assert may_decode_ahead(budget, MIB)
+    assert not may_decode_ahead(budget, MIB + 1)
+
+
+def test_a_merge_with_a_damaged_chunk_ends_with_its_place_and_leaves_nothing() -> None:
+    parts, sort = log_like(8_000, 4), sort_schema("host,ts")
+    fragments = [write_fragment(p, sort, WriterOptions(500)) for p in parts]
+    damaged = bytearray(fragments[2])
+    damaged[len(damaged) // 2] ^= 0x10
+    fragments[2] = bytes(damaged)
+    merged = Merged(fragments, parts[0].schema, sort, max_rows=500, threads=3)
+    with refuses(CorruptFragmentError, "byte"):
+        merged.run()
+    assert {output.state for output in merged.outputs} == {"aborted"}
