@@ -56,8 +56,9 @@ class _Admission(Enum):
 class FetchedSource:
     """A byte source that one thread reads and another fills.
 
-    The object's bytes from `_read_at` to `_window_end` are in the window, those from there to `_fetched` on
-    disk. `read` raises the errors of opening and reading the connection.
+    The object's bytes from `_read_at` to `_window_end` are in memory, those from there to `_fetched` on disk.
+    The reader has the first piece to itself, which stays charged until it has read all of it; so reading a few
+    bytes takes no lock. `read` raises the errors of opening and reading the connection.
     """
 
     def __init__(
@@ -78,13 +79,17 @@ class FetchedSource:
         self._disk = disk
         self._region: Region | None = disk.allocate(size_bytes) if size_bytes > 0 else None
         self._keeps_all = settings.keeps_all and self._region is not None
+        self._first = b""
+        self._first_at = 0
+        """How many bytes of the first piece were read."""
         self._window: deque[bytes] = deque()
+        """The pieces after the first."""
         self._read_at = self._window_end = self._fetched = 0
         self._charged = 0
         self._credit = 0
         self._ended = self._closed = self._complete = False
         self._error: BaseException | None = None
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # of a lock that its holder may take again
         self.wait_seconds = 0.0
         """Time that `read` spent waiting for the store."""
         self.spooled_bytes = 0
@@ -94,10 +99,13 @@ class FetchedSource:
 
     def read(self, max_bytes: int, /) -> bytes:
         """Returns up to `max_bytes` bytes, after waiting for at least one; b"" at the end."""
+        if self._first:
+            return self._take(max_bytes)
         with self._changed:
             if not (self._window or self._gap or self._ended):
                 self._wait_for_bytes()
             if self._window:
+                self._first = self._window.popleft()
                 return self._take(max_bytes)
             gap = self._gap
             if not gap:
@@ -128,6 +136,7 @@ class FetchedSource:
         """Begins to close: stops fetching and frees the window, without waiting."""
         with self._changed:
             self._closed = True
+            self._first, self._first_at = b"", 0
             self._window.clear()
             self._window_end = self._read_at = self._fetched
             self._budget.discharge(FETCH_STAGE, self._charged)
@@ -153,14 +162,16 @@ class FetchedSource:
         self.wait_seconds += time.perf_counter() - started
 
     def _take(self, max_bytes: int) -> bytes:
-        piece = self._window.popleft()
-        if len(piece) > max_bytes:
-            self._window.appendleft(piece[max_bytes:])
-            piece = piece[:max_bytes]
-        self._read_at += len(piece)
-        self._give_back(len(piece))
-        self._changed.notify_all()
-        return piece
+        piece, start = self._first, self._first_at
+        end = min(start + max_bytes, len(piece))
+        self._first_at = end
+        if end == len(piece):
+            self._first, self._first_at = b"", 0
+            with self._changed:
+                self._read_at += end
+                self._give_back(end)
+                self._changed.notify_all()
+        return piece[start:end]
 
     def _give_back(self, size: int) -> None:
         self._charged -= size
@@ -256,7 +267,7 @@ class FetchedSource:
     def _wait_until_read(self) -> None:
         """Waits until window and disk are read, so that the next piece belongs in the window."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or (not self._window and not self._gap))
+            self._changed.wait_for(lambda: self._closed or self._read_at == self._fetched)
 
 
 class DiskSource:
