@@ -8,7 +8,8 @@ rows of one source keep their order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +18,23 @@ from pyarrow import types as pt
 
 from format.arrays import concat_storage, in_order_of_use
 from format.native import gather as native
-from format.nodes import binary_parts, fixed_width_bytes
+from format.nodes import fixed_width_bytes
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.types import is_binary_like, is_large_offsets
 
 Origins = npt.NDArray[np.uint16]
 
+I64 = npt.NDArray[np.int64]
+
 _VALUES, _CODES, _NULLS = range(3)
+KIND, ROWS, START = range(3)
+"""Places of a piece's fields."""
+_VALIDITY: Final = 3
+_DICTIONARY_SIZE, _MEMO = 8, 9
+HEAVIEST_BYTES: Final = 11
+FIELDS: Final = 13
+_NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0)
 _DISTINCT_SHARE: Final = 3
 """A dictionary stays if there are at least this many values to each distinct one."""
 _MEMO_SHARE: Final = 4
@@ -35,10 +45,7 @@ _MAX_OFFSET_32: Final = 2**31 - 1
 class GatherArray:
     """A storage array of which rows are gathered, with what native code has to know of it."""
 
-    __slots__ = (
-        "_dtype", "_fields", "_fixed_bytes", "_heaviest_bytes", "_offsets", "array",
-        "dictionary_bytes", "has_nulls", "kind",
-    )  # fmt: skip
+    __slots__ = ("array", "dtype", "fields", "kind")
 
     def __init__(self, array: pa.Array, dtype: pa.DataType | None = None) -> None:
         """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
@@ -46,121 +53,143 @@ class GatherArray:
         dtype = dtype or (array.type.value_type if pt.is_dictionary(array.type) else array.type)
         if pt.is_dictionary(array.type) and not (is_binary_like(dtype) or pt.is_nested(dtype)):
             array = plain(array)
-        is_coded = pt.is_dictionary(array.type)
         self.array = array
-        self._dtype = dtype
-        self.has_nulls = array.null_count > 0
-        self.dictionary_bytes = array.dictionary.nbytes if is_coded else 0
-        self._heaviest_bytes: int | None = None
-        self._offsets: npt.NDArray[Any] | None = None
-        self._fixed_bytes: int | None = 4
-        self._fields: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
-        if array.null_count == len(array):
-            self.kind = _NULLS
-        elif is_coded:
-            self.kind = _CODES
-            if is_binary_like(dtype):
-                codes, values = array.indices, array.dictionary
-                at = codes.buffers()[1].address + 4 * codes.offset
-                self._fields = (*_validity(codes), *_values(values), at, len(values))
+        self.dtype = dtype
+        self.kind = _kind(array)
+        self.fields = self._fields()
+        """The fields of `Piece` in `format.native.gather` for a piece without rows."""
+
+    def _fields(self) -> tuple[int, ...]:
+        array, width = self.array, fixed_width_bytes(self.dtype)
+        if self.kind == _NULLS:
+            return (self.kind, *_NO_FIELDS)
+        is_text = is_binary_like(self.dtype)
+        if self.kind == _VALUES:
+            if pt.is_nested(self.dtype):
+                return (self.kind, *_NO_FIELDS)
+            beside = (8 if is_large_offsets(self.dtype) else 4) if is_text else width or 0
+            return (self.kind, 0, 0, *_validity(array), *_values(array), 0, 0, -1, beside, 0, 0)
+        codes, values = array.indices, array.dictionary
+        at = codes.buffers()[1].address + 4 * codes.offset
+        memory = _values(values) if is_text else (0, 0)
+        weights = 4, heaviest_value_bytes(array), values.nbytes
+        return (self.kind, 0, 0, *_validity(codes), *memory, at, len(values), -1, *weights)
+
+
+def _kind(array: pa.Array) -> int:
+    if array.null_count == len(array):
+        return _NULLS
+    return _CODES if pt.is_dictionary(array.type) else _VALUES
+
+
+class Pieces:
+    """Pieces of several sources, which together are the rows to be gathered."""
+
+    __slots__ = ("arrays", "dtype", "fields", "firsts")
+
+    def __init__(
+        self, arrays: Sequence[GatherArray], fields: I64, firsts: I64, dtype: pa.DataType
+    ) -> None:
+        """arrays, fields: the array of each piece, and its fields in `format.native.gather`; those of the
+        first source, then those of the next. firsts: each source's first piece."""
+        self.arrays = arrays
+        self.fields = fields
+        self.firsts = firsts
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def rows(self) -> int:
+        return int(self.fields[:, ROWS].sum())
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether some rows are dictionary-coded."""
+        return self._has(_CODES)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether some rows are values that are not dictionary-coded."""
+        return self._has(_VALUES)
+
+    @property
+    def has_nulls(self) -> bool:
+        """Whether some rows may be null."""
+        return self._has(_NULLS) or bool(self.fields[:, _VALIDITY].any())
+
+    def _has(self, kind: int) -> bool:
+        return bool((self.fields[:, KIND] == kind).any())
+
+    def array(self, number: int) -> pa.Array:
+        """Returns the rows of one piece."""
+        kind, rows, start = self.fields[number, :3].tolist()
+        if kind == _NULLS:
+            return pa.nulls(rows, self.dtype)
+        return self.arrays[number].array.slice(start, rows)
+
+    def mark_nulls(self) -> None:
+        """Has pieces of which every row is null stand for nulls, whatever the other rows of their arrays are,
+        so that the result does not depend on how rows were divided into arrays."""
+        native.mark_nulls(self.fields)
+        if pt.is_nested(self.dtype):
+            for number, (kind, rows) in enumerate(self.fields[:, :2].tolist()):
+                if kind == _VALUES and self.array(number).null_count == rows:
+                    self.fields[number, KIND] = _NULLS
+
+    def weigh(self) -> tuple[int, int]:
+        """Returns an upper bound of the pieces' bytes, with all of their dictionaries, and one of the bytes
+        that they are if decoded."""
+        rows = int(self.fields[self.fields[:, KIND] == _NULLS, ROWS].sum())
+        nulls = nulls_bytes(rows, self.dtype) + 1
+        if pt.is_nested(self.dtype):
+            held, most = self._weigh_nested()
         else:
-            self.kind = _VALUES
-            self._fixed_bytes = fixed_width_bytes(dtype)
-            if is_binary_like(dtype):
-                self._offsets, _ = binary_parts(array)
-            if not pt.is_nested(dtype):
-                self._fields = (*_validity(array), *_values(array), 0, 0)
+            held, most = native.weigh(self.fields, np.empty(0, dtype=offset_type(self.dtype)))
+        return held + nulls, most + nulls
 
-    @property
-    def is_coded(self) -> bool:
-        return self.kind == _CODES
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether there are values that are not dictionary-coded."""
-        return self.kind == _VALUES
-
-    def bytes_of(self, start: int, rows: int) -> int:
-        """Returns the bytes of some rows, with all of their dictionary."""
-        if self.kind == _NULLS:
-            return nulls_bytes(rows, self._dtype) + self.dictionary_bytes
-        if self._offsets is not None:
-            size = int(self._offsets[start + rows]) - int(self._offsets[start])
-            return size + self._offsets.itemsize * rows
-        if self._fixed_bytes is not None:
-            return self._fixed_bytes * rows + self.dictionary_bytes
-        return int(self.array.slice(start, rows).nbytes)
-
-    def most_bytes_of(self, start: int, rows: int) -> int:
-        """Returns an upper bound of the bytes of some rows, as if they were not dictionary-coded."""
-        if not self.is_coded:
-            return self.bytes_of(start, rows)
-        if self._heaviest_bytes is None:
-            self._heaviest_bytes = heaviest_value_bytes(self.array)
-        return rows * self._heaviest_bytes
-
-    def rows(self, start: int, rows: int) -> Rows:
-        """Returns some rows. Rows that are all null stand for nulls, whatever the others of the array are, so
-        that the result does not depend on how the rows were divided into arrays."""
-        may_be_null = self.kind != _NULLS and self.has_nulls
-        if may_be_null and self.array.slice(start, rows).null_count == rows:
-            return nulls_of(rows, self._dtype)
-        return Rows(self, start, rows)
-
-    def as_array(self, start: int, rows: int) -> pa.Array:
-        if self.kind == _NULLS:
-            return pa.nulls(rows, self._dtype)
-        return self.array.slice(start, rows)
-
-    def piece(self, start: int, rows: int, memo: int) -> tuple[int, ...]:
-        """Returns the fields of `Piece` in `format.native.gather`."""
-        return (self.kind, rows, start, *self._fields, memo)
+    def _weigh_nested(self) -> tuple[int, int]:
+        held = most = 0
+        for number, (kind, rows) in enumerate(self.fields[:, :2].tolist()):
+            if kind == _NULLS:
+                continue
+            size = self.array(number).nbytes
+            held += size
+            most += rows * int(self.fields[number, HEAVIEST_BYTES]) if kind == _CODES else size
+        return held, most
 
 
-class Rows(NamedTuple):
-    """Rows of an array, from `start` on."""
+def pieces_of(sources: Sequence[Sequence[pa.Array]], dtype: pa.DataType) -> Pieces:
+    """Returns the pieces that are whole storage arrays, some of which may be of type null.
 
-    array: GatherArray
-    start: int
-    rows: int
-
-    @property
-    def as_array(self) -> pa.Array:
-        return self.array.as_array(self.start, self.rows)
-
-
-def rows_of(array: pa.Array) -> Rows:
-    """Returns all rows of an array."""
-    return Rows(GatherArray(array), 0, len(array))
+    sources: for each source its arrays.
+    """
+    kept = [[array for array in source if len(array)] for source in sources]
+    arrays = [GatherArray(array, dtype) for source in kept for array in source]
+    fields = np.array([array.fields for array in arrays], dtype=np.int64).reshape(-1, FIELDS)
+    fields[:, ROWS] = [len(array.array) for array in arrays]
+    firsts = np.cumsum([0, *(len(source) for source in kept[:-1])], dtype=np.int64)
+    return Pieces(arrays, fields, firsts, dtype)
 
 
-def nulls_of(rows: int, dtype: pa.DataType) -> Rows:
-    """Returns rows that are null."""
-    return Rows(GatherArray(pa.nulls(rows), dtype), 0, rows)
-
-
-def gather(
-    sources: Sequence[Sequence[Rows]],
-    origins: Origins,
-    dtype: pa.DataType,
-    most_plain_bytes: int = 0,
-) -> pa.Array:
-    """Gathers storage arrays. Returns an array of type `dtype`, dictionary-coded if all pieces are.
+def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Array:
+    """Gathers storage arrays. Returns an array of the pieces' type, dictionary-coded if all pieces are.
 
     Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
     repeat are returned as values if these take at most `most_plain_bytes`.
 
-    sources: for each source its pieces, which together have as many rows as `origins` names.
+    pieces: those of each source have as many rows as `origins` names.
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
+    dtype = pieces.dtype
     if not len(origins) or pt.is_null(dtype):
         return pa.nulls(len(origins), dtype)
-    pieces = [[piece for piece in source if piece.rows] for source in sources]
-    if len(pieces) == 1 and len(pieces[0]) == 1 and pieces[0][0].array.kind == _VALUES:
-        return pieces[0][0].as_array
+    if len(pieces) == 1 and pieces.has_values:
+        return pieces.array(0)
     if pt.is_nested(dtype):
-        return _nested(pieces, origins, dtype)
-    table = _Table(pieces, origins, dtype)
+        return _nested(pieces, origins)
+    table = _Table(pieces, origins)
     if pt.is_boolean(dtype):
         return table.booleans()
     if is_binary_like(dtype):
@@ -168,14 +197,9 @@ def gather(
     return table.fixed()
 
 
-def _nested(sources: Sequence[Sequence[Rows]], origins: Origins, dtype: pa.DataType) -> pa.Array:
-    arrays = [
-        pa.nulls(piece.rows, dtype) if piece.array.kind == _NULLS else piece.as_array
-        for source in sources
-        for piece in source
-    ]
-    array = concat_storage(arrays)
-    if len(sources) > 1:
+def _nested(pieces: Pieces, origins: Origins) -> pa.Array:
+    array = concat_storage([pieces.array(number) for number in range(len(pieces))])
+    if len(pieces.firsts) > 1:
         array = array.take(pa.array(positions_by_source(origins)))
     return in_order_of_use(array) if pt.is_dictionary(array.type) else array
 
@@ -185,7 +209,7 @@ def gather_arrays(sources: Sequence[Sequence[pa.Array]], origins: Origins) -> pa
     dtype = next(array.type for source in sources for array in source)
     if pt.is_dictionary(dtype):
         dtype = dtype.value_type
-    return gather([[rows_of(array) for array in source] for source in sources], origins, dtype)
+    return gather(pieces_of(sources, dtype), origins)
 
 
 def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
@@ -199,33 +223,34 @@ def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np
 class _Table:
     """The pieces of all sources, as native code takes them. It keeps their memory alive."""
 
-    def __init__(
-        self, sources: Sequence[Sequence[Rows]], origins: Origins, dtype: pa.DataType
-    ) -> None:
-        self._held = sources
+    def __init__(self, pieces: Pieces, origins: Origins) -> None:
+        self._held = pieces.arrays
         self._origins = origins
-        self._dtype = dtype
-        self._offset_type = np.dtype(np.int64 if is_large_offsets(dtype) else np.int32)
-        self._memo_size = 0
-        self._firsts = np.cumsum([0, *(len(source) for source in sources[:-1])])
-        pieces = [piece for source in sources for piece in source]
-        self._pieces = np.array([self._piece(piece) for piece in pieces], dtype=np.int64)
+        self._dtype = pieces.dtype
+        self._offset_type = offset_type(pieces.dtype)
+        self._firsts = pieces.firsts
+        self._pieces = pieces.fields
+        self._memo_size = self._assign_memos()
         if not native.agrees(self._pieces, self._firsts, origins):
             raise ValueError("sources have other rows than the order names")
         self._validity, self._nulls = None, 0
-        if any(piece.array.has_nulls for piece in pieces):
+        if pieces.has_nulls:
             bits = self._bitmap()
             self._nulls = native.validity(self._pieces, self._firsts, origins, bits)
             if self._nulls:
                 self._validity = pa.py_buffer(bits)
 
-    def _piece(self, rows: Rows) -> tuple[int, ...]:
-        memo, array = -1, rows.array
-        if array.kind == _CODES:
-            values = len(array.array.dictionary)
-            if values <= _MEMO_SHARE * rows.rows:
-                memo, self._memo_size = self._memo_size, self._memo_size + values
-        return array.piece(rows.start, rows.rows, memo)
+    def _assign_memos(self) -> int:
+        """Gives pieces with few values a place where native code remembers their codes. Returns the size of
+        all places."""
+        sizes = self._pieces[:, _DICTIONARY_SIZE]
+        has_memo = (self._pieces[:, KIND] == _CODES) & (
+            sizes <= _MEMO_SHARE * self._pieces[:, ROWS]
+        )
+        room = np.where(has_memo, sizes, 0)
+        ends = np.cumsum(room)
+        self._pieces[:, _MEMO] = np.where(has_memo, ends - room, -1)
+        return int(ends[-1])
 
     def fixed(self) -> pa.Array:
         """Gathers values of fixed width."""
@@ -243,7 +268,7 @@ class _Table:
 
     def strings(self) -> pa.Array:
         """Gathers strings as values, whether the pieces are dictionary-coded or not."""
-        placed, total = self._offsets()
+        placed, total = self._placed
         self._check_total(total)
         out = np.empty(total, dtype=np.uint8)
         native.strings(self._pieces, self._firsts, self._origins, placed, out)
@@ -259,7 +284,7 @@ class _Table:
         if not most_plain_bytes:
             return self._codes(present)
         coded = self._codes(present // _DISTINCT_SHARE)
-        if coded is None and self._offsets()[1] > most_plain_bytes:
+        if coded is None and self._placed[1] > most_plain_bytes:
             return self._codes(present)
         return coded
 
@@ -288,7 +313,8 @@ class _Table:
         )
         return pa.DictionaryArray.from_arrays(indices, self._used(used[:count]), safe=False)
 
-    def _offsets(self) -> tuple[npt.NDArray[Any], int]:
+    @cached_property
+    def _placed(self) -> tuple[npt.NDArray[Any], int]:
         """Returns the offsets of the gathered strings, and their total, which the offsets may not hold."""
         placed = np.empty(len(self._origins) + 1, dtype=self._offset_type)
         return placed, native.offsets(self._pieces, self._firsts, self._origins, placed)
@@ -315,6 +341,11 @@ class _Table:
     def _check_total(self, total: int) -> None:
         if self._offset_type.itemsize == 4 and total > _MAX_OFFSET_32:
             raise pa.ArrowInvalid(f"{total} bytes of strings exceed 32-bit offsets")
+
+
+def offset_type(dtype: pa.DataType) -> np.dtype[Any]:
+    """Returns the type of the offsets of strings."""
+    return np.dtype(np.int64 if is_large_offsets(dtype) else np.int32)
 
 
 def _values(array: pa.Array) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import pytest
 from bench.workload import make_overlapping_inputs, sort_rows
 from format.arrays import concat_storage
 from format.blocks import Block, make_chunk
-from format.gather import gather, gather_arrays, rows_of
+from format.gather import gather, gather_arrays, pieces_of
 from format.hashing import add_column
 from format.layout import BlockKind, unpack_block_header
 from format.ordering import order_words, stable_order
@@ -108,9 +108,8 @@ def test_hash_a_row_group(benchmark, kind: str) -> None:
 def test_gather_a_row_group_from_sixteen_runs(benchmark, column: str) -> None:
     """As a merge does: by codes where chunks are dictionary-coded."""
     arrays = [block_of(p).decode(p.type, keep_dictionary=True) for p in pieces(column)]
-    chunks = [[rows_of(array)] for array in arrays]
-    dtype = pieces(column)[0].type
-    assert len(benchmark(gather, chunks, origins(), dtype, 1 << 30)) == ROWS
+    chunks = pieces_of([[array] for array in arrays], pieces(column)[0].type)
+    assert len(benchmark(gather, chunks, origins(), 1 << 30)) == ROWS
 
 
 @pytest.mark.parametrize("sort", ["timestamp", "service,host,timestamp"])

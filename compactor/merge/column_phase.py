@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.context import MergeContext
-from compactor.merge.decoded import Lent, give_back
 from compactor.merge.group_work import ColumnChunk, ColumnRows, make_column_chunk
 from compactor.merge.outputs import OutputFragment, Page
 from compactor.merge.row_order import GroupOrder
@@ -22,7 +22,7 @@ from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_R
 from compactor.rows.flags import is_divisible
 from compactor.rows.policy import RowFunction
 from format.blocks import make_chunk
-from format.gather import nulls_of, positions_by_source
+from format.gather import positions_by_source
 from format.limits import most_written_bytes
 from format.types import storage_type
 
@@ -72,17 +72,18 @@ class ColumnPhase:
         dtype = storage_type(self._context.settings.schema.field(name).type)
         orders = self._context.order.groups()
         number = 0
-        for output in self._context.outputs:
-            self._context.tasks.then(partial(self._begin_column, output, name))
-            for page in output.pages:
-                order = next(orders)
-                if page is None:
-                    self._copy_chunk(name, dtype, order, present, output)
-                else:
-                    self._merge_chunk(name, dtype, order, present, output, page, number)
-                number += 1
-            if output.skips.wants(name):
-                self._context.tasks.then(partial(output.skips.end_column, name))
+        with self._context.column_cursors(present, dtype) as cursors:
+            for output in self._context.outputs:
+                self._context.tasks.then(partial(self._begin_column, output, name))
+                for page in output.pages:
+                    order = next(orders)
+                    if page is None:
+                        self._copy_chunk(name, dtype, order, present, output)
+                    else:
+                        self._merge_chunk(name, dtype, order, cursors, output, page, number)
+                    number += 1
+                if output.skips.wants(name):
+                    self._context.tasks.then(partial(output.skips.end_column, name))
 
     def _begin_column(self, output: OutputFragment, name: str) -> None:
         if not self.splits:
@@ -123,34 +124,26 @@ class ColumnPhase:
         name: str,
         dtype: pa.DataType,
         order: GroupOrder,
-        present: npt.NDArray[np.bool_],
+        cursors: ColumnCursors,
         output: OutputFragment,
         page: Page,
         number: int,
     ) -> None:
         """Takes the rows of one output row group of one column, and has its chunk made."""
-        sources = [self._context.inputs[i] for i in order.inputs[present[order.inputs]]]
         most_bytes = OVERSHOOT_FACTOR * self._target_bytes
         divisible = is_divisible(order.flags, order.rows)
-        lent: list[Lent] = []
-        for index, count in zip(order.inputs.tolist(), order.counts.tolist(), strict=True):
-            if present[index]:
-                self._context.inputs[index].decode_ahead(dtype, count)
-        try:
-            pieces = self._take(dtype, order, present, most_bytes if divisible else sys.maxsize)
-            if (bits := pieces.row_bits) is not None:
-                if divisible and int(bits.sum()) > 8 * most_bytes:
-                    bits = bits[positions_by_source(order.origins())]
-                    self.splits.add(number, stops_within(bits, self._target_bytes, order.flags))
-                return
-            lent = [source.hand_over() for source in sources]
-        finally:
-            for source in sources:
-                source.settle()
+        limit = most_bytes if divisible else sys.maxsize
+        pieces = ColumnPieces(dtype, limit, only_weighs=bool(self.splits))
+        release = cursors.take(order, pieces)
+        if (bits := pieces.row_bits) is not None:
+            if divisible and int(bits.sum()) > 8 * most_bytes:
+                bits = bits[positions_by_source(order.origins())]
+                self.splits.add(number, stops_within(bits, self._target_bytes, order.flags))
+            self._context.tasks.then(release)
+            return
         rows = ColumnRows(
             name,
-            dtype,
-            pieces.sources,
+            pieces.pieces,
             order.origins(),
             order.flags,
             self._function(name, page),
@@ -163,7 +156,7 @@ class ColumnPhase:
             partial(make_column_chunk, rows),
             partial(self._write, name, output, page, number),
             size=self._work_bytes(pieces, order.rows),
-            release=partial(give_back, self._context.budget, lent),
+            release=release,
         )
 
     def _work_bytes(self, pieces: ColumnPieces, rows: int) -> int:
@@ -172,25 +165,6 @@ class ColumnPhase:
         if not self._context.budget.has_room(size):
             size = WORK_COPIES * pieces.work_bytes(is_exact=True)
         return size + WORK_ROW_BYTES * rows
-
-    def _take(
-        self, dtype: pa.DataType, order: GroupOrder, present: npt.NDArray[np.bool_], most_bytes: int
-    ) -> ColumnPieces:
-        """Takes the rows of all inputs; those that have not the column give nulls."""
-        pieces = ColumnPieces(most_bytes, only_weighs=bool(self.splits))
-        for index, count in zip(order.inputs.tolist(), order.counts.tolist(), strict=True):
-            pieces.begin_input()
-            if not present[index]:
-                pieces.add(nulls_of(count, dtype))
-                continue
-            source = self._context.inputs[index]
-            while count:
-                rows = source.take_rows(dtype, count)
-                count -= rows.rows
-                if not pieces.add(rows):
-                    del rows
-                    source.settle()
-        return pieces
 
     def _function(self, name: str, page: Page) -> RowFunction | None:
         """Returns how rows of the column are folded; None where rows are written as they are."""

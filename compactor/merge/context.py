@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.contract import MergeSettings
 from compactor.merge.copied import CopiedRowGroups
 from compactor.merge.decoded import STAGE as CHUNKS
@@ -51,6 +55,7 @@ class MergeContext:
         self.outputs: list[OutputFragment] = []
         self.copied: dict[int, CopiedRowGroups] = {}
         """Copied row groups by input."""
+        self._cursors: ColumnCursors | None = None
         self.dropped: dict[str, int] = {}
         """Number of rows that are not written, by reason."""
         budget.spill_by("row order", lambda _: self._order_tape.spill())
@@ -70,6 +75,21 @@ class MergeContext:
         self.schemas.append(header.schema)
         return header
 
+    @contextmanager
+    def column_cursors(
+        self, present: npt.NDArray[np.bool_], dtype: pa.DataType
+    ) -> Iterator[ColumnCursors]:
+        """Gives the cursors of one column, whose chunks may spill until they are closed."""
+        cursors = ColumnCursors(
+            self.inputs, present, dtype, self.budget, self.tasks, self.plan.slice_bytes
+        )
+        self._cursors = cursors
+        try:
+            yield cursors
+        finally:
+            self._cursors = None
+            cursors.close()
+
     def close(self) -> None:
         """Releases the memory and the disk space of the row order and the outputs."""
         self._order_tape.close()
@@ -81,12 +101,15 @@ class MergeContext:
         return freed + sum(source.spill_row_hashes() for source in self.inputs)
 
     def _spill_chunks(self, size: int) -> int:
-        """Spills decoded rows, the largest inputs first."""
+        """Spills decoded rows, the most bytes first."""
+        spills = [(source.spillable_bytes, source.spill) for source in self.inputs]
+        if self._cursors is not None:
+            spills += self._cursors.spillable()
         freed = 0
-        for source in sorted(self.inputs, key=lambda source: -source.spillable_bytes):
-            if freed >= size or not source.spillable_bytes:
+        for spillable, spill in sorted(spills, key=lambda pair: -pair[0]):
+            if freed >= size or not spillable:
                 break
-            freed += source.spill()
+            freed += spill()
         return freed
 
     def _spill_parts(self, _size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +13,6 @@ from pyarrow import types as pt
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
-from format.gather import GatherArray, Rows
 
 STAGE: Final = "chunks"
 
@@ -24,28 +23,11 @@ class _InMemory:
     charged: int
     position: int = 0
     lent: int = 0
-    """How often a caller holds rows of it; as long as one does, dropping it would free nothing."""
-    gather_array: GatherArray | None = None
-    """The first column, as rows are gathered from it."""
+    """How often the caller holds rows of it; as long as it does, dropping it would free nothing."""
 
     @property
     def rows(self) -> int:
         return len(self.arrays[0]) - self.position
-
-
-Lent = list[_InMemory]
-"""What holds rows that were taken."""
-
-
-def give_back(budget: MemoryBudget, lent: Iterable[Lent]) -> None:
-    """Releases the memory of rows that were handed over."""
-    size = 0
-    for parts in lent:
-        for part in parts:
-            part.lent -= 1
-            if not part.lent and not part.rows:
-                size += part.charged
-    budget.discharge(STAGE, size)
 
 
 @dataclass(slots=True)
@@ -78,7 +60,7 @@ class DecodedRows:
         self._disk = disk
         self._slice_bytes = slice_bytes
         self._parts: deque[_InMemory | _OnDisk] = deque()
-        self._lent: Lent = []
+        self._lent: list[_InMemory] = []
         self._is_loading = False
         self.rows = 0
         """Number of rows not taken yet."""
@@ -120,14 +102,18 @@ class DecodedRows:
         self._lend(part, count)
         return piece
 
-    def take_rows(self, most: int) -> Rows:
-        """Removes some of the first rows, at most `most`, of the only column; otherwise like `take`."""
+    def take_part(self) -> tuple[pa.Array, int]:
+        """Removes the first part of the only column. Returns its rows and what they are charged, which the
+        caller must discharge."""
         part = self._in_memory(0)
-        if part.gather_array is None:
-            part.gather_array = GatherArray(part.arrays[0])
-        rows = part.gather_array.rows(part.position, min(most, part.rows))
-        self._lend(part, rows.rows)
-        return rows
+        self._parts.popleft()
+        self.rows -= part.rows
+        return part.arrays[0].slice(part.position), part.charged
+
+    def put_back(self, array: pa.Array) -> None:
+        """Puts rows of the only column before all others, on disk."""
+        self._parts.extendleft(reversed(self._to_disk([array], array.nbytes)))
+        self.rows += len(array)
 
     def _lend(self, part: _InMemory, count: int) -> None:
         part.position += count
@@ -138,14 +124,14 @@ class DecodedRows:
             self._parts.popleft()
 
     def settle(self) -> None:
-        """Releases the memory of rows that were taken and not handed over."""
-        if self._lent:
-            give_back(self._budget, [self.hand_over()])
-
-    def hand_over(self) -> Lent:
-        """Returns what holds the rows taken so far; they stay charged until the caller gives it back."""
-        lent, self._lent = self._lent, []
-        return lent
+        """Releases the memory of rows that were taken."""
+        size = 0
+        for part in self._lent:
+            part.lent -= 1
+            if not part.lent and not part.rows:
+                size += part.charged
+        self._lent.clear()
+        self._budget.discharge(STAGE, size)
 
     @property
     def spillable_bytes(self) -> int:

@@ -21,7 +21,7 @@ from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
 from format.encode import by_dictionary
 from format.fitting import expanded_bytes
-from format.gather import Rows, gather
+from format.gather import Pieces, gather
 from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
@@ -34,12 +34,10 @@ class ColumnRows:
     """The rows of one output row group in one column, and what is to be made of them."""
 
     name: str
-    dtype: pa.DataType
-    """Storage type of the column."""
-    sources: Sequence[Sequence[Rows]]
-    """Pieces of each contributing input."""
+    pieces: Pieces
+    """Pieces of each contributing input, in the column's storage type."""
     origins: npt.NDArray[np.uint16]
-    """The place in `sources` of each row. Shape (rows,)."""
+    """The place among the inputs of each row's. Shape (rows,)."""
     flags: Flags | None
     """What becomes of each row; None if all are written."""
     function: RowFunction | None
@@ -77,14 +75,14 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
     watch = Stopwatch(time.thread_time)
     made = ColumnChunk(seconds=watch.seconds)
     with watch.on("gather"):
-        array = gather(rows.sources, rows.origins, rows.dtype, most_plain_bytes(len(rows.origins)))
+        array = gather(rows.pieces, rows.origins, most_plain_bytes(len(rows.origins)))
         limit = _limit_bytes(rows, array)
         if limit is not None:
             made.stops = stops_within(row_bits(array), limit, rows.flags)
     if made.stops or rows.only_weighs:
         return made
     # Native code finds the distinct strings; those of other types may come twice from different inputs.
-    is_decided = is_binary_like(rows.dtype)
+    is_decided = is_binary_like(rows.pieces.dtype)
     if not pt.is_dictionary(array.type):
         # Comes before the rows are hashed, because only distinct values need hashing.
         with watch.on("encode"):

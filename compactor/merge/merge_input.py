@@ -12,7 +12,7 @@ from pyarrow import types as pt
 
 from compactor.merge.converted import ConvertedRows
 from compactor.merge.copied import CopiedRowGroups, StoredKeys
-from compactor.merge.decoded import DecodedRows, Lent
+from compactor.merge.decoded import DecodedRows
 from compactor.merge.decoding import STAGE as DECODE
 from compactor.merge.decoding import Decoding, may_decode_ahead
 from compactor.merge.dropped import DroppedRows
@@ -28,7 +28,6 @@ from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Block
 from format.cast import widened
 from format.footer import ChunkStats
-from format.gather import Rows
 from format.hashing import combine
 from format.layout import BlockHeader
 from format.schema import FragmentHeader, SortSchema
@@ -254,22 +253,29 @@ class MergeInput:
         by_group = -(-self._target_row_group_bytes // group_rows)
         return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
-    def take_rows(self, dtype: pa.DataType, most: int) -> Rows:
-        """Takes at most `most` of the current column's next rows, dictionary-coded if they are stored so.
+    @property
+    def disk_rows(self) -> int:
+        """Rows of the current column that were decoded and wait on disk."""
+        return self._rows.rows
 
-        They stay charged until `settle`, or until what `hand_over` returns is given back.
-        """
+    def take_part(self, dtype: pa.DataType) -> tuple[pa.Array, int]:
+        """Returns some of the current column's next rows, dictionary-coded if they are stored so, and what
+        they are charged to `DecodedRows`; the caller must discharge it."""
         if not self._rows.rows:
             with self._watch.on("decode"):
                 array = self._next_array(dtype)
             self._rows.push([array])
             del array
             self._discharge_decode()
-        return self._rows.take_rows(most)
+        return self._rows.take_part()
+
+    def put_back(self, array: pa.Array) -> None:
+        """Takes back rows of the current column, and keeps them on disk until they are taken again."""
+        self._rows.put_back(array)
 
     def decode_ahead(self, dtype: pa.DataType, rows: int) -> None:
-        """Begins to decode what is missing of the current column's next `rows` rows, as far as there is room
-        for it. There must be so many."""
+        """Begins to decode the chunks that have the current column's next `rows` rows, as far as there is
+        room. There must be so many."""
         if self._tasks is None or self._dropped is not None:
             return  # how many rows a chunk leaves is known only once deleted ones are out
         missing = rows - self._rows.rows - sum(chunk.rows for chunk in self._ahead)
@@ -320,14 +326,6 @@ class MergeInput:
     def _column_name(self) -> str:
         assert self.column is not None
         return self.column
-
-    def settle(self) -> None:
-        """Releases the memory of rows that were taken."""
-        self._rows.settle()
-
-    def hand_over(self) -> Lent:
-        """Leaves the rows that were taken to the caller, who gives them back (`compactor.merge.decoded`)."""
-        return self._rows.hand_over()
 
     def end_column(self) -> str | None:
         """Moves to the next column, once all rows of the current one were taken.

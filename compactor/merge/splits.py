@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
-from format.gather import Rows
+from format.gather import Pieces
 from format.sizes import cumulative_bits
 
 I64 = npt.NDArray[np.int64]
@@ -75,44 +75,64 @@ def stops_within(row_bits: I64, limit_bytes: int, flags: Flags | None) -> list[i
 class ColumnPieces:
     """Rows of one column that will make a row group; once they are too heavy, they are only weighed."""
 
-    def __init__(self, most_bytes: int, *, only_weighs: bool) -> None:
+    def __init__(self, dtype: pa.DataType, most_bytes: int, *, only_weighs: bool) -> None:
         """most_bytes: limit for all pieces once they are joined."""
-        self.sources: list[list[Rows]] = []
-        """The pieces of each input, in the order of the inputs."""
+        self._dtype = dtype
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
+        self._held: list[Pieces] = []
+        self._places: list[I64] = []
         self._bits: list[I64] | None = None
         self._has_values = self._has_codes = False
-        self._held_bytes = self._most_held_bytes = self._weighed_bits = 0
-        self._not_weighed: list[Rows] = []
+        self._rows = self._held_bytes = self._most_held_bytes = self._weighed_bits = 0
+        self._not_weighed: list[Pieces] = []
 
-    def begin_input(self) -> None:
-        """Begins the pieces of the next input."""
-        self.sources.append([])
+    def add(self, places: I64, pieces: Pieces) -> bool:
+        """Adds pieces. Returns whether they are held.
 
-    def add(self, rows: Rows) -> bool:
-        """Adds a piece of the input that was begun last. Returns whether it is held."""
-        self._has_codes = self._has_codes or rows.array.is_coded
-        self._has_values = self._has_values or rows.array.is_plain
-        self.sources[-1].append(rows)
-        self._held_bytes += rows.array.bytes_of(rows.start, rows.rows)
-        self._most_held_bytes += rows.array.most_bytes_of(rows.start, rows.rows)
+        places: the place of each piece's input among those of the row group, shape (pieces,). Pieces of one
+        input must come in their order.
+        """
+        pieces.mark_nulls()
+        held, most = pieces.weigh()
+        self._has_codes |= pieces.has_codes
+        self._has_values |= pieces.has_values
+        self._held_bytes += held
+        self._most_held_bytes += most
+        self._rows += pieces.rows
+        self._held.append(pieces)
+        self._places.append(places)
         if self._bits is None:
-            self._not_weighed.append(rows)
+            self._not_weighed.append(pieces)
             if not self._is_too_heavy():
                 return True
             self._bits = []
             self._not_weighed.clear()
-        held = [piece for source in self.sources for piece in source]
-        self._bits.append(np.concatenate([row_bits(piece.as_array) for piece in held]))
-        for source in self.sources:
-            source.clear()
+        for some in self._held:
+            self._bits += [row_bits(some.array(number)) for number in range(len(some))]
+        self._held.clear()
         return False
 
     @property
     def row_bits(self) -> I64 | None:
-        """Bits of each row if the pieces are not held, otherwise None. Shape (rows,)."""
-        return None if self._bits is None else np.concatenate(self._bits)
+        """Bits of each row by input, if the pieces are not held, otherwise None. Shape (rows,)."""
+        if self._bits is None:
+            return None
+        order = np.argsort(np.concatenate(self._places), kind="stable")
+        return np.concatenate([self._bits[number] for number in order])
+
+    @property
+    def pieces(self) -> Pieces:
+        """The pieces in the order of their inputs."""
+        places = np.concatenate(self._places)
+        fields = np.concatenate([pieces.fields for pieces in self._held])
+        arrays = [array for pieces in self._held for array in pieces.arrays]
+        if len(self._held) > 1:
+            order = np.argsort(places, kind="stable")
+            places, fields = places[order], fields[order]
+            arrays = [arrays[number] for number in order.tolist()]
+        firsts = np.flatnonzero(np.diff(places, prepend=-1))
+        return Pieces(arrays, fields, firsts, self._dtype)
 
     def work_bytes(self, *, is_exact: bool) -> int:
         """Returns an upper bound of the bytes of the rows once they are gathered.
@@ -121,12 +141,11 @@ class ColumnPieces:
         """
         if not self._has_codes:
             return self._held_bytes
-        pieces = [piece for source in self.sources for piece in source]
-        if self._has_values and not is_exact:
-            return self._most_held_bytes + 4 * sum(piece.rows for piece in pieces)
         if is_exact:
-            return sum(4 * piece.rows + _bits_of(piece) // 8 for piece in pieces)
-        return self._held_bytes + most_plain_bytes(sum(piece.rows for piece in pieces))
+            return 4 * self._rows + sum(map(_bits_of, self._held)) // 8
+        if self._has_values:
+            return self._most_held_bytes + 4 * self._rows
+        return self._held_bytes + most_plain_bytes(self._rows)
 
     def _is_too_heavy(self) -> bool:
         """Returns whether the pieces are too heavy, whatever is still to come.
@@ -145,8 +164,8 @@ class ColumnPieces:
         return self._weighed_bits > 8 * self._most_bytes
 
 
-def _bits_of(rows: Rows) -> int:
-    return int(cumulative_bits(rows.as_array)[-1])
+def _bits_of(pieces: Pieces) -> int:
+    return sum(int(cumulative_bits(pieces.array(number))[-1]) for number in range(len(pieces)))
 
 
 def most_plain_bytes(rows: int) -> int:

@@ -40,6 +40,10 @@ cdef struct Piece:
     const int32_t* codes
     int64_t dictionary_size
     int64_t memo
+    # Bytes of a row, of a code, or of a string beside its own; of the heaviest row, if decoded; of the dictionary.
+    int64_t row_bytes
+    int64_t heaviest_bytes
+    int64_t dictionary_bytes
 
 
 cdef struct Walk:
@@ -107,6 +111,46 @@ cdef inline bint is_valid(const Piece* piece, int64_t row) noexcept nogil:
         return piece.kind != NULLS
     row += piece.bit_offset
     return (piece.validity[row >> 3] >> (row & 7)) & 1
+
+
+def mark_nulls(int64_t[:, ::1] pieces):
+    """Has pieces of which every row is null stand for nulls."""
+    cdef int64_t number, row
+    cdef Piece* piece
+    with nogil:
+        for number in range(pieces.shape[0]):
+            piece = <Piece*>&pieces[number, 0]
+            if piece.kind == NULLS or piece.validity == NULL:
+                continue
+            for row in range(piece.start, piece.start + piece.rows):
+                if is_valid(piece, row):
+                    break
+            else:
+                piece.kind = NULLS
+                piece.validity = NULL
+
+
+def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
+    """Weighs pieces that are not nested. Returns their bytes with all of their dictionaries, and at most how many
+    bytes they are if decoded, both without nulls.
+
+    like: an array of the type of the offsets.
+    """
+    cdef int64_t number, size, held = 0, most = 0
+    cdef const Piece* piece
+    cdef const offset* at
+    with nogil:
+        for number in range(pieces.shape[0]):
+            piece = <const Piece*>&pieces[number, 0]
+            if piece.kind == NULLS:
+                continue
+            size = piece.row_bytes * piece.rows + piece.dictionary_bytes
+            if piece.kind == VALUES and piece.offsets != NULL:
+                at = <const offset*>piece.offsets
+                size += at[piece.start + piece.rows] - at[piece.start]
+            held += size
+            most += piece.heaviest_bytes * piece.rows if piece.kind == CODES else size
+    return held, most
 
 
 def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from format.gather import Rows, gather, gather_arrays, positions_by_source, rows_of
+from format.gather import ROWS, START, Pieces, gather, gather_arrays, pieces_of, positions_by_source
 from format.storage import plain
 
 TYPES = [
@@ -61,23 +61,26 @@ def cases(draw: st.DrawFn) -> tuple[list[list[pa.Array]], np.ndarray, pa.DataTyp
     return sources, np.array(order, dtype=np.uint16), dtype
 
 
-def prepared(sources: list[list[pa.Array]]) -> list[list[Rows]]:
-    """Pieces as rows in the middle of larger arrays."""
-    return [[middle(array) for array in source] for source in sources]
+def prepared(sources: list[list[pa.Array]], dtype: pa.DataType) -> Pieces:
+    """Pieces that are rows in the middle of larger arrays."""
+    pieces = pieces_of([[middle(array) for array in source] for source in sources], dtype)
+    sizes = [len(array) for source in sources for array in source if len(array)]
+    pieces.fields[:, START] = pieces.fields[:, ROWS] > sizes
+    pieces.fields[:, ROWS] = sizes
+    return pieces
 
 
-def middle(array: pa.Array) -> Rows:
+def middle(array: pa.Array) -> pa.Array:
     around = array.slice(0, 1)
-    if pa.types.is_dictionary(array.type) or pa.types.is_nested(array.type) or not len(array):
-        return rows_of(array)
-    whole = pa.concat_arrays([around, array, around])
-    return Rows(rows_of(whole).array, 1, len(array))
+    if pa.types.is_dictionary(array.type) or pa.types.is_nested(array.type):
+        return array
+    return pa.concat_arrays([around, array, around])
 
 
 @given(cases(), st.sampled_from([0, 1, 1 << 30]))
 def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) -> None:
     sources, origins, dtype = case
-    got = gather(prepared(sources), origins, dtype, most_plain_bytes)
+    got = gather(prepared(sources, dtype), origins, most_plain_bytes)
     got.validate(full=True)
     pieces = [plain(p) if len(p) and p.null_count < len(p) else pa.nulls(len(p), dtype)
               for source in sources for p in source]  # fmt: skip
@@ -112,10 +115,10 @@ def test_strings_that_hardly_repeat_are_values_only_if_these_are_small() -> None
     long = "x" * 10_000
     few = pa.array([long] * 50 + [str(n) for n in range(50)]).dictionary_encode()
     origins = np.zeros(100, dtype=np.uint16)
-    halves = prepared([[few.slice(0, 50), few.slice(50)]])
-    assert pa.types.is_string(gather(halves, origins, pa.string(), 1 << 20).type)
-    assert pa.types.is_dictionary(gather(halves, origins, pa.string(), 1 << 16).type)
-    assert pa.types.is_dictionary(gather(halves, origins, pa.string()).type)
+    halves = prepared([[few.slice(0, 50), few.slice(50)]], pa.string())
+    assert pa.types.is_string(gather(halves, origins, 1 << 20).type)
+    assert pa.types.is_dictionary(gather(halves, origins, 1 << 16).type)
+    assert pa.types.is_dictionary(gather(halves, origins).type)
 
 
 def test_sources_and_order_must_agree() -> None:

@@ -1,0 +1,139 @@
+"""Takes the rows of one column from all inputs, one output row group after the other.
+
+Every input is at some row of one decoded chunk. Where that has the rows that the input gives to a row group,
+they are taken from all such inputs at once, without a step for each; the other inputs load their next chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.merge.decoded import STAGE
+from compactor.merge.decoding import may_decode_ahead
+from compactor.merge.merge_input import MergeInput
+from compactor.merge.row_order import GroupOrder
+from compactor.merge.splits import ColumnPieces
+from compactor.merge.tasks import OrderedTasks
+from compactor.resources.budget import MemoryBudget
+from format.gather import FIELDS, ROWS, START, GatherArray, Pieces
+
+I64 = npt.NDArray[np.int64]
+Intp = npt.NDArray[np.intp]
+_NO_END: Final = np.iinfo(np.int64).max
+
+
+class ColumnCursors:
+    """The row and the chunk at which every input is. Inputs without the column give nulls."""
+
+    def __init__(
+        self,
+        inputs: Sequence[MergeInput],
+        present: npt.NDArray[np.bool_],
+        dtype: pa.DataType,
+        budget: MemoryBudget,
+        tasks: OrderedTasks,
+        slice_bytes: int,
+    ) -> None:
+        """present: the inputs that have the column. tasks: where row groups are made of the rows.
+        slice_bytes: chunks of fewer bytes do not spill."""
+        self._inputs = inputs
+        self._dtype = dtype
+        self._budget = budget
+        self._tasks = tasks
+        self._slice_bytes = slice_bytes
+        self._nulls = GatherArray(pa.nulls(0), dtype)
+        self._arrays = [self._nulls] * len(inputs)
+        self._charged = np.zeros(len(inputs), dtype=np.int64)
+        self._fields = np.zeros((len(inputs), FIELDS), dtype=np.int64)
+        self._fields[:] = self._nulls.fields
+        self._left = np.where(present, 0, _NO_END)
+        self._group = self._groups_done = 0
+        self._last_group = np.zeros(len(inputs), dtype=np.int64)
+        """The last row group that took rows from an input's chunk."""
+        self._ended_bytes = 0
+        """The charge of chunks that have ended and whose rows the row group being taken may hold."""
+
+    def take(self, order: GroupOrder, pieces: ColumnPieces) -> Callable[[], None]:
+        """Takes the next row group's rows into `pieces`. Returns what to call when nobody holds them any
+        more, after the same of earlier row groups."""
+        self._group += 1
+        inputs, missing = order.inputs.astype(np.intp), order.counts.astype(np.int64)
+        for place in np.flatnonzero(missing > self._left[inputs]).tolist():
+            index = int(inputs[place])
+            here = int(self._left[index]) + self._inputs[index].disk_rows
+            self._inputs[index].decode_ahead(self._dtype, int(missing[place]) - here)
+        waiting = np.arange(len(inputs))
+        while len(waiting):
+            places = waiting[self._left[inputs[waiting]] > 0]
+            if not len(places):
+                places = waiting if may_decode_ahead(self._budget, 0) else waiting[:1]
+                for index in inputs[places].tolist():
+                    self._load(index)
+                # Loading one may have moved another to disk.
+                places = places[self._left[inputs[places]] > 0]
+            rows = np.minimum(missing[places], self._left[inputs[places]])
+            self._add(places, inputs[places], rows, pieces)
+            missing[places] -= rows
+            waiting = waiting[missing[waiting] > 0]
+        ended, self._ended_bytes = self._ended_bytes, 0
+        return partial(self._done, self._group, ended)
+
+    def spillable(self) -> list[tuple[int, Callable[[], int]]]:
+        """Returns the bytes of each chunk that nobody holds, and what moves its rows to disk."""
+        is_free = (self._last_group <= self._groups_done) & (self._charged > self._slice_bytes)
+        return [
+            (int(self._charged[index]), partial(self._spill, index))
+            for index in np.flatnonzero(is_free).tolist()
+        ]
+
+    def close(self) -> None:
+        """Releases the chunks."""
+        self._budget.discharge(STAGE, int(self._charged.sum()) + self._ended_bytes)
+        self._charged[:] = 0
+        self._ended_bytes = 0
+
+    def _load(self, index: int) -> None:
+        array, charged = self._inputs[index].take_part(self._dtype)
+        self._arrays[index] = GatherArray(array, self._dtype)
+        self._fields[index] = self._arrays[index].fields
+        self._left[index] = len(array)
+        self._charged[index] = charged
+
+    def _add(self, places: Intp, indices: Intp, counts: I64, pieces: ColumnPieces) -> None:
+        fields = self._fields[indices]
+        fields[:, ROWS] = counts
+        arrays = [self._arrays[index] for index in indices.tolist()]
+        self._fields[indices, START] += counts
+        self._left[indices] -= counts
+        self._last_group[indices] = self._group
+        for index in indices[self._left[indices] == 0].tolist():
+            self._ended_bytes += int(self._charged[index])
+            self._drop(index)
+        firsts = np.arange(len(indices))
+        if not pieces.add(places, Pieces(arrays, fields, firsts, self._dtype)):
+            del arrays
+            self._tasks.flush()  # threads may hold rows of the chunks for earlier row groups
+            self._budget.discharge(STAGE, self._ended_bytes)
+            self._ended_bytes = 0
+
+    def _spill(self, index: int) -> int:
+        freed, start = int(self._charged[index]), int(self._fields[index, START])
+        self._inputs[index].put_back(self._arrays[index].array.slice(start))
+        self._left[index] = 0
+        self._drop(index)
+        self._budget.discharge(STAGE, freed)
+        return freed
+
+    def _drop(self, index: int) -> None:
+        self._arrays[index] = self._nulls
+        self._charged[index] = 0
+
+    def _done(self, group: int, ended_bytes: int) -> None:
+        self._groups_done = group
+        self._budget.discharge(STAGE, ended_bytes)
