@@ -57,8 +57,8 @@ class FetchedSource:
     """A byte source that one thread reads and another fills.
 
     The object's bytes from `_read_at` to `_window_end` are in memory, those from there to `_fetched` on disk.
-    The reader has the first piece to itself, which stays charged until it has read all of it; so reading a few
-    bytes takes no lock. `read` raises the errors of opening and reading the connection.
+    The reader has the first piece to itself, which stays charged until it has read all of it; so reading a
+    few bytes takes no lock. `read` raises the errors of opening and reading the connection.
     """
 
     def __init__(

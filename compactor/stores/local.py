@@ -37,6 +37,7 @@ from compactor.stores.local_files import (
     rename_over,
     walk,
 )
+from compactor.stores.writeback import Writeback
 
 _WRITE_BUFFER_BYTES: Final = 64 << 10
 _ABSENT: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -213,10 +214,11 @@ class LocalUpload(UploadScope):
         self._key, self._path, self._temporary = key, path, temporary
         self._publish = publish
         self._file = temporary.open("xb", buffering=_WRITE_BUFFER_BYTES)
+        self._writeback = Writeback(self._file)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         with explained(self._path):
-            self._file.write(data)
+            self._writeback.add(self._file.write(data))
 
     def spill(self, disk: LocalDisk) -> None:
         """Does nothing: the data goes to a file anyway."""
