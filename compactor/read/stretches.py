@@ -24,6 +24,11 @@ class Part:
     """The row group after the last."""
 
 
+def whole_fragments(fragments: Sequence[Sequence[RowGroupStats]]) -> list[Part]:
+    """Returns one part for each fragment, with all of its row groups."""
+    return [Part(place, 0, len(row_groups)) for place, row_groups in enumerate(fragments)]
+
+
 def stretches_of(
     fragments: Sequence[Sequence[RowGroupStats]], compare: KeyComparator
 ) -> Iterator[list[Part]]:

@@ -21,12 +21,7 @@ from compactor.errors import CommitConflictError
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.read.fragment_columns import open_fragment, read_columns
-from compactor.read.pruning import (
-    bounds_by_keys,
-    bounds_by_skip_index,
-    bounds_by_statistics,
-    skip_index_of,
-)
+from compactor.read.pruning import bounds_by_statistics, unless_ruled_out
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, read_deletion, write_deletions
@@ -169,11 +164,8 @@ class _Search:
             self._on_progress(self.opened)
 
     def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _MatchedRows | None:
-        known = bounds_by_keys(entry, table)
-        if not may_match(self._where, known):
-            return None
-        skips = skip_index_of(self._store, entry, table, self._where)
-        if not may_match(self._where, bounds_by_skip_index(skips, known)):
+        skips = unless_ruled_out(self._store, entry, table, self._where)
+        if skips is None:
             return None
         self.opened += 1
         reader = open_fragment(self._store, entry.key, entry.size_bytes)

@@ -27,8 +27,9 @@ from compactor.read.pruning import (
     skip_index_of,
 )
 from compactor.read.read_reports import ScanReport
-from compactor.read.scan import scan, scan_schema
+from compactor.read.scan import scan
 from compactor.read.scan_tasks import read_parts, tasks_of
+from compactor.read.wanted import scan_schema
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.table.commit_log import CommitLog

@@ -21,8 +21,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from compactor import Table
 from compactor.errors import DataError, UsageError
 from compactor.read.read_reports import ScanReport
-from compactor.read.scan import scan, scan_schema
+from compactor.read.scan import scan
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
+from compactor.read.wanted import scan_schema
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.read import FragmentsReader, SingleUseReader
