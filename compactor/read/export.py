@@ -37,7 +37,8 @@ def export_file(
     schema = scan_schema(snapshot.table, columns)
     report = report or ScanReport()
     arrow_bytes = 0
-    with open_table_sink(path, schema, sink_options(snapshot.table, schema)) as sink:
+    options = replace(sink_options(snapshot.table, schema), threads=threads)
+    with open_table_sink(path, schema, options) as sink:
         for batch in scan(store, snapshot, columns, where, report, threads=threads):
             sink.write(batch)
             arrow_bytes += batch.nbytes

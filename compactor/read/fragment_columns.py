@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,6 +15,9 @@ from format.cast import widened
 from format.reader import FragmentReader
 from format.types import storage_type
 from format.widening import is_stored_as
+
+_ROW_BYTES: Final = 8
+"""Bytes of a row at least, of which the footer says nothing where all values are null."""
 
 
 class StoredObject:
@@ -34,6 +38,14 @@ def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
     Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
     """
     return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
+
+
+def held_bytes(reader: FragmentReader, group: int, names: Collection[str]) -> int:
+    """Returns about how many bytes columns of a row group take, by the footer's statistics."""
+    reader.footer.fetch(names)
+    least = _ROW_BYTES * reader.footer.row_groups[group].rows
+    chunks = (reader.footer.chunks(name) for name in names)
+    return sum(max(found[group].held_bytes if found else 0, least) for found in chunks)
 
 
 def read_columns(

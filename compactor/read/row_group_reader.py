@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics
 from compactor.read.read_reports import ScanReport
 from compactor.resources.workers import Workers
@@ -19,9 +19,6 @@ from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from format.footer import RowGroupStats
-
-_ROW_BYTES = 8
-"""Bytes of a row in a column that has no statistics: all of its values are null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,7 @@ class RowGroupReader:
         self._deleted = read_deletion(store, entry)
         self._schema = table.schema
         self._where = where
+        self._conditions = [] if where is None else columns_of(where)
         self._skips = skips
         self._report = report
 
@@ -99,22 +97,15 @@ class RowGroupReader:
 
     def held_bytes(self, group: RowGroup, names: Sequence[str]) -> int:
         """Returns about how many bytes the columns of a row group take, by the footer's statistics."""
-        footer = self._reader.footer
-        asked = self._asked(names)
-        footer.fetch(asked)
-        chunks = (footer.chunks(name) for name in asked)
-        return sum(
-            max(found[group.number].held_bytes if found else 0, _ROW_BYTES * group.rows)
-            for found in chunks
-        )
+        asked = list(dict.fromkeys([*self._conditions, *names]))
+        return held_bytes(self._reader, group.number, asked)
 
     def read(self, group: RowGroup, names: Sequence[str], workers: Workers) -> WantedRows | None:
         """Reads columns of a row group; returns None if it has no wanted rows.
 
         Raises `FormatError`, `DataError`, `StoreError`.
         """
-        conditions = [] if self._where is None else columns_of(self._where)
-        arrays = read_columns(self._reader, group.number, conditions, self._schema, workers)
+        arrays = read_columns(self._reader, group.number, self._conditions, self._schema, workers)
         keep = self._wanted(arrays, group)
         kept = group.rows if keep is None else keep.true_count
         if not kept:
@@ -125,10 +116,6 @@ class RowGroupReader:
         if kept < group.rows:
             chosen = workers.each(lambda array: array.filter(keep), chosen)
         return WantedRows(chosen, kept)
-
-    def _asked(self, names: Sequence[str]) -> list[str]:
-        conditions = [] if self._where is None else columns_of(self._where)
-        return list(dict.fromkeys([*conditions, *names]))
 
     def _is_ruled_out(self, number: int) -> bool:
         return self._where is not None and not may_match(

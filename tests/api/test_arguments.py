@@ -105,6 +105,7 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.verify(threads="2"), "threads"),
     (lambda t, _: t.verify(threads=2000), "threads"),
     (lambda t, _: t.delete(None), "where"),
+    (lambda t, _: t.delete("k = 1", threads=-1), "threads"),
     (lambda t, _: t.delete(True), "where"),
     (lambda t, _: t.alter(renames={"t": 5}), "renames.t"),
     (lambda t, _: t.alter(renames=[("t", "u")]), "renames"),

@@ -27,7 +27,7 @@ from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
-from compactor.write.delete import delete_rows
+from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions
 from format.errors import FormatError
 from tests.support.fragments import sort_schema
@@ -42,6 +42,14 @@ POLICIES = [
     RowPolicy(RowKind.AGGREGATE, aggregates=(("value", RowFunction.SUM), ("id", RowFunction.MAX))),
 ]
 SKIPS = SkipSpec((("id", SkipKind.BLOOM),), 64)
+MODULES = (
+    "read.scan",
+    "read.row_groups_ahead",
+    "read.verify",
+    "read.fragment_check",
+    "write.delete",
+)
+"""Where the bound of what is read ahead is asked."""
 ROWS = pa.table({"k": range(4_000), "v": [f"value {n % 37}" for n in range(4_000)]})
 
 
@@ -53,13 +61,23 @@ def reading_threads() -> list[str]:
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets row groups be small enough to be read side by side, or so large that their columns are."""
     if request.param == "large ones":
-        for module in ("scan", "row_groups_ahead", "verify", "fragment_check"):
-            monkeypatch.setattr(f"compactor.read.{module}.AHEAD_BYTES", 1)
+        for module in MODULES:
+            monkeypatch.setattr(f"compactor.{module}.AHEAD_BYTES", 1)
         monkeypatch.setattr("compactor.read.merged_rows._MIN_ROWS_FOR_THREADS", 1)
 
 
+def delete_once(store: MemoryStore, where: str) -> DeleteReport:
+    log = CommitLog(store)
+    report = delete_rows(store, log, condition_on(log.refresh().table, where))
+    return replace(report, waiting=())
+
+
+def rows_of_store(store: MemoryStore) -> list[dict[str, Any]]:
+    return [row for batch in scan(store, CommitLog(store).current()) for row in batch.to_pylist()]
+
+
 @pytest.mark.usefixtures("sizes")
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     policy=st.sampled_from(POLICIES),
     seeds=st.lists(st.integers(0, 9), min_size=1, max_size=4),
@@ -82,7 +100,11 @@ def test_batches_and_reports_are_those_of_one_thread(
         sort_by = None if place else "service,ts:desc"
         log = append_table(store, log_rows(100 + 90 * seed, seed), sort_by, options, max_rows=16)
     if deletes:
-        delete_rows(store, log, condition_on(log.latest.table, DELETED))
+        copy = MemoryStore(dict(store.objects))
+        deleted = condition_on(log.latest.table, DELETED)
+        report = delete_rows(store, log, deleted, threads=threads)
+        assert replace(report, waiting=()) == delete_once(copy, DELETED)
+        assert rows_of_store(store) == rows_of_store(copy)
     snapshot = log.current()
     condition = None if where is None else condition_on(snapshot.table, where)
     reports = ScanReport(), ScanReport()
