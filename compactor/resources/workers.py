@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import local
 from typing import Final, Generic, TypeVar
 
 S = TypeVar("S")
@@ -23,6 +24,8 @@ class Workers:
         """Starts no thread before there is work for it."""
         self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
+        self._inside = local()
+        """Marks the threads."""
 
     def begin(self, work: Callable[[], T]) -> Future[T]:
         """Begins some work in a thread. There must be more than one."""
@@ -42,11 +45,14 @@ class Workers:
     def close(self) -> None:
         """Drops the work that was not begun, and waits for the threads."""
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            # Python may drop a forgotten caller, which closes, in one of the threads.
+            is_inside = getattr(self._inside, "is_set", False)
+            self._pool.shutdown(wait=not is_inside, cancel_futures=True)
 
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads, "worker")
+            mark = partial(setattr, self._inside, "is_set", True)
+            self._pool = ThreadPoolExecutor(self.threads, "worker", mark)
         return self._pool
 
 

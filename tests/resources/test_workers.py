@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -159,3 +162,40 @@ def test_threads_end_with_the_one_who_reads(ends: str) -> None:
             reading.throw(Refused)  # type: ignore[attr-defined]
     del reading
     assert not running_threads()
+
+
+def test_a_reading_that_python_drops_in_one_of_its_threads_ends_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    is_forgotten, is_collected = threading.Event(), threading.Event()
+
+    def step(number: int, _workers: Workers) -> Iterator[int]:
+        if number == 2:
+            assert is_forgotten.wait(10)
+            gc.collect()
+            is_collected.set()
+        return iter([number])
+
+    def results() -> Iterator[Any]:
+        with closing(Workers(2)) as workers:
+            cycle = yield None
+            yield from in_order((Step(partial(step, n), 1) for n in range(9)), workers, 100)
+            del cycle
+
+    gc.disable()
+    try:
+        reading: Any = results()
+        next(reading)
+        assert [reading.send([reading]), next(reading)] == [0, 1]
+        del reading
+        is_forgotten.set()
+        assert is_collected.wait(10)
+    finally:
+        gc.enable()
+    deadline = time.monotonic() + 10
+    while running_threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not running_threads()
+    assert unraisable == []
