@@ -170,7 +170,7 @@ def main() -> None:
     show(cases)
     write_results(options.results, {"rows": options.rows, "inputs": options.inputs}, cases)
     worse = sum(map(is_worse, cases))
-    print(f"\n{worse} of {counted(len(cases), 'column')} take more than 5% more than in Parquet")
+    print(f"\ncolumns that are more than 5% larger than in Parquet: {worse} of {len(cases)}")
     if options.strict and worse:
         sys.exit(1)
 
