@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from threading import local
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+_BUNDLE_BYTES: Final = 4 << 20
+"""Small steps are begun together up to this size: to hand one over takes longer than a short step."""
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -73,8 +76,9 @@ class Step(Generic[T]):
 def in_order(steps: Iterable[Step[T]], workers: Workers, most_bytes: int) -> Iterator[T]:
     """Yields the results of all steps in their order, the same for any number of threads.
 
-    Steps are begun ahead: one more than there are threads, of `most_bytes` together. The first step is run
-    alone, and then no more steps are ahead than were taken before: who stops early has read little ahead.
+    Steps are begun ahead: one more than there are threads, or as many bundles of small ones, of `most_bytes`
+    together. The first step is run alone, and then no more steps are ahead than were taken before: who stops
+    early has read little ahead.
     A step that has to run alone, or has more than half of `most_bytes`, is run by the caller with all
     threads. An error of a step, or of `steps`, is raised in its place.
     """
@@ -91,8 +95,11 @@ def in_order(steps: Iterable[Step[T]], workers: Workers, most_bytes: int) -> Ite
 
 
 @dataclass(slots=True)
-class _Begun(Generic[T]):
-    future: Future[Iterator[T]]
+class _Bundle(Generic[T]):
+    """Neighbouring steps that one thread runs."""
+
+    future: Future[list[Iterator[T]]]
+    steps: int
     size: int
 
 
@@ -103,53 +110,71 @@ class _Ahead(Generic[T]):
         self._steps = steps
         self._workers = workers
         self._most_bytes = most_bytes
-        self._begun: deque[_Begun[T]] = deque()
+        self._begun: deque[_Bundle[T]] = deque()
         self._next: Step[T] | None = None
         """The step that follows those that were begun, once it was asked for."""
         self._error: Exception | None = None
         """The error with which the steps end."""
         self._taken = 0
+        """Number of steps that were taken."""
         self._held = 0
-        """Bytes of the steps that were begun, with the one that was taken last."""
+        """Bytes of the bundles that were begun, with the one that was taken last."""
         self._lent = 0
-        """Bytes of the step that was taken last."""
+        """Bytes of the bundle that was taken last."""
 
     def take(self) -> Iterator[T] | None:
-        """Returns the results of the next step; None after the last."""
+        """Returns the results of the next steps; None after the last."""
         self._held -= self._lent
         self._lent = 0
         self._top_up()
         if self._begun:
-            begun = self._begun.popleft()
-            results = begun.future.result()
-            self._lent = begun.size
-            self._taken += 1
+            bundle = self._begun.popleft()
+            results = bundle.future.result()
+            self._lent = bundle.size
+            self._taken += bundle.steps
             self._top_up()
-            return results
+            return chain.from_iterable(results)
         step, self._next = self._look(), None
         if step is not None:
             self._taken += 1
-            return step.run(self._workers)
+            is_small = self._is_shareable(step) and (step.size or 0) <= _BUNDLE_BYTES
+            return step.run(CALLER if is_small else self._workers)
         if self._error is not None:
             raise self._error
         return None
 
     def cancel(self) -> None:
-        for begun in self._begun:
-            begun.future.cancel()
+        for bundle in self._begun:
+            bundle.future.cancel()
 
     def _top_up(self) -> None:
         """Begins the next steps as far as there is room."""
-        while len(self._begun) < min(self._workers.threads + 1, self._taken):
-            step = self._look()
-            if step is None or step.size is None or 2 * step.size > self._most_bytes:
+        while len(self._begun) <= self._workers.threads:
+            steps, size = self._next_bundle()
+            if not steps:
                 return
-            if self._held + step.size > self._most_bytes:
-                return
+            future = self._workers.begin(partial(_run, steps))
+            self._begun.append(_Bundle(future, len(steps), size))
+            self._held += size
+
+    def _next_bundle(self) -> tuple[list[Step[T]], int]:
+        """Returns the next steps for one thread, and their bytes; no steps if there is no room for any."""
+        steps: list[Step[T]] = []
+        most, size = self._taken - sum(bundle.steps for bundle in self._begun), 0
+        while len(steps) < most and (step := self._look()) is not None:
+            added = step.size or 0
+            if not self._is_shareable(step) or self._held + size + added > self._most_bytes:
+                break
+            if steps and size + added > _BUNDLE_BYTES:
+                break
+            steps.append(step)
+            size += added
             self._next = None
-            future = self._workers.begin(partial(step.run, CALLER))
-            self._begun.append(_Begun(future, step.size))
-            self._held += step.size
+        return steps, size
+
+    def _is_shareable(self, step: Step[T]) -> bool:
+        """Returns whether a step may run beside others."""
+        return step.size is not None and 2 * step.size <= self._most_bytes
 
     def _look(self) -> Step[T] | None:
         """Returns the next step that was not begun."""
@@ -159,3 +184,20 @@ class _Ahead(Generic[T]):
             except Exception as error:  # noqa: BLE001 - raised in its place
                 self._error = error
         return self._next
+
+
+def _run(steps: Sequence[Step[T]]) -> list[Iterator[T]]:
+    """Runs steps up to the first that fails, whose error is raised when its results are taken."""
+    results: list[Iterator[T]] = []
+    for step in steps:
+        try:
+            results.append(step.run(CALLER))
+        except Exception as error:  # noqa: BLE001 - raised in its place
+            results.append(_failing(error))
+            break
+    return results
+
+
+def _failing(error: Exception) -> Iterator[Any]:
+    raise error
+    yield

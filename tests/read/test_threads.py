@@ -57,9 +57,11 @@ def reading_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("worker")]
 
 
-@pytest.fixture(params=["small ones", "large ones"])
+@pytest.fixture(params=["small ones", "ordinary ones", "large ones"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets row groups be small enough to be read side by side, or so large that their columns are."""
+    """Lets row groups be so small that threads read several, or so large that threads read their columns."""
+    if request.param == "ordinary ones":
+        monkeypatch.setattr("compactor.resources.workers._BUNDLE_BYTES", 1)
     if request.param == "large ones":
         for module in MODULES:
             monkeypatch.setattr(f"compactor.{module}.AHEAD_BYTES", 1)
@@ -77,7 +79,7 @@ def rows_of_store(store: MemoryStore) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("sizes")
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     policy=st.sampled_from(POLICIES),
     seeds=st.lists(st.integers(0, 9), min_size=1, max_size=4),
@@ -248,6 +250,7 @@ def test_row_groups_are_read_side_by_side_within_a_bound(
             seen.append(threading.current_thread().name)
 
     store.fault = meet
+    monkeypatch.setattr("compactor.resources.workers._BUNDLE_BYTES", 1)
     assert sum(batch.num_rows for batch in scan(store, snapshot, threads=2)) == 4_000
     assert len(set(seen)) == 2
     # With room for one row group, no two are read at a time, but the columns of one are.

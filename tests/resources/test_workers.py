@@ -76,7 +76,10 @@ def test_an_error_of_the_steps_themselves_comes_after_the_results_before_it(thre
     assert found == [0, 1, 2]
 
 
-def test_no_more_steps_are_begun_than_were_taken_before() -> None:
+@pytest.mark.parametrize(
+    ("size", "expected"), [(3 << 20, [1, 4, 6, 7, 8]), (1 << 10, [1, 4, 8, 8, 16])]
+)
+def test_no_more_steps_are_begun_than_were_taken_before(size: int, expected: list[int]) -> None:
     begun: list[int] = []
 
     def step(number: int, _workers: Workers) -> Iterator[int]:
@@ -84,13 +87,28 @@ def test_no_more_steps_are_begun_than_were_taken_before() -> None:
         return iter([number])
 
     with closing(Workers(2)) as workers:
-        results = in_order((Step(partial(step, n), 1) for n in range(100)), workers, 100)
+        steps = (Step(partial(step, n), size) for n in range(100))
+        results = in_order(steps, workers, 1 << 30)
         most = []
         for taken in range(5):
             assert next(results) == taken
             time.sleep(0.05)
             most.append(len(begun))
-    assert most == [1, 4, 6, 7, 8]
+    assert most == expected
+
+
+def test_an_error_within_a_bundle_comes_after_the_results_before_it() -> None:
+    begun: list[int] = []
+
+    def step(number: int, _workers: Workers) -> Iterator[int]:
+        begun.append(number)
+        return refused(_workers) if number == 5 else iter([number])
+
+    found = []
+    with closing(Workers(2)) as workers, pytest.raises(Refused):
+        for result in in_order((Step(partial(step, n), 1) for n in range(99)), workers, 100):
+            found.append(result)  # noqa: PERF402 - what comes before the error counts
+    assert found == [0, 1, 2, 3, 4]
 
 
 def test_steps_that_were_begun_hold_no_more_than_is_allowed() -> None:
