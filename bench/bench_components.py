@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.results import RESULTS, write_results
+from compactor.common.counts import counted
 from compactor.entities.components import components
 from compactor.entities.spark_components import EDGES_IN_ONE_TASK, Round, connected_components
 
@@ -247,7 +248,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as work:
         links = write_links(Path(work), records)
-        print(f"{records:,} records, {links:,} links")
+        print(f"{counted(records, 'record')}, {counted(links, 'link')}")
         cases = []
         for engine in engines:
             cases.append(run_apart(engine, Path(work), records))

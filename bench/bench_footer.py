@@ -21,6 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.common.counts import counted
 from format.blocks import make_chunk
 from format.emitter import FragmentEmitter
 from format.layout import BlockKind
@@ -88,7 +89,7 @@ def read(path: Path, columns: int, row_groups: int) -> str:
     asked, fetched = source.requests, source.bytes_read
     assert len(greatest) == len(reader.read_storage(names, [row_groups // 2])[0]) == _WANTED
     return (
-        f"{asked} requests, {fetched:,} bytes, {seconds * 1000:.1f} ms of CPU, "
+        f"{counted(asked, 'request')}, {fetched:,} bytes, {seconds * 1000:.1f} ms of CPU, "
         f"{elapsed * 1000:.1f} ms"
     )
 
@@ -119,8 +120,8 @@ def open_small(path: Path, columns: int, row_groups: int) -> str:
             assert len(reader.footer.columns["c1"]) == len(reader.footer.columns["c2"])
         best = min(best, (time.process_time() - before) / (_OPENS // 5))
     return (
-        f"{size:,} bytes, {columns} columns, {row_groups} row groups, two columns asked for: "
-        f"{source.requests / _OPENS:g} requests, {best * 1e6:.0f} µs of CPU"
+        f"{size:,} bytes, {counted(columns, 'column')}, {counted(row_groups, 'row group')}, two columns "
+        f"asked for: {source.requests / _OPENS:g} requests each, {best * 1e6:.0f} µs of CPU"
     )
 
 
@@ -167,7 +168,7 @@ def main() -> None:
                 measured("open", open_small, path, columns, row_groups)
             return
         columns, row_groups = arguments.columns, arguments.row_groups
-        print(f"{columns:,} columns, {row_groups:,} row groups")
+        print(f"{counted(columns, 'column')}, {counted(row_groups, 'row group')}")
         measured("write", write, path, columns, row_groups)
         measured("open", read, path, columns, row_groups)
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from bench.results import RESULTS, write_results
 from bench.workload import make_overlapping_inputs
+from compactor.common.counts import counted
 from compactor.files.jsontext import json_lines
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.pipeline_run import PipelineRun
@@ -129,7 +130,7 @@ def main() -> None:
             rows = pq.ParquetFile(out).metadata.num_rows
             cases.append({"engine": name, "seconds": round(best, 3), "rows_out": rows,
                           "rows_per_second": round(options.rows / best)})  # fmt: skip
-    print(f"{options.rows:,} rows, {size / 1e6:.0f} MB of text")
+    print(f"{counted(options.rows, 'row')}, {size / 1e6:.0f} MB of text")
     for case in cases:
         print(
             f"{case['engine']:<14}{case['seconds']:>8.2f} s{case['rows_per_second']:>12,} rows/s"

@@ -1,4 +1,4 @@
-"""Claim: no column of a compacted fragment is more than 5% larger than in Parquet.
+"""Claim: no column of a compacted fragment is more than 5% more than in Parquet.
 
     python -m bench.bench_size                       1 million rows of logs, in two sort orders
     python -m bench.bench_size --strict              exit code 1 if a column is worse
@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, compaction_of_all, write_table
 from bench.workload import make_overlapping_inputs
+from compactor.common.counts import counted
 from compactor.compaction.attempt import run_compaction
 from compactor.read.fragment_columns import open_fragment
 from compactor.settings.compaction import CompactionSettings
@@ -123,8 +124,8 @@ def show(cases: Iterable[dict[str, Any]]) -> None:
     for (sort, level), columns in groupby(cases, lambda case: (case["sort"], case["level"])):
         chosen = list(columns)
         print(
-            f"\nsorted by {sort}, zstd {level}: {chosen[0]['rows']:,} rows in "
-            f"{chosen[0]['row_groups']} row groups"
+            f"\nsorted by {sort}, zstd {level}: {counted(chosen[0]['rows'], 'row')} in "
+            f"{counted(chosen[0]['row_groups'], 'row group')}"
         )
         print(
             f"  {'column':<12}{'raw':>13}{'ours':>13}{'Parquet':>13}{'ratio':>7}"
@@ -169,7 +170,7 @@ def main() -> None:
     show(cases)
     write_results(options.results, {"rows": options.rows, "inputs": options.inputs}, cases)
     worse = sum(map(is_worse, cases))
-    print(f"\n{worse} of {len(cases)} columns are more than 5% larger than in Parquet")
+    print(f"\ncolumns that are more than 5% larger than in Parquet: {worse} of {len(cases)}")
     if options.strict and worse:
         sys.exit(1)
 

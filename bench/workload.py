@@ -23,6 +23,7 @@ from bench import log_messages
 from bench.fleet import HOST_COUNT, TAG_VARIANTS, Fleet, fleet
 from bench.log_files import FORMATS, write_log_file
 from bench.log_parameters import random_hex
+from compactor.common.counts import counted
 
 SCHEMA: Final = pa.schema(
     [
@@ -282,7 +283,7 @@ def main() -> None:
     for number, table in enumerate(tables):
         path = options.out / f"agent-{number:03d}.{options.format}"
         write_log_file(table, path)
-        print(f"{path}  {table.num_rows:,} rows  {path.stat().st_size:,} bytes")
+        print(f"{path}  {counted(table.num_rows, 'row')}  {path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 
+from format.errors import cause_of
 from format.footer import ChunkStats, RowGroupStats
 from format.hashing import ROW_HASH_XXH3, combine
 from format.keys import Bound, Value
@@ -24,6 +24,7 @@ from format.schema import (
     features_of,
     ordering,
 )
+from format.short_texts import remembered
 from format.tables import (
     LEFT_OUT,
     TableReader,
@@ -36,9 +37,6 @@ from format.tables import (
 )
 from format.types import storage_type
 
-_KEPT_SORT_SCHEMAS: Final = 64
-_KEPT_BYTES: Final = 64 << 10
-"""JSON of more bytes is parsed each time."""
 _HEAD: Final = struct.Struct("<QQIIIIQQ")
 
 
@@ -117,8 +115,7 @@ class Directory:
         )
         table = TableReader(data, _HEAD.size)
         text = table.raw(json_bytes)
-        parse = _parsed if json_bytes <= _KEPT_BYTES else _parsed.__wrapped__
-        sort, max_rows, features = parse(text)
+        sort, max_rows, features = _parsed(text)
         check_features(features, name=name)
         if function != ROW_HASH_XXH3:
             raise ValueError(f"the row hash is of an unknown function, number {function}")
@@ -247,7 +244,7 @@ def pack_directory(
     )
 
 
-@lru_cache(_KEPT_SORT_SCHEMAS)
+@remembered(most=64, most_bytes=64 << 10)
 def _parsed(text: bytes) -> tuple[SortSchema, int, tuple[str, ...]]:
     """Returns what the JSON says. The fragments of a table say the same."""
     try:
@@ -257,7 +254,7 @@ def _parsed(text: bytes) -> tuple[SortSchema, int, tuple[str, ...]]:
         max_rows = document["max_rows"]
         names = {column.column.encode() for column in sort}
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the directory is not one: {error!r}") from error
+        raise ValueError(f"the directory is not one: {cause_of(error)}") from error
     if type(max_rows) is not int or len(names) != len(sort) or not ordering(sort):
         raise ValueError("the directory's sort schema or number of rows cannot be")
     return sort, max_rows, features

@@ -12,6 +12,20 @@ FormatError
 from __future__ import annotations
 
 
+def cause_of(error: Exception) -> str:
+    """Says in words why something stored could not be parsed; Python's own words name no cause."""
+    match error:
+        case KeyError():
+            return f"it has no {error.args[0]!r}" if error.args else "something is missing"
+        case IndexError():
+            return "a list in it ends early"
+        case TypeError() | AttributeError():
+            return "a value in it is of another type than it has to be"
+        case RecursionError():
+            return "it is nested too deeply"
+    return str(error)
+
+
 class FormatError(Exception):
     """Base of all errors of the fragment format.
 

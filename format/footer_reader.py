@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ _GAP_BYTES: Final = 64 << 10
 """Pages no farther apart than this are read by one request."""
 _READ_BYTES: Final = 8 << 20
 """The most bytes of pages that are read by one request, unless one page has more."""
+_KEPT_CHUNKS: Final = 1 << 16
+"""The most chunks whose statistics are kept, besides those asked for last; each takes some 300 bytes."""
 
 
 class _Column(NamedTuple):
@@ -28,9 +31,10 @@ class _Column(NamedTuple):
 
 
 class FooterReader:
-    """A reader of one fragment's footer. It keeps what was asked for once.
+    """A reader of one fragment's footer. It keeps the columns that were asked for last.
 
-    Every method raises `CorruptFragmentError` for a page that is damaged or not where it must be.
+    Any number of threads may use it. Every method raises `CorruptFragmentError` for a page that is damaged or
+    not where it must be.
     """
 
     def __init__(
@@ -41,9 +45,8 @@ class FooterReader:
         self._offset = offset
         self._read = read
         self._name = name
-        self._known: dict[str, _Column | None] = {
-            name: _Column(*column) for name, column in directory.keys.items()
-        }
+        self._keys = {name: _Column(*column) for name, column in directory.keys.items()}
+        self._kept = _Kept()
         self._last: tuple[int, Block, list[ColumnRecord]] | None = None
         """The page that was read last, as the columns of an ordinary fragment share one."""
         self.columns: Mapping[str, Sequence[ChunkStats]] = _Columns(self)
@@ -77,26 +80,43 @@ class FooterReader:
 
     def field(self, name: str) -> pa.Field | None:
         """Returns the field of a column; None if the fragment's schema does not have it."""
-        self.fetch((name,))
-        column = self._known[name]
+        column = self._get(name)
         return None if column is None else column.field
 
     def chunks(self, name: str) -> Sequence[ChunkStats]:
         """Returns the statistics of a column's chunks; none for a column that is not there, or only nulls."""
-        self.fetch((name,))
-        column = self._known[name]
+        column = self._get(name)
         return () if column is None else column.chunks
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Reads the statistics of several columns by as few requests as their pages allow."""
-        missing = {name for name in names if name not in self._known}
-        pages = {self._directory.find(name.encode()) for name in missing} - {None}
-        found: dict[str, _Column | None] = dict.fromkeys(missing)
+        """Reads the statistics of several columns by as few requests as their pages allow.
+
+        They are kept at least until others are asked for.
+        """
+        asked = [name for name in names if name not in self._keys]
+        missing = {name for name in asked if name not in self._kept.columns}
+        if missing:
+            self._kept.add(self._read_columns(missing), asked)
+
+    def _get(self, name: str) -> _Column | None:
+        if name in self._keys:
+            return self._keys[name]
+        try:
+            return self._kept.columns[name]
+        except KeyError:
+            found = self._read_columns({name})
+            self._kept.add(found, (name,))
+            return found[name]
+
+    def _read_columns(self, names: Collection[str]) -> dict[str, _Column | None]:
+        """Reads the statistics of columns; None for one that the fragment's schema does not have."""
+        pages = {self._directory.find(name.encode()) for name in names} - {None}
+        found: dict[str, _Column | None] = dict.fromkeys(names)
         for block, records in self._pages(sorted(page for page in pages if page is not None)):
             for record in records:
-                if record.name in missing:
+                if record.name in names:
                     found[record.name] = self._column(block, record)
-        self._known |= found
+        return found
 
     def check_header(self, header: FragmentHeader) -> None:
         """Raises `ValueError` unless the directory agrees with a fragment's header."""
@@ -107,8 +127,8 @@ class FooterReader:
         yield from self.key_names
         for block, records in self._pages(range(self._directory.pages)):
             for record in records:
-                if record.name not in self._known:
-                    self._known[record.name] = self._column(block, record)
+                if record.name not in self._kept.columns:
+                    self._kept.add({record.name: self._column(block, record)}, (record.name,))
                 if record.count:
                     yield record.name
 
@@ -127,7 +147,7 @@ class FooterReader:
             chunks = record.chunks()
             record.check_places(chunks)
             if len(chunks) not in (0, len(self.row_groups)):
-                raise ValueError(f"column {record.name!r} has {len(chunks)} chunks")
+                raise ValueError(f"column {record.name!r} has not a chunk for each row group")
         except ValueError as error:
             raise block.fault(str(error)) from error
         return _Column(field, chunks)
@@ -177,6 +197,37 @@ class FooterReader:
                 raise block.fault(str(error)) from error
             self._last = page, block, records
             yield block, records
+
+
+class _Kept:
+    """Columns that were asked for. Those that were read first go first."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, _Column | None] = {}
+        self._chunks = 0
+        self._turn = Lock()
+
+    def add(self, found: Mapping[str, _Column | None], asked: Collection[str]) -> None:
+        """Keeps columns. If that is too much, drops half of the others, unless they were asked for now."""
+        with self._turn:
+            for name, column in found.items():
+                self._drop(name)
+                self.columns[name] = column
+                self._chunks += _weight(column)
+            if self._chunks > _KEPT_CHUNKS:
+                needed = set(asked)
+                for name in [name for name in self.columns if name not in needed]:
+                    if self._chunks > _KEPT_CHUNKS // 2:
+                        self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        if name in self.columns:
+            self._chunks -= _weight(self.columns.pop(name))
+
+
+def _weight(column: _Column | None) -> int:
+    """Returns for how many chunks a column counts; one without any takes some memory, too."""
+    return 1 if column is None else 1 + len(column.chunks)
 
 
 class _Columns(Mapping[str, Sequence[ChunkStats]]):

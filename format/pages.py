@@ -10,15 +10,15 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from format.errors import SchemaError
+from format.errors import SchemaError, cause_of
 from format.footer import ChunkStats, ValueStats
 from format.layout import BLOCK_HEADER_BYTES
 from format.nodes import Encoding
+from format.short_texts import remembered
 from format.tables import (
     MAX_COUNT,
     TableReader,
@@ -35,9 +35,6 @@ from format.types import storage_type
 PAGE_BYTES: Final = 64 << 10
 """Writers begin another page before a record with which the page would have more bytes than this."""
 _HEAD: Final = struct.Struct("<QIIIIQQ")
-_KEPT_FIELDS: Final = 4096
-_KEPT_BYTES: Final = 4096
-"""Fields of more bytes are parsed each time."""
 _ENCODINGS: Final = {encoding.name: int(encoding) for encoding in Encoding}
 _NAMES: Final = {int(encoding): encoding.name for encoding in Encoding}
 
@@ -83,8 +80,7 @@ class ColumnRecord:
 
     def _parsed(self) -> tuple[pa.Field, ValueKind]:
         text = self._table[self._field_at : self._field_at + self._field_bytes]
-        parse = _parse_field if len(text) <= _KEPT_BYTES else _parse_field.__wrapped__
-        return parse(self.name, text)
+        return _parse_field(text, self.name)
 
     def check_places(self, chunks: Sequence[ChunkStats]) -> None:
         """Raises `ValueError` unless the chunks of a column outside the sort schema fill its place."""
@@ -206,12 +202,12 @@ def unpack_record(table: bytes, at: int = 0) -> ColumnRecord:
     return ColumnRecord(name, start, end, count, size, table, field_at, field_bytes, at + size)
 
 
-@lru_cache(_KEPT_FIELDS)
-def _parse_field(name: str, text: bytes) -> tuple[pa.Field, ValueKind]:
+@remembered(most=4096, most_bytes=4096)
+def _parse_field(text: bytes, name: str) -> tuple[pa.Field, ValueKind]:
     """Returns a column's field and the kind of its VALUEs. The fragments of a table have the same ones."""
     try:
         document = json.loads(text)
         field = field_from_json({**document, "name": name})
         return field, value_kind(storage_type(field.type))
     except (SchemaError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"the type of column {name!r}: {error}") from error
+        raise ValueError(f"the type of column {name!r}: {cause_of(error)}") from error

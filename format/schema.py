@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.errors import SchemaError, UnsupportedVersionError
+from format.errors import SchemaError, UnsupportedVersionError, cause_of
 from format.layout import KNOWN_FEATURES
 from format.type_json import JsonObject, schema_from_json, schema_to_json
 from format.types import check_nesting, storage_type
@@ -117,10 +117,10 @@ def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
 
 
 def features_of(document: JsonObject) -> tuple[str, ...]:
-    """Returns the required features that a header or directory names. Raises `KeyError`, `TypeError`."""
+    """Returns the required features that a header or directory names. Raises `KeyError`, `ValueError`."""
     features = document["required_features"]
     if type(features) is not list or not all(type(feature) is str for feature in features):
-        raise TypeError("required_features is not a list of names")
+        raise ValueError("required_features is not a list of names")
     return tuple(features)
 
 
@@ -206,10 +206,10 @@ class FragmentHeader:
                 required_features=features,
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise SchemaError(f"the header is not a fragment header: {error!r}") from error
+            raise SchemaError(f"the header is not a fragment header: {cause_of(error)}") from error
 
 
 def _count(value: object) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r} is not a number of rows")
+        raise ValueError(f"{value!r} is not a number of rows")
     return value

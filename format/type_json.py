@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.errors import SchemaError
+from format.errors import SchemaError, cause_of
 from format.types import LIST_KINDS, LISTS
 
 JsonObject = dict[str, Any]
@@ -117,7 +117,7 @@ def type_from_json(value: JsonObject) -> pa.DataType:
     except (
         KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, pa.ArrowException,
     ) as error:  # fmt: skip
-        raise SchemaError(f"not a type description: {_short(value)} ({error})") from error
+        raise SchemaError(f"not a type description: {_short(value)} ({cause_of(error)})") from error
 
 
 def _short(value: object) -> str:
@@ -202,7 +202,9 @@ def field_from_json(value: JsonObject) -> pa.Field:
             metadata_from_json(value.get("metadata")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise SchemaError(f"not a field description: {_short(value)} ({error})") from error
+        raise SchemaError(
+            f"not a field description: {_short(value)} ({cause_of(error)})"
+        ) from error
 
 
 def schema_to_json(schema: pa.Schema) -> JsonObject:

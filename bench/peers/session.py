@@ -18,6 +18,7 @@ from bench.peers.engines import ENGINES, OURS, PREPARED_BY, SOURCES, Engine
 from bench.peers.measurements import EngineFacts, Halves, Result, Run, facts_key
 from bench.peers.run import Order
 from bench.peers.workloads import Facts, Workload, facts_of, make_sources
+from compactor.common.counts import counted
 
 ROOT: Final = Path(__file__).parents[2]
 _ALWAYS_ANEW: Final = ("fragments", "sorted-run")
@@ -155,7 +156,7 @@ class Session:
             number,
             round(together, 4),
             round(turn["wall_seconds"], 4),
-            None if rows == {wanted} else f"{rows} rows of {wanted}",
+            None if rows == {wanted} else f"rows: {rows} instead of {wanted}",
         )
 
     def _run_at_once(
@@ -297,7 +298,7 @@ class _Child:
 
 def _fault(found: dict[str, Any], rows: int) -> str | None:
     if found["output_rows"] != rows:
-        return f"{found['output_rows']:,} rows came out of {rows:,}"
+        return f"{counted(found['output_rows'], 'row')} came out of {rows:,}"
     return None if found["is_sorted"] else "the output is not sorted"
 
 

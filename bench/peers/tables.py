@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from bench.peers.contract import Measure
 from bench.peers.engines import FLOOR, OURS
 from bench.peers.measurements import Result, Summary
+from compactor.common.counts import counted
 
 _OF_COLUMNS = (Measure.SCAN_STRING, Measure.SCAN_NUMBERS)
 _HEADER = (
@@ -25,8 +26,8 @@ def as_text(result: Result) -> str:
         facts = result.workloads[workload]
         columns = f" of {' and '.join(facts.columns[measure])}" if measure in _OF_COLUMNS else ""
         lines += [
-            f"{workload}, {measure}{columns}, {many}: {facts.rows:,} rows, {facts.inputs} inputs; "
-            f"medians of {result.rounds}",
+            f"{workload}, {measure}{columns}, {many}: {counted(facts.rows, 'row')}, "
+            f"{counted(facts.inputs, 'input')}; medians of {result.rounds}",
             _HEADER,
             *_rows(result, summaries),
             *_ratios(result, summaries),

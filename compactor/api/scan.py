@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from compactor.predicate.tree import Predicate
 from compactor.read.read_reports import ExportReport, ScanReport
-from compactor.read.scan import scan, scan_schema
+from compactor.read.scan import scan
+from compactor.read.wanted import scan_schema
 from compactor.settings.arguments import checked
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
@@ -22,9 +23,9 @@ class Scan:
     """The rows of a table in sort order, read lazily; it may be read many times.
 
     It has Arrow's stream interface, so any library that reads Arrow streams reads it. Readings are
-    independent of one another, in threads too; a reading that is dropped half way releases everything it
-    holds. An error on the way is raised in the reader: as our own exception where we read, as the other
-    library's exception with our message where it reads.
+    independent of one another, in threads too; a reading that is dropped half way ends its threads and
+    releases everything it holds. An error on the way is raised in the reader: as our own exception where we
+    read, as the other library's exception with our message where it reads.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class Scan:
         snapshot: Snapshot,
         columns: Sequence[str] | None,
         where: Predicate | None,
+        threads: int,
     ) -> None:
         """Use `Table.scan`."""
         self._store = store
         self._snapshot = snapshot
         self._columns = columns
         self._where = where
+        self._threads = threads
         self.schema = scan_schema(snapshot.table, columns)
         """The Arrow schema of every batch."""
         self.report = ScanReport()
@@ -47,7 +50,14 @@ class Scan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Reads batches from the beginning. Raises `DataError`, `FormatError`, `StoreError` on the way."""
         self.report = ScanReport()
-        return scan(self._store, self._snapshot, self._columns, self._where, self.report)
+        return scan(
+            self._store,
+            self._snapshot,
+            self._columns,
+            self._where,
+            self.report,
+            threads=self._threads,
+        )
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Returns a stream of batches from the beginning."""
@@ -78,6 +88,7 @@ class Scan:
             self._columns,
             self._where,
             self.report,
+            threads=self._threads,
             on_progress=on_progress or _ignore,
         )
 

@@ -27,8 +27,10 @@ from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
 from compactor.predicate.skipping.spec import SkipKind
+from compactor.resources.cores import usable_cores
 from compactor.settings.arguments import checked
 from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.fields import Threads
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -121,6 +123,7 @@ class Table(TableView):
         where: str,
         *,
         dry_run: bool = False,
+        threads: Threads | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> DeleteReport:
         """Deletes all rows that fulfil the SQL condition, in one commit, and moves on to its version.
@@ -129,6 +132,7 @@ class Table(TableView):
         compacted and the old fragments vacuumed.
 
         dry_run: counts the rows, and deletes nothing.
+        threads: how many search; None stands for as many as this process has cores.
         on_progress: is called with the number of fragments searched so far.
         Raises what `scan` raises, and `CommitConflictError`.
         """
@@ -138,6 +142,7 @@ class Table(TableView):
             self._log,
             condition_on(self._snapshot.table, where),
             dry_run=dry_run,
+            threads=threads or usable_cores(),
             on_progress=on_progress or (lambda _done: None),
         )
         self._snapshot = self._log.latest

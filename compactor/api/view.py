@@ -16,8 +16,10 @@ from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
 from compactor.read.read_reports import VerifyReport
+from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
+from compactor.settings.fields import Threads
 from compactor.settings.units import unix_ms
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -58,27 +60,47 @@ class TableView:
         return cls(log, log.at(version, as_of_unix_ms))
 
     @checked
-    def scan(self, columns: Iterable[str] | None = None, where: str | None = None) -> Scan:
+    def scan(
+        self,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+        *,
+        threads: Threads | None = None,
+    ) -> Scan:
         """Returns the rows in sort order: the given columns of the rows that fulfil the SQL condition.
 
         columns: names in the order wanted, or a set, which is taken in alphabetical order; None stands for
         all.
+        threads: how many read and decode row groups; None stands for as many as this process has cores. They
+        change no batch. The first row group is read alone, so that whoever stops after it has read no other.
         Reads nothing yet. Raises `UsageError` for an unknown column or an invalid condition.
         """
         names = None if columns is None else tuple(columns)
-        return Scan(self._store, self._snapshot, names, self._condition(where))
+        condition = self._condition(where)
+        return Scan(self._store, self._snapshot, names, condition, threads or usable_cores())
 
     @checked
-    def verify(self, *, on_progress: Callable[[int], None] | None = None) -> VerifyReport:
+    def verify(
+        self,
+        *,
+        threads: Threads | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> VerifyReport:
         """Reads all data of this version; `faults` of the report has one line for each damage found.
 
+        threads: how many decode and check; None stands for as many as this process has cores.
         on_progress: is called with the number of fragments read so far.
         Raises `StoreError` only if the store itself cannot be reached.
         """
         # Imported late: who reads rows does not verify them.
         from compactor.read.verify import verify
 
-        return verify(self._store, self._snapshot, on_progress=on_progress or (lambda _done: None))
+        return verify(
+            self._store,
+            self._snapshot,
+            threads=threads or usable_cores(),
+            on_progress=on_progress or (lambda _done: None),
+        )
 
     def fragments(self) -> pa.Table:
         """Returns the fragments of this version, oldest first, with sizes, key ranges and levels."""

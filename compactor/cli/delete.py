@@ -8,6 +8,7 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json
+from compactor.cli.shared_options import threads_option
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
@@ -40,9 +41,12 @@ row stays."""
     help='Delete these rows, such as "user_id = 4711".',
 )
 @click.option("--dry-run", is_flag=True, help="Count the rows, and delete nothing.")
+@threads_option
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None:
+def delete_command(
+    table: str, where: str, dry_run: bool, threads: int | None, as_json: bool
+) -> None:
     """Delete the rows of TABLE that fulfil a condition, in one commit.
 
     Readers no longer see the rows from then on. The rows stay in storage until their fragments have been
@@ -53,7 +57,7 @@ def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None
         raise UsageError("--where: the condition is empty; name the rows to delete")
     opened = open_table(table)
     with progress(f"delete from {table}", opened.fragments().num_rows) as advance:
-        report = opened.delete(where, dry_run=dry_run, on_progress=advance)
+        report = opened.delete(where, dry_run=dry_run, threads=threads, on_progress=advance)
     if as_json:
         echo_json({**asdict(report), "dry_run": dry_run})
         return

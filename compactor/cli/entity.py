@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 import pyarrow as pa
@@ -22,13 +21,13 @@ from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
-from compactor.entities.spec import EntityMergeSpec, load_spec
+from compactor.entities.run import EntityRun
+from compactor.entities.spec import load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from compactor.settings.units import size_text
 from compactor.spark.session import open_session
-from compactor.stores.base import Store
 from compactor.telemetry.metrics import mapping
 
 _EPILOG = """\b
@@ -116,28 +115,12 @@ def entity_merge_command(
         def show(what: str) -> None:
             status.update(f"entity-merge: {what}")
 
+        limit = memory_limit_bytes or (None if on_spark else DEFAULT_MEMORY_BYTES)
+        run = EntityRun(loaded, store, folder, full, limit, show)
         if on_spark:
-            report = _run_on_spark(
-                loaded,
-                store,
-                master,
-                staging,
-                shuffle_partitions,
-                dry_run=dry_run,
-                folder=folder,
-                full=full,
-                memory_limit_bytes=memory_limit_bytes,
-                on_progress=show,
-            )
+            report = _run_on_spark(run, master, staging, shuffle_partitions, dry_run=dry_run)
         else:
-            merge = EntityMerge(
-                loaded,
-                store,
-                folder=folder,
-                full=full,
-                memory_limit_bytes=memory_limit_bytes or DEFAULT_MEMORY_BYTES,
-                on_progress=show,
-            )
+            merge = EntityMerge(run)
             if dry_run:
                 report, rows = merge.look()
             else:
@@ -155,25 +138,23 @@ def entity_merge_command(
 
 
 def _run_on_spark(
-    spec: EntityMergeSpec,
-    store: Store | None,
+    run: EntityRun,
     master: str | None,
     staging: str | None,
     shuffle_partitions: int | None,
     *,
     dry_run: bool,
-    **settings: Any,
 ) -> EntityMergeReport:
     # Imported late: a merge in this process needs none of it.
     from compactor.entities.on_spark import SparkEntityMerge
     from compactor.spark.session import SparkOptions
 
     # The user's mistakes are reported before Spark takes seconds to start.
-    merge = SparkEntityMerge(spec, store, **settings)
+    merge = SparkEntityMerge(run)
     if merge.report.waiting_for:
         return merge.report
-    run = merge.look if dry_run else merge.run
-    return run(open_session(master), SparkOptions(staging, shuffle_partitions))
+    act = merge.look if dry_run else merge.run
+    return act(open_session(master), SparkOptions(staging, shuffle_partitions))
 
 
 def _check_options(

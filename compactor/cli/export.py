@@ -7,7 +7,7 @@ import click
 from compactor.cli.display import progress
 from compactor.cli.output import human_bytes
 from compactor.cli.read import split_columns, where_option
-from compactor.cli.shared_options import snapshot_options
+from compactor.cli.shared_options import snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
 from compactor.files.write import check_sink_path
@@ -25,12 +25,14 @@ Examples:
 @click.argument("out")
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
 @where_option
+@threads_option
 @snapshot_options
 def export_command(
     table: str,
     out: str,
     columns: str | None,
     where: str | None,
+    threads: int | None,
     version: int | None,
     as_of: int | None,
 ) -> None:
@@ -42,7 +44,7 @@ def export_command(
     """
     check_sink_path(out)
     view = open_view(table, version, as_of)
-    scan = view.scan(split_columns(columns), where)
+    scan = view.scan(split_columns(columns), where, threads=threads)
     with progress(f"export {out}", view.rows) as advance:
         done = scan.to_file(out, on_progress=advance)
     if where is not None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
-from compactor.cli.shared_options import check_one_moment, snapshot_options
+from compactor.cli.shared_options import check_one_moment, snapshot_options, threads_option
 from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
@@ -251,17 +251,20 @@ Examples:
   compactor verify s3://bucket/logs --json""",
 )
 @click.argument("table")
+@threads_option
 @snapshot_options
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def verify_command(table: str, version: int | None, as_of: int | None, as_json: bool) -> None:
+def verify_command(
+    table: str, threads: int | None, version: int | None, as_of: int | None, as_json: bool
+) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
 
     Prints the place of each fault, and exits with 1 if there are any.
     """
     view = open_view(table, version, as_of)
     with progress("verify", view.fragments().num_rows) as advance:
-        report = view.verify(on_progress=advance)
+        report = view.verify(threads=threads, on_progress=advance)
     if as_json:
         echo_json(report.to_json())
     else:

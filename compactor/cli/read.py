@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from compactor.cli.output import echo_json
-from compactor.cli.shared_options import snapshot_options
+from compactor.cli.shared_options import snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
@@ -36,7 +36,8 @@ def head_command(
     table: str, rows: int, columns: str | None, version: int | None, as_of: int | None
 ) -> None:
     """Print the first rows of TABLE in sort order, one JSON object a line."""
-    scan = open_view(table, version, as_of).scan(split_columns(columns))
+    # One thread reads no row group before its turn.
+    scan = open_view(table, version, as_of).scan(split_columns(columns), threads=1)
     left = rows
     for batch in scan if left else ():
         click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
@@ -64,6 +65,7 @@ an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; it
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
 @click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Most rows to print.")
 @click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
+@threads_option
 @click.option(
     "--json",
     "as_json",
@@ -77,6 +79,7 @@ def query_command(
     columns: str | None,
     rows: int | None,
     counts: bool,
+    threads: int | None,
     as_json: bool,
     version: int | None,
     as_of: int | None,
@@ -91,7 +94,7 @@ def query_command(
     if as_json and not counts:
         raise UsageError("--json: rows are JSON already; give it with --count")
     view = open_view(table, version, as_of)
-    scan = view.scan([] if counts else split_columns(columns), where)
+    scan = view.scan([] if counts else split_columns(columns), where, threads=threads)
     left = sys.maxsize if rows is None else rows
     for batch in scan if left else ():
         if not counts:

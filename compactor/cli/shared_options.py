@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import click
 
+from compactor.cli.setting_options import setting_option
 from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
+from compactor.settings.reading import ReadSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -36,6 +38,9 @@ def moment_unix_ms(text: str) -> int:
         return units.moment_unix_ms(text, SystemClock())
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+threads_option = setting_option(ReadSettings, "threads")
 
 
 def snapshot_options(command: _Command) -> _Command:

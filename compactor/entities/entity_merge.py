@@ -6,7 +6,7 @@ Each stage is a function on columns, so that a caller can do one of them elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,14 +26,11 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
+from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
-from compactor.stores.base import Store
 from compactor.write.ingest import IngestOptions, ingest_batches
-
-StepProgress = Callable[[str], None]
-"""Called with the name of the step that begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +87,12 @@ class EntityMerge:
     """
 
     def __init__(
-        self,
-        spec: EntityMergeSpec,
-        store: Store | None,
-        *,
-        folder: str = ".",
-        full: bool = False,
-        connect: Components = components,
-        memory_limit_bytes: int | None = None,
-        ids: Ids = random_id,
-        on_progress: StepProgress = lambda _what: None,
+        self, run: EntityRun, *, connect: Components = components, ids: Ids = random_id
     ) -> None:
-        """store: the table's store; None only for a dry run that would write a new table.
-
-        folder: the place of datasets that `spec.sources` does not name. full: writes every entity anew, and
-        takes the datasets as they are now. memory_limit_bytes: entities that would take more are refused
-        while they are read; None for no limit.
-        """
-        self._memory = EntityMemory(memory_limit_bytes)
-        self._spec, self._folder, self._full = spec, folder, full
-        self._connect, self._ids, self._on_progress = connect, ids, on_progress
-        self._target = Target(store)
+        self._memory = EntityMemory(run.memory_limit_bytes)
+        self._spec, self._full, self._on_progress = run.spec, run.full, run.on_progress
+        self._run, self._connect, self._ids = run, connect, ids
+        self._target = Target(run.store)
 
     def run(self) -> EntityMergeReport:
         """Writes what changed.
@@ -145,7 +127,7 @@ class EntityMerge:
         Raises `InputError` for datasets that cannot be read, `UsageError` for those that need a full run,
         `JobError` for too many that would be one, or too much memory.
         """
-        located, report = self._target.begin(self._spec, self._folder, full=self._full)
+        located, report = self._target.begin(self._run)
         if report.waiting_for:
             return report, None
         datasets = self._read(located)

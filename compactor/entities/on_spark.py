@@ -15,7 +15,7 @@ Whole entities travel twice at most, and the second time only those of clusters 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,7 @@ from compactor.entities.entities import no_entity
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
+from compactor.entities.run import EntityRun
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
     dataset_parts,
@@ -34,7 +35,6 @@ from compactor.entities.spark_flows import (
     labels_home,
 )
 from compactor.entities.spark_write import FoundClusters, write_clusters
-from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
 from compactor.entities.target import Target
 from compactor.entities.tasks import clustering, differing, matching, reading
@@ -52,7 +52,6 @@ from compactor.spark.shuffle.exchange import ByKeys, ByNumber
 from compactor.spark.shuffle.jobs import Done, Jobs
 from compactor.spark.shuffle.packets import Batches
 from compactor.spark.shuffle.task import PLACE_BITS, TaskInput
-from compactor.stores.base import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,26 +65,13 @@ _CONNECTOR: Final = SparkConnector()
 class SparkEntityMerge:
     """One run of an entity merge into a table: the same rows and commit as of `EntityMerge`."""
 
-    def __init__(
-        self,
-        spec: EntityMergeSpec,
-        store: Store | None,
-        *,
-        folder: str = ".",
-        full: bool = False,
-        memory_limit_bytes: int | None = None,
-        on_progress: Callable[[str], None] = lambda _what: None,
-        connector: Connector = _CONNECTOR,
-    ) -> None:
-        """Takes what `EntityMerge` takes. Raises `CompactorError` for what can be known without Spark.
-
-        memory_limit_bytes: of one task; None for 1 GiB.
-        """
-        self._spec, self._folder, self._full = spec, folder, full
-        self._limit = memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
-        self._on_progress, self._connector = on_progress, connector
-        self._target = Target(store)
-        self._located, self.report = self._target.begin(spec, folder, full=full)
+    def __init__(self, run: EntityRun, *, connector: Connector = _CONNECTOR) -> None:
+        """Raises `CompactorError` for what can be known without Spark."""
+        self._spec, self._full, self._on_progress = run.spec, run.full, run.on_progress
+        self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
+        self._connector = connector
+        self._target = Target(run.store)
+        self._located, self.report = self._target.begin(run)
 
     def run(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
         """Writes what changed. Raises `CompactorError`; nothing is written then."""

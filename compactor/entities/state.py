@@ -12,6 +12,7 @@ from compactor.entities.entities import RESERVED
 from compactor.entities.spec import Dataset
 from compactor.errors import DataError, UsageError
 from compactor.table.metadata import TableMetadata
+from format.errors import cause_of
 
 _PROPERTY: Final = "entity_merge"
 
@@ -45,7 +46,7 @@ class State:
             return cls(tuple(Dataset(*d) for d in value["datasets"]), int(value["next_updated"]))
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
-                f"{url}: the state of the entity merge is damaged ({error!r})"
+                f"{url}: the state of the entity merge is damaged ({cause_of(error)})"
             ) from error
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:

@@ -10,7 +10,7 @@ from compactor.entities.datasets import Located, check_not_read, check_there, lo
 from compactor.entities.entities import UPDATED
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
-from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.run import EntityRun
 from compactor.entities.state import State, check_datasets
 from compactor.errors import CommitConflictError
 from compactor.rows.policy import RowKind, RowPolicy
@@ -41,13 +41,12 @@ class Target:
     def first_updated(self) -> int:
         return 0 if self.before is None else self.before.next_updated
 
-    def begin(
-        self, spec: EntityMergeSpec, folder: str, *, full: bool
-    ) -> tuple[Sequence[Located | None], EntityMergeReport]:
-        """Locates the datasets, and reports which are missing. full: takes the datasets as they are now.
+    def begin(self, run: EntityRun) -> tuple[Sequence[Located | None], EntityMergeReport]:
+        """Locates the datasets, and reports which are missing.
 
         Raises `InputError` for a dataset that must exist, `UsageError` for changes that need a full run.
         """
+        spec, folder = run.spec, run.folder
         if self.store is not None:
             check_not_read(spec, folder, self.store.url)
         located = locate(spec, folder)
@@ -56,7 +55,7 @@ class Target:
         report.missing_datasets = tuple(absent)
         if self.before is None:
             report.waiting_for = tuple(n for n in spec.initial_datasets if n in absent)
-        elif not full:
+        elif not run.full:
             check_datasets(self.before.datasets, spec.datasets, self.url)
         if not report.waiting_for:
             check_there(spec, located, folder)

@@ -181,8 +181,10 @@ class ParquetSink(TableSink):
 class FragmentSink(TableSink):
     """A sink of one fragment; rows must arrive in its sort order."""
 
-    def __init__(self, output: FileOutput, schema: pa.Schema, sort: SortSchema) -> None:
-        self._writer = FragmentWriter(output, schema, sort)
+    def __init__(
+        self, output: FileOutput, schema: pa.Schema, sort: SortSchema, threads: int
+    ) -> None:
+        self._writer = FragmentWriter(output, schema, sort, threads=threads)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write(batch)

@@ -51,6 +51,8 @@ _PART = re.compile(r"\.(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 class SinkOptions:
     """Options of some formats, which the others ignore."""
 
+    threads: int = 1
+    """How many encode a fragment's columns; its bytes are the same for any number."""
     row_group_bytes: int = ROW_GROUP_BYTES
     """Limit of a Parquet row group in bytes of Arrow data, which is held until the row group is complete."""
     sort: SortSchema | None = None
@@ -177,7 +179,7 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
         return ParquetSink(output, schema, options.sort, options.row_group_bytes)
     if kind.format is FileFormat.FRAGMENT:
         assert options.sort is not None
-        return FragmentSink(output, schema, options.sort)
+        return FragmentSink(output, schema, options.sort, options.threads)
     if kind.format is FileFormat.ARROW:
         return ArrowSink(output, schema, options.sort)
     if kind.format is FileFormat.CSV:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from compactor.common.counts import counted
 from compactor.merge.context import MergeContext
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.outputs import OutputFragment, Page
@@ -37,9 +38,9 @@ def check_rows(
         )
     if (rows_in, hash_in) != (rows_out, hash_out):
         raise MergeCheckError(
-            f"the merge of {len(ends)} fragments took {rows_in} rows of hash {hash_in:016x} "
-            f"and gave {rows_out} rows of hash {hash_out:016x}; its outputs were dropped, the "
-            "inputs are untouched"
+            f"the merge of {counted(len(ends), 'fragment')} took {counted(rows_in, 'row')} of hash "
+            f"{hash_in:016x} and gave {counted(rows_out, 'row')} of hash {hash_out:016x}; its "
+            "outputs were dropped, the inputs are untouched"
         )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.common.counts import counted
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
 from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
 from compactor.merge.errors import MergeCheckError
@@ -42,8 +43,8 @@ def merge_fragments(
     """
     if plan.stages.need_bytes > plan.stages.limit_bytes:
         raise MemoryLimitError(
-            f"a merge of {len(inputs)} fragments needs {plan.stages.need_bytes / 2**20:.0f} MiB, the memory "
-            f"limit is {plan.stages.limit_bytes / 2**20:.0f} MiB: raise ",
+            f"a merge of {counted(len(inputs), 'fragment')} needs {plan.stages.need_bytes / 2**20:.0f} MiB, "
+            f"the memory limit is {plan.stages.limit_bytes / 2**20:.0f} MiB: raise ",
             MEMORY_LIMIT_BYTES,
             f" to {-(-plan.stages.need_bytes // 2**20)} MiB or more",
         )

@@ -10,7 +10,8 @@ import pyarrow as pa
 from compactor.files.write import SinkOptions, open_table_sink
 from compactor.predicate.tree import Predicate
 from compactor.read.read_reports import ExportReport, ScanReport
-from compactor.read.scan import scan, scan_schema
+from compactor.read.scan import scan
+from compactor.read.wanted import scan_schema
 from compactor.stores.base import Store
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -25,18 +26,20 @@ def export_file(
     where: Predicate | None = None,
     report: ScanReport | None = None,
     *,
+    threads: int = 1,
     on_progress: Callable[[int], None] = lambda _rows_read: None,
 ) -> ExportReport:
     """Writes rows to a file in the format that its suffix names. The file appears whole or not at all.
 
-    columns, where, report: see `scan`. on_progress: called with the rows read so far.
+    columns, where, report, threads: see `scan`. on_progress: called with the rows read so far.
     Raises what `scan` and `compactor.files.write.open_table_sink` raise.
     """
     schema = scan_schema(snapshot.table, columns)
     report = report or ScanReport()
     arrow_bytes = 0
-    with open_table_sink(path, schema, sink_options(snapshot.table, schema)) as sink:
-        for batch in scan(store, snapshot, columns, where, report):
+    options = replace(sink_options(snapshot.table, schema), threads=threads)
+    with open_table_sink(path, schema, options) as sink:
+        for batch in scan(store, snapshot, columns, where, report, threads=threads):
             sink.write(batch)
             arrow_bytes += batch.nbytes
             on_progress(report.rows_read)

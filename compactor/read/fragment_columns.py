@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import pyarrow as pa
 
 from compactor.errors import DataError
+from compactor.resources.workers import CALLER, Workers
 from compactor.stores.base import Store
 from compactor.table.overtaken import overtaken_explained
 from format.cast import widened
 from format.reader import FragmentReader
 from format.types import storage_type
 from format.widening import is_stored_as
+
+_ROW_BYTES: Final = 8
+"""Bytes of a row at least, of which the footer says nothing where all values are null."""
 
 
 class StoredObject:
@@ -35,31 +40,52 @@ def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
     return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
 
 
+def held_bytes(reader: FragmentReader, group: int, names: Collection[str]) -> int:
+    """Returns about how many bytes columns of a row group take, by the footer's statistics."""
+    reader.footer.fetch(names)
+    least = _ROW_BYTES * reader.footer.row_groups[group].rows
+    chunks = (reader.footer.chunks(name) for name in names)
+    return sum(max(found[group].held_bytes if found else 0, least) for found in chunks)
+
+
 def read_columns(
-    reader: FragmentReader, group: int, names: Collection[str], schema: pa.Schema
+    reader: FragmentReader,
+    group: int,
+    names: Collection[str],
+    schema: pa.Schema,
+    workers: Workers = CALLER,
 ) -> dict[str, pa.Array]:
     """Returns columns of one row group by name, as storage arrays of the table's types.
 
-    A column that the fragment does not have is all null. schema: the table's. Raises `DataError` where the
-    stored type or a value does not fit the table's type.
+    A column that the fragment does not have is all null. schema: the table's. workers: read and decode
+    several columns at a time. Raises `DataError` where the stored type or a value does not fit the table's
+    type.
     """
-    rows = reader.footer.row_groups[group].rows
     reader.footer.fetch(names)
-    present = []
     for name in names:
-        field, wanted = reader.footer.field(name), schema.field(name).type
-        if field is None:
-            continue
-        present.append(name)
-        found = field.type
-        if not is_stored_as(found, wanted):
-            raise DataError(
-                f"{reader.name}: column {name!r} is stored as {found}, which cannot be read as the table's "
-                f"{wanted}"
-            )
-    stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
+        _check_type(reader, name, schema.field(name).type)
+    arrays = workers.each(
+        lambda name: _read_column(reader, group, name, schema.field(name).type), names
+    )
+    return dict(zip(names, arrays, strict=True))
+
+
+def _check_type(reader: FragmentReader, name: str, wanted: pa.DataType) -> None:
+    field = reader.footer.field(name)
+    if field is not None and not is_stored_as(field.type, wanted):
+        raise DataError(
+            f"{reader.name}: column {name!r} is stored as {field.type}, which cannot be read as the table's "
+            f"{wanted}"
+        )
+
+
+def _read_column(reader: FragmentReader, group: int, name: str, wanted: pa.DataType) -> pa.Array:
+    rows = reader.footer.row_groups[group].rows
+    if reader.footer.field(name) is None:
+        return _typed(None, rows, wanted)
+    [[array]] = reader.read_storage([name], [group])
     try:
-        return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
+        return _typed(array, rows, wanted)
     except pa.ArrowInvalid as error:
         raise DataError(
             f"{reader.name}: a value does not fit the type that the table has now: {error}"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.errors import DataError, ObjectNotFoundError
 from compactor.planner.tree import all_items, components
-from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary
+from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary, may_match
 from compactor.predicate.skipping.summary import AnyOf
 from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.skip_indexes import read_index
@@ -53,6 +53,22 @@ def skip_index_of(
         if summaries is not None:
             found[column] = summaries
     return found
+
+
+def unless_ruled_out(
+    store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate | None
+) -> SkipIndexes | None:
+    """Returns the skip indexes of a fragment; None if its keys or they rule it out. Does not open it.
+
+    where: on stored columns; None for all rows.
+    """
+    if where is None:
+        return {}
+    known = bounds_by_keys(entry, table)
+    if not may_match(where, known):
+        return None
+    skips = skip_index_of(store, entry, table, where)
+    return skips if may_match(where, bounds_by_skip_index(skips, known)) else None
 
 
 def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics
 from compactor.read.read_reports import ScanReport
+from compactor.resources.workers import Workers
 from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
@@ -19,11 +21,28 @@ from compactor.table.metadata import TableMetadata
 from format.footer import RowGroupStats
 
 
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group and its place in the fragment."""
+
+    number: int
+    first_row: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """Wanted rows of one row group, at least one: columns as storage arrays of the table's types."""
+
+    arrays: list[pa.Array]
+    rows: int
+
+
 class RowGroupReader:
     """A reader of one fragment without deleted rows and rows that do not satisfy a condition.
 
     It skips row groups that statistics rule out. It reads the condition's columns first, and the others only
-    for row groups that have wanted rows.
+    for row groups that have wanted rows. Several threads may `read` at a time.
     """
 
     def __init__(
@@ -40,6 +59,7 @@ class RowGroupReader:
         self._deleted = read_deletion(store, entry)
         self._schema = table.schema
         self._where = where
+        self._conditions = [] if where is None else columns_of(where)
         self._skips = skips
         self._report = report
 
@@ -58,54 +78,56 @@ class RowGroupReader:
             for field in self._reader.footer.key_fields
         )
 
-    def rows_of_groups(
-        self, names: Sequence[str], start: int, stop: int
-    ) -> Iterator[tuple[list[pa.Array], int]]:
-        """Yields columns as storage arrays of the table's types, and the number of rows, at least one.
+    def wanted_groups(self, start: int, stop: int) -> Iterator[RowGroup]:
+        """Yields the row groups that statistics do not rule out, and counts them and the others.
 
-        start, stop: the first row group to read, and the one after the last.
+        start, stop: the first row group to look at, and the one after the last.
         """
-        groups = self._reader.footer.row_groups
+        groups = self.row_groups
         self._report.row_groups += stop - start
         first_row = sum(group.rows for group in groups[:start])
-        for group in range(start, stop):
-            rows = groups[group].rows
-            if self._is_ruled_out(group):
+        for number in range(start, stop):
+            rows = groups[number].rows
+            if self._is_ruled_out(number):
                 self._report.row_groups_skipped += 1
             else:
-                found = self._read(group, first_row, rows, names)
-                if found is not None:
-                    yield found
+                self._report.rows_read += rows
+                yield RowGroup(number, first_row, rows)
             first_row += rows
 
-    def _is_ruled_out(self, group: int) -> bool:
-        return self._where is not None and not may_match(
-            self._where, bounds_by_statistics(self._reader, group, self._schema, self._skips)
-        )
+    def held_bytes(self, group: RowGroup, names: Sequence[str]) -> int:
+        """Returns about how many bytes the columns of a row group take, by the footer's statistics."""
+        asked = list(dict.fromkeys([*self._conditions, *names]))
+        return held_bytes(self._reader, group.number, asked)
 
-    def _read(
-        self, group: int, first_row: int, rows: int, names: Sequence[str]
-    ) -> tuple[list[pa.Array], int] | None:
-        self._report.rows_read += rows
-        asked = [] if self._where is None else columns_of(self._where)
-        arrays = read_columns(self._reader, group, asked, self._schema)
-        keep = self._wanted(arrays, first_row, rows)
-        kept = rows if keep is None else keep.true_count
+    def read(self, group: RowGroup, names: Sequence[str], workers: Workers) -> WantedRows | None:
+        """Reads columns of a row group; returns None if it has no wanted rows.
+
+        Raises `FormatError`, `DataError`, `StoreError`.
+        """
+        arrays = read_columns(self._reader, group.number, self._conditions, self._schema, workers)
+        keep = self._wanted(arrays, group)
+        kept = group.rows if keep is None else keep.true_count
         if not kept:
             return None
         missing = [name for name in dict.fromkeys(names) if name not in arrays]
-        arrays |= read_columns(self._reader, group, missing, self._schema)
+        arrays |= read_columns(self._reader, group.number, missing, self._schema, workers)
         chosen = [arrays[name] for name in names]
-        return (chosen if kept == rows else [a.filter(keep) for a in chosen]), kept
+        if kept < group.rows:
+            chosen = workers.each(lambda array: array.filter(keep), chosen)
+        return WantedRows(chosen, kept)
 
-    def _wanted(
-        self, arrays: dict[str, pa.Array], first_row: int, rows: int
-    ) -> pa.BooleanArray | None:
+    def _is_ruled_out(self, number: int) -> bool:
+        return self._where is not None and not may_match(
+            self._where, bounds_by_statistics(self._reader, number, self._schema, self._skips)
+        )
+
+    def _wanted(self, arrays: dict[str, pa.Array], group: RowGroup) -> pa.BooleanArray | None:
         """Returns which rows are wanted: bool of shape (rows,) without nulls; None for all of them."""
         keep = None
         if self._where is not None:
-            keep = pc.fill_null(matching(self._where, arrays, rows), False)
+            keep = pc.fill_null(matching(self._where, arrays, group.rows), False)
         if self._deleted is not None:
-            alive = pc.invert(self._deleted.slice(first_row, rows))
+            alive = pc.invert(self._deleted.slice(group.first_row, group.rows))
             keep = alive if keep is None else pc.and_(keep, alive)
         return keep

@@ -15,23 +15,17 @@ import pyarrow as pa
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate
-from compactor.read.pruning import (
-    bounds_by_keys,
-    bounds_by_skip_index,
-    overlapping_groups,
-    skip_index_of,
-)
+from compactor.read.pruning import bounds_by_keys, overlapping_groups, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
-from compactor.read.scan import rule_of_readers, scan, scan_schema, wanted_rows
-from compactor.read.scan_pieces import of_fragments
+from compactor.read.scan import batches, steps_of_group
+from compactor.read.stored_rows import stored_rows
+from compactor.read.wanted import Wanted, rule_of_readers, scan_schema, stored_schema, wanted_rows
+from compactor.resources.workers import Step
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
-from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from format.arrays import batch_of
-from format.storage import to_logical
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Decoded size below which fragments share a task."""
@@ -140,38 +134,30 @@ def read_parts(
     columns: Sequence[str],
     where: Predicate | None,
     report: ScanReport,
+    *,
+    threads: int = 1,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a task that satisfy the condition.
+    """Yields the rows of a task that satisfy the condition, within the memory of a scan.
 
-    columns: shown names. where: on stored columns. Holds one row group at a time, or what a scan holds.
+    columns: shown names. where: on stored columns. threads: how many read and decode.
     Raises what `compactor.read.scan.scan` raises.
     """
-    for part in parts:
-        if isinstance(part, OverlappingFragments):
-            empty = Snapshot(1, table, FragmentMap())
-            yield from scan(store, of_fragments(empty, part.entries), columns, where, report)
-        else:
-            yield from _read_row_groups(store, table, part, columns, where, report)
-
-
-def _read_row_groups(
-    store: Store,
-    table: TableMetadata,
-    part: RowGroups,
-    columns: Sequence[str],
-    where: Predicate | None,
-    report: ScanReport,
-) -> Iterator[pa.RecordBatch]:
     schema = scan_schema(table, columns)
-    stored = [str(table.stored_name(name)) for name in schema.names]
-    entry = part.entry
-    skips = {} if where is None else skip_index_of(store, entry, table, where)
-    by_keys = bounds_by_keys(entry, table)
-    if where is not None and not may_match(where, bounds_by_skip_index(skips, by_keys)):
-        report.row_groups_skipped += part.stop - part.start
+    wanted = wanted_rows(table, stored_schema(table, schema), where, report)
+    steps = (step for part in parts for step in _steps_of(store, table, part, wanted))
+    return batches(steps, table, schema, report, threads)
+
+
+def _steps_of(
+    store: Store, table: TableMetadata, part: Part, wanted: Wanted
+) -> Iterator[Step[pa.RecordBatch]]:
+    if isinstance(part, OverlappingFragments):
+        wanted.report.fragments += len(part.entries)
+        yield from steps_of_group(store, table, part.entries, wanted)
         return
-    reader = RowGroupReader(store, table, entry, where, skips, report)
-    for arrays, rows in reader.rows_of_groups(stored, part.start, part.stop):
-        report.rows += rows
-        columns_shown = [to_logical(a, f.type) for a, f in zip(arrays, schema, strict=True)]
-        yield batch_of(columns_shown, schema, rows)
+    skips = unless_ruled_out(store, part.entry, table, wanted.where)
+    if skips is None:
+        wanted.report.row_groups_skipped += part.stop - part.start
+        return
+    reader = RowGroupReader(store, table, part.entry, wanted.where, skips, wanted.report)
+    yield from stored_rows(reader, part.start, part.stop, wanted)

@@ -9,6 +9,7 @@ from io import BytesIO
 
 import pyarrow as pa
 
+from compactor.common.counts import counted
 from compactor.errors import DataError
 from compactor.predicate.prune import Summary
 from compactor.predicate.skipping.packed import TYPE
@@ -32,7 +33,8 @@ def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[byte
         block = BlockReader(BytesIO(data), name, offset=offset).read_block(column)
         if block.header.rows != entry.row_groups:
             raise DataError(
-                f"{name}: it is for {block.header.rows} row groups, but {entry.key} has {entry.row_groups}"
+                f"{name}: it is for {counted(block.header.rows, 'row group')}, but {entry.key} has "
+                f"{entry.row_groups:,}"
             )
         summaries: list[bytes | None] = block.decode(TYPE).to_pylist()
     except FormatError as error:

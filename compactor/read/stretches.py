@@ -24,6 +24,11 @@ class Part:
     """The row group after the last."""
 
 
+def whole_fragments(fragments: Sequence[Sequence[RowGroupStats]]) -> list[Part]:
+    """Returns one part for each fragment, with all of its row groups."""
+    return [Part(place, 0, len(row_groups)) for place, row_groups in enumerate(fragments)]
+
+
 def stretches_of(
     fragments: Sequence[Sequence[RowGroupStats]], compare: KeyComparator
 ) -> Iterator[list[Part]]:
@@ -61,8 +66,9 @@ def _components(
         if parts and lowest > highest:
             yield [parts[fragment] for fragment in sorted(parts)]
             parts = {}
-        start = parts[place].start if place in parts else number
-        parts[place] = Part(place, start, number + 1)
+        # Bounds of long keys are cut, so a row group may have a lower one than the row group before it.
+        known = parts.get(place, Part(place, number, number + 1))
+        parts[place] = Part(place, min(known.start, number), max(known.stop, number + 1))
         highest = max(highest, upper)
     if parts:
         yield [parts[fragment] for fragment in sorted(parts)]

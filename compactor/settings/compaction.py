@@ -9,7 +9,7 @@ from pydantic import Field
 
 from compactor.resources.cores import usable_cores
 from compactor.resources.merge_plan import MemorySettings
-from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, Duration, Folder
+from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, Duration, Folder, Threads
 from compactor.settings.model import Settings
 from compactor.settings.units import size_text
 from format.writer import WriterOptions
@@ -63,10 +63,8 @@ class CompactionSettings(Settings):
         ge=1,
         description="Most rows that are ordered at a time. Changes memory use, never the output.",
     )
-    threads: int | None = Field(
+    threads: Threads | None = Field(
         default=None,
-        ge=1,
-        le=1024,
         description="Threads of a task that gather, hash and encode. Changes the time, never the output. By "
         "default there are as many as the task has cores: those of `spark.task.cpus`, or of this process.",
     )

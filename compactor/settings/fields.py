@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
 
+from annotated_types import Ge, Le
 from pydantic import BeforeValidator, Field
 
 from compactor.settings import units
@@ -44,6 +45,8 @@ Rate = Annotated[
     Written("SIZE/s", lambda rate: f"{units.size_text(rate)}/s"),
 ]
 """Bytes a second, written as `20MiB/s`."""
+Threads = Annotated[int, Ge(1), Le(1024)]
+"""How many threads work at a time. Where none is said, as many as the process or the task has cores."""
 FOLDER: Final = Written("DIRECTORY")
 Folder = Annotated[str, FOLDER]
 """A folder on local disk."""

@@ -17,13 +17,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from compactor.common import logs
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.errors import EngineLostError, JobError
 from compactor.spark.session import as_job_error, is_lost
+from compactor.spark.task_cores import task_cores
 from compactor.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class SparkEngine:
             for _ in batches:
                 for text in texts:
                     compaction = Compaction.from_json(text)
-                    compaction = compaction.with_cores(_task_cores())
+                    compaction = compaction.with_cores(task_cores())
                     outcome = run_compaction(compaction, store_at(compaction.table_url))
                     yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
 
@@ -150,12 +150,6 @@ class SparkEngine:
         with as_job_error("the task"):
             rows = task.mapInArrow(run_task, "outcome string").collect()
         return [Outcome.from_json(row["outcome"]) for row in rows]
-
-
-def _task_cores() -> int:
-    """Returns the cores of the running task, `spark.task.cpus`."""
-    context = TaskContext.get()
-    return 1 if context is None else context.cpus()
 
 
 def _decoded_bytes(compaction: Compaction) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 
 from compactor.errors import DataError
 from compactor.table.metadata import TableMetadata
+from format.errors import cause_of
 
 _PROPERTY: Final = "batches"
 
@@ -43,4 +44,6 @@ def _newest(metadata: TableMetadata, url: str) -> dict[str, int]:
     try:
         return {str(app): int(number) for app, number in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{url}: the table's property 'batches' is damaged ({error!r})") from error
+        raise DataError(
+            f"{url}: the table's property 'batches' is damaged ({cause_of(error)})"
+        ) from error

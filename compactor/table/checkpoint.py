@@ -27,7 +27,7 @@ from compactor.table.object_names import FRAGMENT_PATTERN
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.suspects import Suspect
 from compactor.table.version import PROTOCOL, Lease, Quarantine
-from format.errors import SchemaError
+from format.errors import SchemaError, cause_of
 
 _DIGEST_BYTES: Final = 16
 _HEADER: Final = b"compactor"
@@ -101,7 +101,7 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         pa.ArrowException,
         SchemaError,
     ) as error:
-        raise DataError(f"{name}: the checkpoint is damaged ({error!r})") from error
+        raise DataError(f"{name}: the checkpoint is damaged ({cause_of(error)})") from error
 
 
 def _check_keys(table: pa.Table) -> None:

@@ -56,7 +56,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
     fragment = f"{store.url}/{entry.key}"
     if deletion.length > entry.rows // 8 + _MOST_BESIDE_BITS:
         raise DamagedInputError(
-            f"{name}: {deletion.length:,} bytes for the bits of {entry.rows:,} rows{_ADVICE}",
+            f"{name}: {deletion.length:,} bytes for the bits of {counted(entry.rows, 'row')}{_ADVICE}",
             name=fragment,
         )
     with overtaken_explained(store, deletion.key):
@@ -65,14 +65,14 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
         block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()
         if block.header.rows != entry.rows:
             raise DamagedInputError(
-                f"{name}: it has bits for {block.header.rows} rows, but {entry.key} has "
-                f"{entry.rows}{_ADVICE}",
+                f"{name}: it has bits for {counted(block.header.rows, 'row')}, but {entry.key} has "
+                f"{entry.rows:,}{_ADVICE}",
                 name=fragment,
             )
         if block.header.raw_bytes > entry.rows // 8 + _MOST_BESIDE_BITS:
             raise DamagedInputError(
-                f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for {entry.rows:,} "
-                f"rows{_ADVICE}",
+                f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for "
+                f"{counted(entry.rows, 'row')}{_ADVICE}",
                 name=fragment,
             )
         bits = block.decode(pa.bool_())

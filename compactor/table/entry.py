@@ -21,6 +21,7 @@ from compactor.table.numbers import (
     check_sum,
 )
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
+from format.errors import cause_of
 from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound, KeyComparator
 
@@ -40,7 +41,9 @@ class LazyColumns(Mapping[str, ColumnBytes]):
             columns = {name: ColumnBytes(*sizes) for name, sizes in json.loads(self.text).items()}
             _check_columns(columns)
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
-            raise DataError(f"a checkpoint's entry has damaged columns ({error!r})") from error
+            raise DataError(
+                f"a checkpoint's entry has damaged columns ({cause_of(error)})"
+            ) from error
         return columns
 
     def __getitem__(self, name: str) -> ColumnBytes:
@@ -319,9 +322,9 @@ def _check_columns(columns: Mapping[str, ColumnBytes]) -> None:
 
 def _check_types(value: Mapping[str, Any]) -> None:
     if not isinstance(value["run"], str):
-        raise TypeError("run is not a text")
+        raise ValueError("run is not a text")
     if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):
-        raise TypeError("a key bound is not a list")
+        raise ValueError("a key bound is not a list")
 
 
 def with_sequence(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from compactor.errors import DataError
 from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_entry
 from compactor.table.json_text import from_json_text
+from format.errors import cause_of
 from format.footer import ColumnBytes
 from format.keys import Bound
 
@@ -107,7 +108,7 @@ class EntryTable:
                 for entry in made:
                     check_entry(entry)
             except (TypeError, ValueError, AttributeError, RecursionError) as error:
-                raise DataError(f"a checkpoint's entry is damaged ({error!r})") from error
+                raise DataError(f"a checkpoint's entry is damaged ({cause_of(error)})") from error
             self._made.update(zip(missing, made, strict=True))
         return [self._made[row] for row in rows]
 
@@ -115,7 +116,7 @@ class EntryTable:
 def _bound(text: str) -> Bound:
     bound = from_json_text(text)
     if not isinstance(bound, list):
-        raise TypeError("a key bound is not a list")
+        raise ValueError("a key bound is not a list")
     return tuple(bound)
 
 

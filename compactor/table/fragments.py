@@ -11,6 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.common.counts import counted
 from compactor.table.entry import FragmentEntry
 from compactor.table.entry_table import EntryTable
 
@@ -71,4 +72,4 @@ class FragmentMap(Mapping[str, FragmentEntry]):
         return pa.concat_tables(tables)
 
     def __repr__(self) -> str:
-        return f"FragmentMap({len(self)} fragments)"
+        return f"FragmentMap({counted(len(self), 'fragment')})"

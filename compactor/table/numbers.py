@@ -42,9 +42,9 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 
 
 def check_number(name: str, number: Any, most: int = MAX_INT64, *, least: int = 0) -> None:
-    """Raises TypeError or ValueError naming the number unless it is an integer from `least` to `most`."""
+    """Raises ValueError naming the number unless it is an integer from `least` to `most`."""
     if type(number) is not int:
-        raise TypeError(f"{name} is not an integer")
+        raise ValueError(f"{name} is not an integer")
     if not least <= number <= most:
         raise ValueError(f"{name} is {number}, which is not from {least} to {most}")
 

@@ -26,7 +26,7 @@ from compactor.table.numbers import (
     check_sum,
     unix_ms,
 )
-from format.errors import SchemaError
+from format.errors import SchemaError, cause_of
 
 PROTOCOL: Final = 1
 """The protocol of log files and checkpoints. A program refuses a newer one than it knows."""
@@ -232,6 +232,6 @@ class Version:
             SchemaError,
         ) as error:
             raise DataError(
-                f"{name}: the log file is damaged ({error!r}); restore it from a backup, or look at the log "
-                "with `compactor repair`"
+                f"{name}: the log file is damaged ({cause_of(error)}); restore it from a backup, or look at "
+                "the log with `compactor repair`"
             ) from error

@@ -8,7 +8,8 @@ deletion covers all rows of the version before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,13 +21,10 @@ from compactor.common.clock import Ids, random_id
 from compactor.errors import CommitConflictError
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.read.fragment_columns import open_fragment, read_columns
-from compactor.read.pruning import (
-    bounds_by_keys,
-    bounds_by_skip_index,
-    bounds_by_statistics,
-    skip_index_of,
-)
+from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
+from compactor.read.limits import AHEAD_BYTES
+from compactor.read.pruning import SkipIndexes, bounds_by_statistics, unless_ruled_out
+from compactor.resources.workers import Step, Workers, in_order
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, read_deletion, write_deletions
@@ -36,6 +34,7 @@ from compactor.table.object_names import deletions_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.delete_merged import rows_behind
+from format.reader import FragmentReader
 
 _MAX_TRIES: Final = 50
 FragmentProgress = Callable[[int], None]
@@ -67,6 +66,7 @@ def delete_rows(
     where: Predicate,
     *,
     dry_run: bool = False,
+    threads: int = 1,
     ids: Ids = random_id,
     on_progress: FragmentProgress = lambda _done: None,
 ) -> DeleteReport:
@@ -74,10 +74,16 @@ def delete_rows(
 
     A row stays where the condition is unknown, as in a comparison with null. The commit ends the leases of
     running compactions of the fragments that it changes, since their outputs would bring the rows back.
+    threads: how many search.
     Raises `FormatError` or `DataError` for damaged fragments and then deletes nothing;
     `CommitConflictError` if fragments change faster than they can be searched.
     """
-    search = _Search(store, where, on_progress)
+    with closing(Workers(threads)) as workers:
+        return _delete(log, _Search(store, where, workers, on_progress), ids, dry_run=dry_run)
+
+
+def _delete(log: CommitLog, search: _Search, ids: Ids, *, dry_run: bool) -> DeleteReport:
+    store = search.store
     for _ in range(_MAX_TRIES):
         snapshot = log.current()
         try:
@@ -130,9 +136,12 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
 class _Search:
     """A search for the rows that satisfy the condition, which remembers its findings by fragment."""
 
-    def __init__(self, store: Store, where: Predicate, on_progress: FragmentProgress) -> None:
-        self._store = store
+    def __init__(
+        self, store: Store, where: Predicate, workers: Workers, on_progress: FragmentProgress
+    ) -> None:
+        self.store = store
         self._where = where
+        self._workers = workers
         self._on_progress = on_progress
         self._found: dict[_Identity, _MatchedRows | None] = {}
         self.opened = 0
@@ -146,11 +155,18 @@ class _Search:
         entries = sorted(snapshot.fragments.all(), key=lambda entry: entry.key)
         if snapshot.table.rows.merges:
             self._look_at_merged(snapshot)
-        for done, entry in enumerate(entries):
-            identity = _identity(entry)
-            if identity not in self._found:
-                self._found[identity] = self._look_at(entry, snapshot.table)
-            self._on_progress(done + 1)
+        unknown = [entry for entry in entries if _identity(entry) not in self._found]
+        steps = (
+            Step(partial(self._look_at, entry, snapshot.table), entry.raw_bytes)
+            for entry in unknown
+        )
+        done = len(entries) - len(unknown)
+        self._on_progress(done)
+        for seen in in_order(steps, self._workers, AHEAD_BYTES):
+            self._found[_identity(seen.entry)] = seen.matched
+            self.opened += seen.is_opened
+            done += 1
+            self._on_progress(done)
         found = (self._found[_identity(entry)] for entry in entries)
         return [f._replace(entry=e) for e, f in zip(entries, found, strict=True) if f is not None]
 
@@ -160,38 +176,61 @@ class _Search:
             return
         self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
         self.opened = 0
-        for entry, bits in rows_behind(self._store, snapshot, self._where):
+        for entry, bits in rows_behind(self.store, snapshot, self._where, self._workers):
             self.opened += 1
             if bits.true_count:
-                before = read_deletion(self._store, entry)
+                before = read_deletion(self.store, entry)
                 deleted = bits if before is None else pc.or_(bits, before)
                 self._found[_identity(entry)] = _MatchedRows(entry, bits.true_count, deleted)
             self._on_progress(self.opened)
 
-    def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _MatchedRows | None:
-        known = bounds_by_keys(entry, table)
-        if not may_match(self._where, known):
-            return None
-        skips = skip_index_of(self._store, entry, table, self._where)
-        if not may_match(self._where, bounds_by_skip_index(skips, known)):
-            return None
-        self.opened += 1
-        reader = open_fragment(self._store, entry.key, entry.size_bytes)
+    def _look_at(
+        self, entry: FragmentEntry, table: TableMetadata, workers: Workers
+    ) -> Iterator[_Seen]:
+        skips = unless_ruled_out(self.store, entry, table, self._where)
+        if skips is None:
+            return iter([_Seen(entry, False, None)])
+        reader = open_fragment(self.store, entry.key, entry.size_bytes)
         asked = columns_of(self._where)
-        pieces = []
-        for group, stats in enumerate(reader.footer.row_groups):
-            if may_match(self._where, bounds_by_statistics(reader, group, table.schema, skips)):
-                arrays = read_columns(reader, group, asked, table.schema)
-                pieces.append(pc.fill_null(matching(self._where, arrays, stats.rows), False))
-            else:
-                pieces.append(pa.repeat(False, stats.rows))
+        steps = (
+            Step(
+                partial(self._matches, reader, group, skips, table.schema),
+                held_bytes(reader, group, asked),
+            )
+            for group in range(reader.row_groups)
+        )
+        pieces = in_order(steps, workers, AHEAD_BYTES)
         matched: Deleted = pa.concat_arrays([pa.array([], pa.bool_()), *pieces])
-        before = read_deletion(self._store, entry)
+        before = read_deletion(self.store, entry)
         new = matched if before is None else pc.and_not(matched, before)
         rows = new.true_count
         if not rows:
-            return None
-        return _MatchedRows(entry, rows, matched if before is None else pc.or_(matched, before))
+            return iter([_Seen(entry, True, None)])
+        deleted = matched if before is None else pc.or_(matched, before)
+        return iter([_Seen(entry, True, _MatchedRows(entry, rows, deleted))])
+
+    def _matches(
+        self,
+        reader: FragmentReader,
+        group: int,
+        skips: SkipIndexes,
+        schema: pa.Schema,
+        workers: Workers,
+    ) -> Iterator[Deleted]:
+        """Returns which rows of a row group satisfy the condition."""
+        rows = reader.footer.row_groups[group].rows
+        if not may_match(self._where, bounds_by_statistics(reader, group, schema, skips)):
+            return iter([pa.repeat(False, rows)])
+        arrays = read_columns(reader, group, columns_of(self._where), schema, workers)
+        return iter([pc.fill_null(matching(self._where, arrays, rows), False)])
+
+
+class _Seen(NamedTuple):
+    """What the search found in a fragment."""
+
+    entry: FragmentEntry
+    is_opened: bool
+    matched: _MatchedRows | None
 
 
 class _MatchedRows(NamedTuple):

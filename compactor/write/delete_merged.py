@@ -16,15 +16,13 @@ import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
+from compactor.read.merged_rows import columns_of_window, merged_windows
 from compactor.read.pruning import bounds_by_keys, overlapping_groups
 from compactor.read.read_reports import ScanReport
-from compactor.read.scan import (
-    columns_of_window,
-    merged_windows,
-    readers_of,
-    wanted_rows,
-    whole_fragments,
-)
+from compactor.read.row_group_reader import RowGroupReader
+from compactor.read.stretches import whole_fragments
+from compactor.read.wanted import wanted_rows
+from compactor.resources.workers import Workers
 from compactor.rows.flags import KEPT
 from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion
@@ -35,7 +33,7 @@ _Bits = npt.NDArray[np.bool_]
 
 
 def rows_behind(
-    store: Store, snapshot: Snapshot, where: Predicate
+    store: Store, snapshot: Snapshot, where: Predicate, workers: Workers
 ) -> Iterator[tuple[FragmentEntry, Deleted]]:
     """Yields each fragment read, with a bit for each row: set if the merged row of its key satisfies `where`.
 
@@ -46,16 +44,17 @@ def rows_behind(
     of_key = wanted.where
     # All rows have to be read, so that the place of each in its fragment is known.
     wanted = replace(wanted, where=None)
+    report = wanted.report
     for group in overlapping_groups(snapshot):
         if of_key is not None and not any(
             may_match(of_key, bounds_by_keys(entry, table)) for entry in group
         ):
             continue
         found: list[list[_Bits]] = [[] for _ in group]
-        readers = readers_of(store, table, group, wanted)
-        whole = whole_fragments(readers)
-        for sources, window in merged_windows(table, readers, whole, wanted):
-            arrays, rows = columns_of_window(sources, window, wanted)
+        readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in group]
+        whole = whole_fragments([reader.row_groups for reader in readers])
+        for sources, window in merged_windows(table, readers, whole, wanted, workers):
+            arrays, rows = columns_of_window(sources, window, wanted, workers)
             holds = pc.fill_null(matching(where, arrays, rows), False)
             of_key_that_matches = _spread(
                 holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags

@@ -16,7 +16,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import compactor.read.scan
 from compactor import IngestOptions, Scan, Table, WriterOptions
 from compactor.resources.disk import LocalDisk
 from format import OpenFragment, open_fragment
@@ -127,8 +126,7 @@ def test_a_stream_is_read_any_number_of_times_and_in_threads(rows: Opened) -> No
     assert [r.read_next_batch()["k"][0].as_py() for r in interleaved] == [0, 0]
 
 
-def test_a_limit_reads_no_more_than_it_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compactor.read.scan, "_BATCH_ROWS", 1_000)
+def test_a_limit_reads_no_more_than_it_needs(folder: Path) -> None:
     scan = Table.open(folder).scan()
     with duckdb.connect() as connection:
         assert len(connection.execute("FROM scan LIMIT 5").fetchall()) == 5
@@ -139,7 +137,7 @@ def test_a_limit_reads_no_more_than_it_needs(folder: Path, monkeypatch: pytest.M
 def test_a_stream_that_is_left_half_way_lets_go_of_what_it_holds(
     tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compactor.read.scan, "_BATCH_ROWS", 1_000)
+    monkeypatch.setattr("compactor.read.merged_rows.BATCH_ROWS", 1_000)
     closed: list[LocalDisk] = []
     real = LocalDisk.close
 

@@ -18,7 +18,7 @@ def test_every_column_is_measured_beside_parquet(tmp_path, monkeypatch, capsys) 
     assert {case["column"] for case in cases} == set(SCHEMA.names)
     assert all(case["rows"] == 3000 for case in cases)
     assert all(case["is_worse"] == bench_size.is_worse(case) for case in cases)
-    assert "columns are more than 5% larger than in Parquet" in capsys.readouterr().out
+    assert "columns that are more than 5% larger than in Parquet: " in capsys.readouterr().out
 
 
 def test_stages_add_up_to_the_whole_and_are_drawn(tmp_path, monkeypatch, capsys) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +17,10 @@ import pytest
 import xxhash
 import zstandard
 
+from compactor import IngestOptions, Table, WriterOptions
 from compactor.cli.main import run
 from compactor.files.read import open_table_file
+from compactor.stores.local import LocalStore
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, log_rows
 from tests.support.wording import says
@@ -68,6 +71,32 @@ def table_path(cli: Cli, tmp_path: Path) -> Path:
     files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(100, n)) for n in range(3)]
     cli("ingest", tmp_path / "t", *files, *SORT_BY)
     return tmp_path / "t"
+
+
+def test_head_reads_the_row_groups_that_it_shows_and_no_other(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"k": range(2_000), "v": [f"value {n}" for n in range(2_000)]})
+    options = IngestOptions(writer=WriterOptions(max_rows=100))
+    Table.create(tmp_path / "t", rows, "k", options)
+    read: list[int] = []
+
+    def reading(store: LocalStore, key: str, start: int, length: int, **more: Any) -> bytes:
+        read.append(length)
+        return read_range(store, key, start, length, **more)
+
+    read_range = LocalStore.read_range
+    monkeypatch.setattr(LocalStore, "read_range", reading)
+    requests = {}
+    for count in (1, 100, 101, 450):
+        read.clear()
+        assert len(cli("head", tmp_path / "t", "-n", count).splitlines()) == count
+        requests[count] = len(read)
+    # One request opens the fragment, two columns take one each for a row group.
+    assert requests == {1: 1 + 2, 100: 1 + 2, 101: 1 + 4, 450: 1 + 10}
+    read.clear()
+    cli("query", tmp_path / "t", "-n", 5, "--threads", 4)
+    assert len(read) == 1 + 2
 
 
 def test_ingest_compact_verify_export_and_head_agree(

@@ -13,6 +13,7 @@ from compactor.entities.entity_json import entity_lines
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.output import changes_since
+from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec, parse_spec
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
@@ -35,7 +36,7 @@ def write(folder: Path, datasets: Mapping[str, Sequence[Entity]]) -> None:
 def run(
     chosen: EntityMergeSpec, store: Store, folder: Path, *, full: bool = False
 ) -> EntityMergeReport:
-    return EntityMerge(chosen, store, folder=str(folder), full=full).run()
+    return EntityMerge(EntityRun(chosen, store, str(folder), full)).run()
 
 
 def rows(store: Store, since: int | None = None) -> list[Entity]:

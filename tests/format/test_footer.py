@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from format.directory import _parsed
 from format.errors import CorruptFragmentError, UnsupportedVersionError
 from format.reader import FragmentReader
 from format.stream_reader import FragmentStream
@@ -221,8 +222,9 @@ def test_a_writers_summary_is_that_of_its_footer_and_has_the_whole_keys() -> Non
     assert footer.row_groups[0].first_key == ("k" * 64,)
 
 
-def test_large_json_of_a_directory_is_not_kept() -> None:
+def test_large_json_of_a_directory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     anatomy = Anatomy.of(small_fragment())
+    anatomy.is_linked = False
     directory = anatomy.blocks[-1].raw()
     size = int.from_bytes(directory[32:40], "little")
     text = directory[48 : 48 + size]
@@ -230,6 +232,34 @@ def test_large_json_of_a_directory_is_not_kept() -> None:
     rest = directory[48 + size + -size % 8 :]
     head = directory[:32] + len(large).to_bytes(8, "little") + directory[40:48]
     anatomy.blocks[-1] = anatomy.blocks[-1].with_raw(head + padded(large) + rest)
-    kept = _parsed.cache_info().currsize
-    assert reader_of(anatomy.to_bytes())[0].footer.rows == 10
-    assert _parsed.cache_info().currsize == kept
+    parsed = []
+
+    def loads(data: bytes) -> Any:
+        parsed.append(len(data))
+        return json.loads(data)
+
+    monkeypatch.setattr("format.directory.json", SimpleNamespace(loads=loads))
+    for _ in range(3):
+        assert reader_of(anatomy.to_bytes())[0].footer.rows == 10
+    assert parsed == [len(large)] * 3
+
+
+def test_statistics_of_the_columns_asked_for_last_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("format.footer_reader._KEPT_CHUNKS", 300)
+    reader, source = reader_of(wide_fragment(700))
+    footer, kept = reader.footer, reader.footer._kept
+    every = footer.columns
+    assert [chunks[0].min for chunks in every.values()] == list(range(700))
+    assert sum(len(column.chunks) for column in kept.columns.values() if column) <= 300
+    # What is asked for at once is kept whole, however much it is.
+    names = [f"c{number:05}" for number in range(600)]
+    footer.fetch(names)
+    asked = len(source.requests)
+    assert [footer.chunks(name)[1].max for name in names] == list(range(1, 601))
+    assert len(source.requests) == asked
+    for number in range(100, 700):
+        assert footer.chunks(f"c{number:05}")[0].min == number
+        assert footer.field(f"no column {number}") is None
+    assert len(kept.columns) <= 300

@@ -315,7 +315,7 @@ class Case:
             self._check_scan(CommitLog(self._store, readers=1).at(version), model, None, None)
 
     def _verify(self, rng: random.Random) -> None:
-        report = verify(self._store, self._snapshot())
+        report = verify(self._store, self._snapshot(), threads=rng.randint(1, 3))
         if report.faults:
             raise FindingError(f"verify: {report.faults[0]}")
         if report.rows != len(self._model.rows):
@@ -388,7 +388,8 @@ class Case:
             "" if where is None else f" WHERE {where[0]}"
         )
         expected = self._expected(snapshot, model, None if where is None else where[1])
-        batches = list(scan(self._store, snapshot, columns, condition))
+        threads = 1 + snapshot.version % 3
+        batches = list(scan(self._store, snapshot, columns, condition, threads=threads))
         schema = snapshot.table.shown_schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])

@@ -27,8 +27,9 @@ from compactor.read.pruning import (
     skip_index_of,
 )
 from compactor.read.read_reports import ScanReport
-from compactor.read.scan import scan, scan_schema
+from compactor.read.scan import scan
 from compactor.read.scan_tasks import read_parts, tasks_of
+from compactor.read.wanted import scan_schema
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.table.commit_log import CommitLog
@@ -179,12 +180,14 @@ class _Case:
         wanted = self._rows.ids[expected & self._rows.is_alive]
         without = replace(self._snapshot, metadata=replace(self._snapshot.table, skips=SkipSpec()))
         for how, snapshot in (("scan", self._snapshot), ("scan without indexes", without)):
-            self._compare_ids(how, _scanned(self._table.store, snapshot, predicate), wanted)
+            for threads in (1, 3):
+                found = _scanned(self._table.store, snapshot, predicate, threads=threads)
+                self._compare_ids(how, found, wanted)
         store, table, report = self._table.store, self._snapshot.table, ScanReport()
         batches = [
             batch
             for parts in tasks_of(self._snapshot, predicate, 1, report)
-            for batch in read_parts(store, table, parts, [_ID], predicate, report)
+            for batch in read_parts(store, table, parts, [_ID], predicate, report, threads=2)
         ]
         parts = pa.Table.from_batches(batches, scan_schema(table, [_ID]))
         self._compare_ids("parts", parts, wanted)
@@ -198,7 +201,7 @@ class _Case:
     def _check_deletion(self, predicate: Predicate, expected: Bools) -> None:
         copy = MemoryStore(dict(self._table.store.objects))
         log = CommitLog(copy)
-        report = delete_rows(copy, log, predicate)
+        report = delete_rows(copy, log, predicate, threads=2)
         deleted = int((expected & self._rows.is_alive).sum())
         if not self._table.is_merged and report.rows != deleted:
             raise _Wrong(f"deletion\n  {report.rows} rows, not {deleted}")
@@ -398,9 +401,11 @@ def _scanned(
     snapshot: Snapshot,
     where: Predicate | None,
     columns: Sequence[str] = (_ID,),
+    *,
+    threads: int = 1,
 ) -> pa.Table:
     schema = scan_schema(snapshot.table, columns)
-    return pa.Table.from_batches(scan(store, snapshot, columns, where), schema)
+    return pa.Table.from_batches(scan(store, snapshot, columns, where, threads=threads), schema)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

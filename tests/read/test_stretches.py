@@ -65,6 +65,39 @@ def test_stretches_are_in_order_share_no_key_and_have_every_row_group_once(
     assert seen == [list(range(len(groups))) for groups in given_fragments]
 
 
+@given(st.data())
+def test_bounds_that_are_cut_lose_no_row_group_and_no_order(data: st.DataObject) -> None:
+    exact = data.draw(fragments())
+    slack = st.sampled_from([0, 0, 0, 1, 5, 40])
+    cut = [
+        [group(g.first_key[0] - data.draw(slack), g.last_key[0] + data.draw(slack)) for g in groups]
+        for groups in exact
+    ]
+    seen: list[list[int]] = [[] for _ in exact]
+    highest, last = -1, -1
+    for parts in stretches_of(cut, COMPARE):
+        for part in parts:
+            seen[part.fragment] += range(part.start, part.stop)
+        taken = [exact[p.fragment][n] for p in parts for n in range(p.start, p.stop)]
+        lowest = min(g.first_key[0] for g in taken)
+        is_same = len(parts) == 1 and parts[0].fragment == last
+        assert lowest > highest or (is_same and lowest == highest) or highest == -1
+        highest = max(g.last_key[0] for g in taken)
+        last = parts[0].fragment if len(parts) == 1 else -1
+    assert seen == [list(range(len(groups))) for groups in exact]
+
+
+def test_rows_whose_long_keys_have_cut_bounds_are_all_read(tmp_path: Path) -> None:
+    long = "\U0010ffff" * 80
+    old = pa.table({"k": [0, 0, 0, 9, None], "l": [None, None, long, long, long]})
+    young = pa.table({"k": [0, 7, 9], "l": [long + "x", long, None]})
+    store = MemoryStore()
+    order = sort_schema("k,l:desc:nulls_first")
+    log = ingest_tables(store, [old, young], tmp_path, sort=order, max_rows=2)
+    rows = pa.Table.from_batches(scan(store, log.latest))
+    assert rows["k"].to_pylist() == [0, 0, 0, 0, 7, 9, 9, None]
+
+
 def test_row_groups_that_overlap_with_none_are_parts_of_their_own() -> None:
     old = [group(0, 9), group(10, 19), group(20, 29), group(30, 39)]
     young = [group(12, 15), group(50, 59)]
@@ -84,13 +117,13 @@ def test_a_sorted_run_is_read_without_its_sort_columns_and_without_a_merge(
         {"k": list(range(500)), "v": [n * 7 % 13 for n in range(500)], "w": ["x"] * 500}
     )
     log = ingest_tables(store, [table[:200], table[200:]], tmp_path, sort=sort_schema("k"))
-    monkeypatch.setattr("compactor.read.scan.merge_keys", None)
+    monkeypatch.setattr("compactor.read.merged_rows.merge_keys", None)
     asked: list[str] = []
     read = "compactor.read.row_group_reader.read_columns"
 
-    def reading(reader, number, names, schema):
+    def reading(reader, number, names, *rest):
         asked.extend(names)
-        return read_columns(reader, number, names, schema)
+        return read_columns(reader, number, names, *rest)
 
     monkeypatch.setattr(read, reading)
     report = ScanReport()

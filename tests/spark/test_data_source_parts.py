@@ -8,6 +8,7 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +22,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from compactor import Table
 from compactor.errors import DataError, UsageError
 from compactor.read.read_reports import ScanReport
-from compactor.read.scan import scan, scan_schema
+from compactor.read.scan import scan
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
+from compactor.read.wanted import scan_schema
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.read import FragmentsReader, SingleUseReader
@@ -451,3 +453,22 @@ def test_all_queries_of_what_was_loaded_by_a_schema_have_one_version(
         reader = pickle.loads(source).reader(schema)
         [partition] = reader.partitions()
         assert sum(batch.num_rows for batch in reader.read(partition)) == 3
+
+
+def test_a_task_reads_in_as_many_threads_as_it_has_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.create(tmp_path / "t", pa.table({"n": range(1_000)}), "n")
+    expected = read_all(table.url)
+    asked = []
+
+    def reading(*arguments: Any, threads: int) -> Any:
+        asked.append(threads)
+        return read_parts(*arguments, threads=threads)
+
+    monkeypatch.setattr("compactor.spark.source.read.read_parts", reading)
+    assert read_all(table.url) == expected
+    context = SimpleNamespace(get=lambda: SimpleNamespace(cpus=lambda: 3))
+    monkeypatch.setattr("compactor.spark.task_cores.TaskContext", context)
+    assert read_all(table.url) == expected
+    assert asked == [1, 3]

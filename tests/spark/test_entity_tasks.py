@@ -17,6 +17,7 @@ from compactor.entities.components import components
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.on_spark import SparkEntityMerge
+from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.tasks import matching, reading
 from compactor.entities.tasks.context import Context
@@ -74,9 +75,8 @@ def run_in_tasks(
     looks: bool = False,
     **settings: Any,
 ) -> EntityMergeReport:
-    merge = SparkEntityMerge(
-        chosen, store, folder=str(folder), full=full, connector=FakeConnector(), **settings
-    )
+    asked = EntityRun(chosen, store, str(folder), full, **settings)
+    merge = SparkEntityMerge(asked, connector=FakeConnector())
     spark = FakeSpark()
     run = merge.look if looks else merge.run
     report = run(as_session(spark), SparkOptions(None, parts))
@@ -99,7 +99,7 @@ class Both:
             try:
                 if store is self.one:
                     folder = str(self._folder)
-                    report = EntityMerge(chosen, store, folder=folder, full=full).run()
+                    report = EntityMerge(EntityRun(chosen, store, folder, full)).run()
                 else:
                     report = run_in_tasks(chosen, store, self._folder, full=full, parts=parts)
                 outcomes.append(str(report))
@@ -308,10 +308,9 @@ class TestRefused:
         both.run(spec("A a"))
         write(tmp_path, {"A": [{"_id": "2"}]})
 
-        merge = SparkEntityMerge(
-            spec("A a"), both.one, folder=str(tmp_path), connector=FakeConnector()
-        )
-        EntityMerge(spec("A a"), both.one, folder=str(tmp_path)).run()
+        asked = EntityRun(spec("A a"), both.one, str(tmp_path))
+        merge = SparkEntityMerge(asked, connector=FakeConnector())
+        EntityMerge(asked).run()
         before = rows(both.one)
         with refuses(CommitConflictError):
             merge.run(as_session(FakeSpark()))
@@ -326,9 +325,8 @@ class TestRefused:
 
     def test_a_cluster_of_machines_needs_a_staging_place(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": "1"}]})
-        merge = SparkEntityMerge(
-            spec("A a"), both.many, folder=str(tmp_path), connector=FakeConnector()
-        )
+        asked = EntityRun(spec("A a"), both.many, str(tmp_path))
+        merge = SparkEntityMerge(asked, connector=FakeConnector())
         spark = FakeSpark(master="yarn")
         with refuses(UsageError):
             merge.run(as_session(spark))

@@ -111,7 +111,7 @@ def test_any_history_leaves_the_rows_that_a_list_would_have(
                     model += rows_of(seed, count).to_pylist()
                 case ("delete", condition):
                     holds = CONDITIONS[condition]
-                    report = delete(store, condition)
+                    report = delete(store, condition, threads=1 + len(model) % 3)
                     assert report.rows == sum(map(holds, model))
                     model = [row for row in model if not holds(row)]
                 case ("compact", strategy):
@@ -256,7 +256,7 @@ def test_whoever_never_comes_to_an_end_is_told_so(store: MemoryStore) -> None:
     add(store, rows_of(1, 5))
 
     def meanwhile(done: int) -> None:
-        if done == 1:
+        if done == len(CommitLog(store).current().fragments):
             add(store, rows_of(2, 1))
 
     with refuses(CommitConflictError):

@@ -30,7 +30,8 @@ from compactor.pipelines.provenance import (
 )
 from compactor.pipelines.types import TYPES
 from compactor.pipelines.work import RunContext
-from compactor.read.scan import scan, scan_schema
+from compactor.read.scan import scan
+from compactor.read.wanted import scan_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on

@@ -15,11 +15,12 @@ from pyspark.sql.types import StructType
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.read_reports import ScanReport
-from compactor.read.scan import scan_schema
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
+from compactor.read.wanted import scan_schema
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.source_options import CallOptions, ReadOptions
 from compactor.spark.source.types import as_spark, check_asked, check_names, spark_schema
+from compactor.spark.task_cores import task_cores
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -107,7 +108,9 @@ class FragmentsReader(DataSourceReader):
         schema = to_arrow_schema(self._schema, timezone="UTC")
         cuts = self._options.nanoseconds == "cut"
         store, columns = open_store(self._url), self._schema.fieldNames()
-        for batch in read_parts(store, self._metadata, parts, columns, self._where, report):
+        for batch in read_parts(
+            store, self._metadata, parts, columns, self._where, report, threads=task_cores()
+        ):
             converted = as_spark(batch, schema, self._url, cuts_nanoseconds=cuts)
             yield from sliced(converted, _BATCH_BYTES)
 

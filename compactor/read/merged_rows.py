@@ -1,0 +1,177 @@
+"""Merges rows of fragments that overlap, and rows of one key where the table's row policy says so.
+
+It uses the key merge of a compaction, but reads all wanted columns of a row group at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.decoded import DecodedRows
+from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, decided, loaded_group, merge_keys
+from compactor.merge.loaded_rows import LoadedGroup
+from compactor.predicate.tree import matching
+from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
+from compactor.read.row_group_reader import RowGroupReader, WantedRows
+from compactor.read.row_groups_ahead import RowGroupsAhead
+from compactor.read.stretches import Part
+from compactor.read.wanted import Wanted
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
+from compactor.resources.workers import CALLER, Workers
+from compactor.rows.flags import KEPT
+from compactor.rows.fold import merged_rows as merged_by_key
+from compactor.table.metadata import TableMetadata
+from format.arrays import batch_of
+from format.gather import gather_arrays
+from format.storage import to_logical
+
+_MIN_SLICE_BYTES: Final = 16 << 10
+_MIN_ROWS_FOR_THREADS: Final = 4096
+"""Windows of fewer rows are gathered sooner than threads could begin."""
+_PLAN: Final = StagePlan(
+    1 << 62,  # A reader spills, but is never refused.
+    0,
+    (
+        MemoryStage(
+            CHUNKS,
+            "decoded rows, a row group for each fragment",
+            Buffer.STREAMING,
+            MEMORY_BYTES,
+            spill_priority=0,
+        ),
+    ),
+)
+
+
+def merged_rows(
+    table: TableMetadata,
+    readers: Sequence[RowGroupReader],
+    parts: Sequence[Part],
+    wanted: Wanted,
+    workers: Workers,
+) -> Iterator[pa.RecordBatch]:
+    """Yields the merged rows of the parts in order."""
+    for sources, window in merged_windows(table, readers, parts, wanted, workers):
+        yield _batch(sources, window, wanted, workers)
+
+
+def merged_windows(
+    table: TableMetadata,
+    readers: Sequence[RowGroupReader],
+    parts: Sequence[Part],
+    wanted: Wanted,
+    workers: Workers,
+) -> Iterator[tuple[Sequence[MergedPart], MergeWindow]]:
+    """Yields windows of the parts' merged rows with the row rule's decisions.
+
+    The caller takes the columns of each window from the sources, one for each part.
+    """
+    with closing(LocalDisk()) as disk:
+        ahead_bytes = AHEAD_BYTES if workers.threads > 1 else 0
+        budget = MemoryBudget(_PLAN, soft_bytes=MEMORY_BYTES - ahead_bytes)
+        slice_bytes = max(_MIN_SLICE_BYTES, MEMORY_BYTES // 16 // len(parts))
+        names = [*(column.column for column in table.sort), *wanted.columns]
+        groups = RowGroupsAhead(readers, parts, names, table.key_comparator(), workers)
+        sources = [
+            MergedPart(
+                readers[part.fragment].name,
+                partial(groups.next, place),
+                len(table.sort),
+                lambda: DecodedRows(budget, disk, slice_bytes),
+            )
+            for place, part in enumerate(parts)
+        ]
+        budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
+        for window in merge_keys(
+            sources, table.comparator(), table.sort, BATCH_ROWS, BATCH_BYTES, wanted.rule
+        ):
+            rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
+            yield sources, decided(rows, wanted.rule)[0]
+
+
+def _batch(
+    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, workers: Workers
+) -> pa.RecordBatch:
+    arrays, rows = columns_of_window(sources, window, wanted, workers)
+    if wanted.where_merged is not None:
+        holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
+        rows = holds.true_count
+        arrays = {name: array.filter(holds) for name, array in arrays.items()}
+    columns = [to_logical(arrays[f.name], f.type) for f in wanted.schema]
+    return batch_of(columns, wanted.schema, rows)
+
+
+def columns_of_window(
+    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, workers: Workers
+) -> tuple[dict[str, pa.Array], int]:
+    """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows."""
+    counts = np.bincount(window.inputs, minlength=len(sources))
+    taken = [source.take(n) for source, n in zip(sources, counts.tolist(), strict=True)]
+    flags = window.flags
+
+    def gathered(column: tuple[int, str]) -> pa.Array:
+        index, name = column
+        pieces = [[piece[index] for piece in of_source] for of_source in taken]
+        array = gather_arrays(pieces, window.inputs)
+        return array if flags is None else merged_by_key(array, flags, name, wanted.rule)
+
+    names = wanted.columns
+    workers = workers if window.rows >= _MIN_ROWS_FOR_THREADS else CALLER
+    arrays = workers.each(gathered, enumerate(names))
+    for source in sources:
+        source.settle()
+    rows = window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
+    return dict(zip(names, arrays, strict=True)), rows
+
+
+class MergedPart:
+    """A `KeySource` that also returns the other columns of the merged rows."""
+
+    def __init__(
+        self,
+        name: str,
+        next_group: Callable[[], WantedRows | None],
+        key_columns: int,
+        new_rows: Callable[[], DecodedRows],
+    ) -> None:
+        """name: the fragment's. next_group: returns the next rows, with `key_columns` sort columns first."""
+        self.name = name
+        self._next_group = next_group
+        self._key_columns = key_columns
+        self.keys = new_rows()
+        self._rows = new_rows()
+
+    def load_keys(self) -> LoadedGroup | None:
+        """Loads the next row group that has wanted rows; returns None after the last."""
+        found = self._next_group()
+        if found is None:
+            return None
+        keys, others = found.arrays[: self._key_columns], found.arrays[self._key_columns :]
+        if others:
+            self._rows.push(others)
+        loaded = loaded_group(keys)
+        self.keys.push(keys)
+        return loaded
+
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - A scan writes no row groups.
+        return 0
+
+    def take(self, rows: int) -> list[list[pa.Array]]:
+        """Returns the next `rows` rows in pieces, each a list of all columns but the sort columns' own."""
+        return self._rows.take(rows) if self._rows.rows else []
+
+    def settle(self) -> None:
+        self._rows.settle()
+
+    def spill(self) -> int:
+        return self.keys.spill() + self._rows.spill()

@@ -1,0 +1,138 @@
+"""Reads row groups of several fragments before a merge asks for them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.errors import CompactorError
+from compactor.read.limits import AHEAD_BYTES
+from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
+from compactor.read.stretches import Part
+from compactor.resources.workers import CALLER, Workers
+from format.errors import FormatError
+from format.keys import KeyComparator
+
+
+@dataclass(slots=True)
+class _Source:
+    """The row groups of one part."""
+
+    reader: RowGroupReader
+    groups: Iterator[RowGroup]
+    """Those that were not begun, without `waiting`."""
+    waiting: RowGroup | None = None
+    """The next one to begin, once it was asked for."""
+    ends_at: tuple[Any, ...] = ()
+    """Bound of the keys of the row group that was begun last."""
+    begun: deque[tuple[Future[WantedRows | None], int]] = field(default_factory=deque)
+    """Row groups that were begun and not taken, with their sizes in bytes."""
+    error: Exception | None = None
+    """The error with which the row groups end."""
+
+    def look(self) -> RowGroup | None:
+        """Returns the next row group to begin; None after the last, or before the error."""
+        if self.waiting is None and self.error is None:
+            try:
+                self.waiting = next(self.groups, None)
+            except Exception as error:  # noqa: BLE001 - raised in its place
+                self.error = error
+        return self.waiting
+
+
+class RowGroupsAhead:
+    """The row groups of several parts, each part's in order.
+
+    A merge needs the next row group of a part when it has used up the one before. So the part whose last
+    begun row group ends at the lowest key is the one to read next. Wrong guesses, which bounds of keys may
+    cause, cost time and no more. At most one more row group than there are threads is ahead, no more than
+    were taken before, and `AHEAD_BYTES` together.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[RowGroupReader],
+        parts: Sequence[Part],
+        names: Sequence[str],
+        compare: KeyComparator,
+        workers: Workers,
+    ) -> None:
+        """names: the columns to read. compare: of the table's keys."""
+        self._names = names
+        self._workers = workers
+        has_keys = all(reader.has_key_types() for reader in readers)
+        self._compare = compare if has_keys else None
+        self._sources = [
+            _Source(
+                readers[part.fragment],
+                readers[part.fragment].wanted_groups(part.start, part.stop),
+            )
+            for part in parts
+        ]
+        self._unread = list(self._sources) if workers.threads > 1 else []
+        """The sources that may have row groups to begin ahead."""
+        self._count = self._held = 0
+        """Number of row groups that are begun and not taken, and their bytes."""
+        self._taken = 0
+        """Number of row groups that were taken."""
+
+    def next(self, place: int) -> WantedRows | None:
+        """Returns the next row group of a part that has wanted rows; None after the last.
+
+        Raises `FormatError`, `DataError`, `StoreError`, which a row group of another part does not cause.
+        """
+        source = self._sources[place]
+        while True:
+            if source.begun:
+                future, size = source.begun.popleft()
+                found = future.result()
+                self._count -= 1
+                self._held -= size
+            elif (group := source.look()) is not None:
+                self._advance(source, group)
+                found = source.reader.read(group, self._names, self._workers)
+            elif source.error is not None:
+                raise source.error
+            else:
+                return None
+            self._taken += 1
+            self._top_up()
+            if found is not None:
+                return found
+
+    def _top_up(self) -> None:
+        """Begins row groups as far as there is room."""
+        most = min(self._workers.threads + 1, self._taken)
+        while self._unread and self._count < most:
+            source = min(self._unread, key=lambda source: source.ends_at)
+            group = source.look()
+            size = None if group is None else self._size(source, group)
+            if group is None or size is None:
+                self._unread.remove(source)
+                continue
+            if self._held + size > AHEAD_BYTES:
+                return
+            self._advance(source, group)
+            self._begin(source, group, size)
+
+    def _size(self, source: _Source, group: RowGroup) -> int | None:
+        """Returns the bytes of a row group; None if the footer is damaged, as whoever reads it will say."""
+        try:
+            return source.reader.held_bytes(group, self._names)
+        except (CompactorError, FormatError):
+            return None
+
+    def _begin(self, source: _Source, group: RowGroup, size: int) -> None:
+        work = self._workers.begin(lambda: source.reader.read(group, self._names, CALLER))
+        source.begun.append((work, size))
+        self._count += 1
+        self._held += size
+
+    def _advance(self, source: _Source, group: RowGroup) -> None:
+        source.waiting = None
+        if self._compare is not None:
+            last_key = source.reader.row_groups[group.number].last_key
+            source.ends_at = self._compare.upper(last_key)

@@ -1,0 +1,63 @@
+"""Reads rows that no other fragment has any between: they leave as they were decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.read.limits import BATCH_BYTES, BATCH_ROWS
+from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
+from compactor.read.wanted import Wanted
+from compactor.resources.workers import Step, Workers
+from format.arrays import batch_of
+from format.sizes import rows_within, total_bytes
+from format.storage import to_logical
+
+_AT_ONCE_BYTES: Final = BATCH_BYTES
+"""Row groups of up to this size, dictionary values counted in full, become batches before they are asked
+for."""
+
+
+def stored_rows(
+    reader: RowGroupReader, start: int, stop: int, wanted: Wanted
+) -> Iterator[Step[pa.RecordBatch]]:
+    """Yields a step for each row group from `start` to before `stop` that may have wanted rows."""
+    for group in reader.wanted_groups(start, stop):
+        size = reader.held_bytes(group, wanted.schema.names)
+        yield Step(partial(_batches_of_group, reader, group, wanted.schema), size)
+
+
+def _batches_of_group(
+    reader: RowGroupReader, group: RowGroup, schema: pa.Schema, workers: Workers
+) -> Iterator[pa.RecordBatch]:
+    found = reader.read(group, schema.names, workers)
+    if found is None:
+        return iter(())
+    is_light = sum(map(total_bytes, found.arrays)) <= _AT_ONCE_BYTES
+    batches = _batches(found, schema, workers, None if is_light else BATCH_BYTES)
+    return iter(list(batches)) if is_light else batches
+
+
+def _batches(
+    found: WantedRows, schema: pa.Schema, workers: Workers, most_bytes: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yields batches within the limits of a merge's. most_bytes: of a column; None if all rows are within."""
+    start = 0
+    while start < found.rows:
+        count = min(found.rows - start, BATCH_ROWS)
+        if most_bytes is not None:
+            rest = [array.slice(start, count) for array in found.arrays]
+            count = rows_within(rest, most_bytes)
+        columns = workers.each(
+            partial(_logical, start, count), zip(found.arrays, schema, strict=True)
+        )
+        yield batch_of(columns, schema, count)
+        start += count
+
+
+def _logical(start: int, count: int, column: tuple[pa.Array, pa.Field]) -> pa.Array:
+    array, field = column
+    return to_logical(array.slice(start, count), field.type)

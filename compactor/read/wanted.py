@@ -1,0 +1,72 @@
+"""States what a scan is to return: columns, conditions, and the rule for rows of one key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from compactor.errors import UsageError
+from compactor.predicate.tree import And, Predicate, columns_of, conjuncts
+from compactor.read.read_reports import ScanReport
+from compactor.rows.flags import RowRule
+from compactor.table.metadata import TableMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The columns and rows that a scan is to return."""
+
+    schema: pa.Schema
+    """The columns, under the names that they are stored under."""
+    where: Predicate | None
+    """Condition on each stored row; it may rule out row groups before they are read."""
+    where_merged: Predicate | None
+    """Condition on merged rows; it rules out nothing, since an older row may fail it where the merged row
+    does not."""
+    rule: RowRule | None
+    report: ScanReport
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read of each row: those of the result and of the condition on merged rows."""
+        asked = [] if self.where_merged is None else columns_of(self.where_merged)
+        return list(dict.fromkeys([*self.schema.names, *asked]))
+
+
+def wanted_rows(
+    table: TableMetadata, schema: pa.Schema, where: Predicate | None, report: ScanReport
+) -> Wanted:
+    """Returns what to read of a table. schema: with names as stored. where: on stored columns."""
+    rule = rule_of_readers(table)
+    if rule is None or where is None:
+        return Wanted(schema, where, None, rule, report)
+    key = {column.column for column in rule.key}
+    of_key = [part for part in conjuncts(where) if key.issuperset(columns_of(part))]
+    return Wanted(schema, And(tuple(of_key)) if of_key else None, where, rule, report)
+
+
+def rule_of_readers(table: TableMetadata) -> RowRule | None:
+    """Returns the rule by which readers see rows of one key; None if they see all of them."""
+    if not table.rows.merges:
+        return None
+    return RowRule(table.rows, None, table.schema, table.sort, is_bottom=True, shows=True)
+
+
+def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
+    """Returns the schema of a scan with shown names. Raises `UsageError` for an unknown column."""
+    schema = table.shown_schema
+    if columns is None:
+        return schema
+    for name in columns:
+        if name not in schema.names:
+            raise UsageError(f"no column {name!r}; columns are: {', '.join(schema.names[:50])}")
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def stored_schema(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
+    """Returns the schema with the names under which columns are stored."""
+    if not table.names:
+        return shown
+    return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])
