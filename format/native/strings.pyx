@@ -5,11 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
-from format.native.words cimport hash_of, loaded
-
-ctypedef fused offset:
-    int32_t
-    int64_t
+from format.native.words cimport hash_of, loaded, offset
 
 cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcpy and memcmp must not get NULL
 
