@@ -14,7 +14,7 @@ from pyarrow import types as pt
 
 from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from format.native.decode import Cursor, IntegerStream
-from format.native.text import is_text
+from format.native.text import is_ascii
 from format.nodes import (
     INT_ENCODINGS,
     MAX_UNBACKED_VALUES,
@@ -148,8 +148,8 @@ class _Chunk:
         else:
             raise _unfit(encoding, dtype)
         array = pa.Array.from_buffers(dtype, length, buffers, null_count, children=children)
-        if pt.is_decimal(dtype) and dtype.bit_width <= 64:
-            array.validate(full=True)  # more digits than the type has could not be compared
+        if _may_hold_others(array):
+            array.validate(full=True)
         return array
 
     def _plain(self, dtype: pa.DataType, length: int) -> pa.Buffer:
@@ -172,9 +172,6 @@ class _Chunk:
     ) -> list[pa.Buffer | None]:
         data, is_large = self.cursor.buffer(self.cursor.param), is_large_offsets(dtype)
         offsets = self.cursor.child_integers(length).offsets(data.size, is_large)
-        is_any_bytes = pt.is_binary(dtype) or pt.is_large_binary(dtype)
-        if not is_any_bytes and not is_text(offsets, is_large, data, validity):
-            raise ValueError("a text is not UTF-8")  # callers rely on that
         return [validity, offsets, data]
 
     def _lists(self, dtype: pa.DataType, length: int) -> tuple[pa.Buffer, pa.Array]:
@@ -238,6 +235,17 @@ class _Chunk:
         if length * _most_value_bytes(values) > _LITTLE_BYTES:
             self._allowance.check_kept(_expanded_bytes(array))
         return array
+
+
+def _may_hold_others(array: pa.Array) -> bool:
+    """Returns whether values have to be looked at to know that they are of their type.
+
+    Callers rely on valid UTF-8, and small decimals of more digits than their type could not be compared.
+    """
+    dtype = array.type
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return not is_ascii(array.buffers()[2])
+    return bool(pt.is_decimal(dtype) and dtype.bit_width <= 64)
 
 
 def _most_value_bytes(values: pa.Array) -> int:

@@ -1,12 +1,12 @@
 """Loops over the values of one chunk, compiled by Cython: the one implementation of each.
 
 hashing    hashes values for the row hash
-strings    finds distinct strings, and the least and the greatest one
+strings    finds distinct strings, the least and the greatest one, and those that codes stand for
 integers   renumbers codes, fills nulls, divides by common factors
 bits       packs integers by bits
 floats     turns floats into integers
 decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
-text       checks that strings are UTF-8
+text       finds out whether text is ASCII
 gather     gathers rows of several sources in merged order
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from format.blocks import BlockReader, make_chunk
 from format.decode import decode_array
 from format.layout import MAX_META_BYTES, BlockKind
-from format.native.text import is_text
+from format.native.text import is_ascii
 from format.nodes import Encoding, Node, join_buffers, pack_bits, pack_nodes
 from format.numbers import encode_backed_ints
 from format.storage import to_storage
@@ -163,19 +163,24 @@ def dictionary(rng: Rng, count: int, dtype: pa.DataType) -> Node:
 
 
 @given(
-    st.lists(st.text(max_size=20) | st.binary(max_size=6), max_size=20),
-    st.sampled_from(["", "a", "a" * 15, "a" * 5000]),
-    st.booleans(),
-    st.data(),
+    st.lists(st.text(max_size=20) | st.binary(max_size=6), min_size=1, max_size=20),
+    st.sampled_from(["", "a", "a" * 15, "a" * 5000, "a" * 4091 + "é" + "a" * 5000]),
+    st.sampled_from([pa.string(), pa.large_string()]),
+    st.integers(0, 2**32),
 )
 def test_text_is_what_python_takes_for_it(
-    values: list[str | bytes], before: str, is_large: bool, data: st.DataObject
+    values: list[str | bytes], before: str, dtype: pa.DataType, seed: int
 ) -> None:
     pieces = [before.encode(), *(v.encode() if isinstance(v, str) else v for v in values)]
-    valid = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
-    assert found_text(pieces, None, is_large) == all(map(is_python_text, pieces))
-    expected = all(is_python_text(piece) for piece, ok in zip(pieces, valid, strict=True) if ok)
-    assert found_text(pieces, valid, is_large) == expected
+    for root in (texts(pieces), with_nulls(np.random.default_rng(seed), texts(pieces))):
+        valid = np.unpackbits(root.buffers[0], bitorder="little") if root.has_validity else [1] * 99
+        present = [piece if ok else None for piece, ok in zip(pieces, valid, strict=False)]
+        if all(piece is None or is_python_text(piece) for piece in present):
+            expected = [None if piece is None else piece.decode() for piece in present]
+            assert decoded(root, dtype).to_pylist() == expected
+        else:
+            with pytest.raises(ValueError, match="UTF8"):
+                decoded(root, dtype)
 
 
 @given(st.text(min_size=1, max_size=30), st.data())
@@ -185,26 +190,17 @@ def test_a_character_is_not_divided_among_strings(text: str, data: st.DataObject
     pieces = [
         whole[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(whole)], strict=True)
     ]
-    assert found_text(pieces, None, False) == all(map(is_python_text, pieces))
+    if all(map(is_python_text, pieces)):
+        assert "".join(decoded(texts(pieces), pa.string()).to_pylist()) == text
+    else:
+        with pytest.raises(ValueError, match="UTF8"):
+            decoded(texts(pieces), pa.string())
 
 
-def test_every_pair_and_every_end_of_a_character_is_judged_as_python_does() -> None:
-    leads = [0x41, 0x7F, 0x80, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1,
-             0xF3, 0xF4, 0xF5, 0xFF]  # fmt: skip
-    nexts = [0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF]
-    for lead in leads:
-        for second in nexts:
-            for third in nexts:
-                for size in range(1, 5):
-                    one = bytes([lead, second, third, 0x80])[:size]
-                    assert found_text([one], None, False) == is_python_text(one), one.hex()
-
-
-def found_text(pieces: list[bytes], valid: list[bool] | None, is_large: bool) -> bool:
-    offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64 if is_large else np.int32)
-    bitmap = None if valid is None else pa.py_buffer(pack_bits(np.array(valid)))
-    data = pa.py_buffer(b"".join(pieces))
-    return is_text(pa.py_buffer(offsets), is_large, data, bitmap)
+def texts(pieces: list[bytes]) -> Node:
+    lengths = packed(*map(len, pieces))
+    data = b"".join(pieces)
+    return Node(Encoding.VARLEN, len(pieces), param=len(data), buffers=(data,), children=(lengths,))
 
 
 def is_python_text(value: bytes) -> bool:
@@ -213,6 +209,14 @@ def is_python_text(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+@given(st.integers(0, 10_000), st.integers(0, 9_999), st.integers(0, 255))
+def test_a_single_byte_beyond_ascii_is_seen(size: int, at: int, byte: int) -> None:
+    data = bytearray(b"x" * size)
+    if at < size:
+        data[at] = byte
+    assert is_ascii(pa.py_buffer(bytes(data))) == data.isascii()
 
 
 def test_bytes_under_a_null_need_not_be_text() -> None:
