@@ -21,7 +21,8 @@ from format.footer import ChunkStats
 from format.keys import Value, min_max
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
 from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
-from format.nodes import NODE_BYTES, Encoding, Node, unpack_nodes
+from format.native.decode import root_of
+from format.nodes import Encoding
 from format.sizes import total_bytes
 from format.types import may_stay_coded
 
@@ -34,6 +35,17 @@ class ByteSource(Protocol):
     """A forward-only source: up to `max_bytes` bytes (at least 1) per call, b"" only at the end."""
 
     def read(self, max_bytes: int, /) -> bytes: ...
+
+
+class MemorySource:
+    """A forward-only source of bytes in memory, which are not copied."""
+
+    def __init__(self, data: bytes) -> None:
+        self._left = memoryview(data)
+
+    def read(self, max_bytes: int, /) -> bytes:
+        piece, self._left = self._left[:max_bytes], self._left[max_bytes:]
+        return cast("bytes", piece)
 
 
 class ByteSink(Protocol):
@@ -110,7 +122,7 @@ class Block:
     @property
     def encoding(self) -> str:
         """The name of the root node's encoding."""
-        return self._root().encoding.name
+        return self._root()[0]
 
     def parts(self) -> tuple[bytes, bytes, bytes]:
         """Returns the block as it was read: header, meta and payload."""
@@ -118,23 +130,18 @@ class Block:
 
     def stats(self, *, offset: int) -> ChunkStats:
         """Returns the footer's entry for this chunk at `offset`, without what only its own footer knows."""
-        header, root = self.header, self._root()
+        header, (encoding, null_count) = self.header, self._root()
         return ChunkStats(
-            offset,
-            header.block_bytes,
-            header.raw_bytes,
-            0,
-            root.null_count,
-            root.encoding.name,
-            None,
-            None,
+            offset, header.block_bytes, header.raw_bytes, 0, null_count, encoding, None, None
         )
 
-    def _root(self) -> Node:
+    def _root(self) -> tuple[str, int]:
+        """Returns encoding and number of nulls of the root node."""
         try:
-            return unpack_nodes(self.meta[:NODE_BYTES])[0][0]
+            encoding, null_count = root_of(self.meta)
         except ValueError as error:
             raise self.fault(f"the encoding tree is damaged: {error}") from error
+        return Encoding(encoding).name, null_count
 
     def fault(self, cause: str) -> CorruptFragmentError:
         return CorruptFragmentError(cause, name=self.name, offset=self.offset, column=self.column)

@@ -28,15 +28,16 @@ def compress(raw: bytes | memoryview, level: int) -> tuple[Codec, bytes]:
     return Codec.NONE, bytes(raw)
 
 
-def decompress(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memoryview:
+def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
     """Decompresses a payload. raw_bytes: the length that the block header claims.
 
-    Allocates memory as data appears, and never more than 16 MiB on the claim alone.
+    Allocates memory as data appears, and never more than 16 MiB on the claim alone. What it returns holds no
+    more memory than it has bytes, even if `stored` is a part of something larger.
     Raises `ValueError` if the data is not a frame or has another length.
     """
     raw: bytes | memoryview
     if codec is Codec.NONE:
-        raw = stored
+        raw = bytes(stored) if isinstance(stored, memoryview) else stored
     elif raw_bytes <= _TRUST_BYTES:
         raw = _decompress_small(stored, raw_bytes)
     else:
@@ -46,7 +47,7 @@ def decompress(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memoryvie
     return raw
 
 
-def _decompress_small(stored: bytes, raw_bytes: int) -> bytes | memoryview:
+def _decompress_small(stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
     try:
         if zstandard.frame_content_size(stored) != raw_bytes:
             raise ValueError("the compressed frame states another length than the block header")
@@ -57,7 +58,7 @@ def _decompress_small(stored: bytes, raw_bytes: int) -> bytes | memoryview:
         raise ValueError(f"it does not decompress ({error})") from error
 
 
-def _decompress_large(stored: bytes, raw_bytes: int) -> bytes:
+def _decompress_large(stored: bytes | memoryview, raw_bytes: int) -> bytes:
     raw = bytearray()  # pieces that are joined later would be held twice
     try:
         with _decompressor().stream_reader(stored) as reader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -44,8 +43,11 @@ class Codec(IntEnum):
     ZSTD = 1
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
+_KINDS: Final = {int(kind): kind for kind in BlockKind}
+_CODECS: Final = {int(codec): codec for codec in Codec}
+
+
+class BlockHeader(NamedTuple):
     """The fixed part of a block; `meta` and payload follow it in the file."""
 
     kind: BlockKind
@@ -142,17 +144,15 @@ def _header_checksum(head: bytes | bytearray, meta: bytes) -> int:
 def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
     """Reads a block header. Its lengths are not trustworthy before `check_block_header`."""
     kind, codec, reserved, rows, meta_bytes, checksum, stored, raw, payload = _BLOCK.unpack(data)
-    try:
-        header = BlockHeader(
-            BlockKind(kind), Codec(codec), rows, meta_bytes, stored, raw, payload, checksum
-        )
-    except ValueError:
+    if kind not in _KINDS or codec not in _CODECS:
         raise CorruptFragmentError(
             f"no block begins here (kind {kind}, codec {codec})", name=name, offset=offset
-        ) from None
+        )
     if reserved != 0 or meta_bytes > MAX_META_BYTES:
         raise CorruptFragmentError("the block header is damaged", name=name, offset=offset)
-    return header
+    return BlockHeader(
+        _KINDS[kind], _CODECS[codec], rows, meta_bytes, stored, raw, payload, checksum
+    )
 
 
 def check_block_header(

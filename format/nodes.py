@@ -7,7 +7,7 @@ Both work on storage arrays (see `format.types`), never on single values.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -91,24 +91,6 @@ def pack_nodes(root: Node) -> bytes:
     )
 
 
-def unpack_nodes(meta: bytes) -> list[tuple[Node, int]]:
-    """Returns the nodes in pre-order, each with its number of children. Raises `ValueError` for bad bytes."""
-    if not meta or len(meta) % NODE_BYTES:
-        raise ValueError("the encoding tree has a wrong length")
-    nodes = []
-    for encoding, flags, width, reserved, children, length, nulls, param in _NODE.iter_unpack(meta):
-        if flags & ~_FLAG_VALIDITY or reserved:
-            raise ValueError("an encoding node has unknown flags")
-        kind = Encoding(encoding)
-        validity = bool(flags & _FLAG_VALIDITY)
-        if nulls > length or (kind is not Encoding.NULL and validity != (nulls > 0)):
-            raise ValueError("an encoding node contradicts itself about nulls")
-        if width and kind is not Encoding.PACKED:
-            raise ValueError("an encoding node has a width that it does not need")
-        nodes.append((Node(kind, length, nulls, width, param, validity), children))
-    return nodes
-
-
 def join_buffers(root: Node) -> memoryview:
     """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes."""
     views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
@@ -155,6 +137,13 @@ def int_dtype(dtype: pa.DataType) -> type[Any] | None:
     small_decimal = pt.is_decimal(dtype) and dtype.bit_width <= 64
     if pt.is_signed_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype)) or small_decimal:  # fmt: skip  # noqa: E501
         return _INT_DTYPES[dtype.bit_width // 8][0]
+    return None
+
+
+def integer_bytes(dtype: pa.DataType) -> int | None:
+    """Returns the bytes of a type whose values may be stored as integers; None for other types."""
+    if pt.is_floating(dtype) or pt.is_decimal128(dtype) or int_dtype(dtype) is not None:
+        return int(dtype.bit_width) // 8
     return None
 
 
@@ -211,8 +200,3 @@ def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
         offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize
     )
     return offsets, memoryview(b"") if data is None else memoryview(data)
-
-
-def total(lengths: Sequence[int] | IntArray) -> int:
-    """Returns the sum of non-negative lengths as a Python integer."""
-    return int(np.sum(lengths, dtype=np.int64))

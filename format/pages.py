@@ -63,10 +63,11 @@ class ColumnRecord:
 
     def chunks(self) -> list[ChunkStats]:
         """Returns the statistics of the column's chunks. Raises `ValueError`."""
-        if not self.count:
-            return []
         at = self._field_at + self._field_bytes + -self._field_bytes % 8
         table = TableReader(self._table, at, self._end_at)
+        if not self.count:
+            table.finish()
+            return []
         offset, stored, raw, decoded, nulls = (table.counts(self.count) for _ in range(5))
         try:
             encodings = [_NAMES[code] for code in table.raw(self.count)]
@@ -179,7 +180,9 @@ def check_records(records: Sequence[ColumnRecord], start: int) -> int:
 
 
 def unpack_page(page: bytes) -> Iterator[ColumnRecord]:
-    """Yields the records of a page. Raises `ValueError` for bytes that are not one."""
+    """Yields the records of a page, at least one. Raises `ValueError` for bytes that are not one."""
+    if not page:
+        raise ValueError("a page without records")
     at = 0
     while at < len(page):
         record = unpack_record(page, at)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from format import layout
 from format.arrays import batch_of
-from format.blocks import Block, BlockReader
+from format.blocks import Block, BlockReader, MemorySource
 from format.decode import nulls
 from format.directory import Directory
 from format.errors import CorruptFragmentError, SchemaError
@@ -261,7 +261,7 @@ class FragmentReader:
                 stop += 1
             offset = stats[start].offset
             data = self._source.read_range(offset, stats[stop - 1].end - offset)
-            reader = BlockReader(io.BytesIO(data), self.name, offset=offset)
+            reader = BlockReader(MemorySource(data), self.name, offset=offset)
             for group in groups[start:stop]:
                 block = reader.read_block(name)
                 self._check_block(block, name, group, is_key=is_key)

@@ -91,6 +91,10 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
 
 
 def _rows_within(array: pa.Array, limit_bytes: int) -> int:
+    if pt.is_dictionary(array.type):  # most take far less, and need not be added up by their codes
+        heaviest = max(heaviest_value_bytes(array), _LENGTH_BITS // 8)
+        if heaviest * len(array) <= limit_bytes:
+            return len(array)
     if total_bytes(array) <= limit_bytes:
         return len(array)
     return int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format import native
 from format.dictionaries import coded, without_null_values
 from format.errors import SchemaError
 from format.nested import (
@@ -18,9 +18,8 @@ from format.nested import (
     list_parts,
     null_mask,
 )
+from format.nodes import binary_parts, dictionary_codes, pack_bits, valid_mask
 from format.types import is_binary_like, may_be_coded, storage_type
-
-_MOST_RESERVED_BYTES: Final = 256 << 20
 
 
 def to_storage(array: pa.Array) -> pa.Array:
@@ -110,21 +109,30 @@ def decoded(array: pa.Array) -> pa.Array:
     values, indices = array.dictionary, array.indices
     if not len(values):
         return pa.nulls(len(indices), values.type)
-    if not is_binary_like(values.type):
-        return pc.take(values, indices, boundscheck=False)
-    # Arrow reserves the average of all values for every row, even if long values are rarely used.
-    if values.nbytes // len(values) * len(indices) <= _MOST_RESERVED_BYTES or len(indices) == 1:
-        return pc.take(values, indices, boundscheck=False)
-    middle = len(indices) // 2
-    return pa.concat_arrays(
-        [decoded(_in_use(part, values)) for part in (indices[:middle], indices[middle:])]
+    if is_binary_like(values.type):
+        return _decoded_strings(without_null_values(array))
+    return pc.take(values, indices, boundscheck=False)
+
+
+def _decoded_strings(array: pa.Array) -> pa.Array:
+    """Allocates exactly what the values take. Arrow would reserve the average of all values for every row,
+    even if long ones are rarely used."""
+    valid = valid_mask(array.indices)
+    codes = dictionary_codes(array).astype(np.int32, copy=False)
+    offsets, data = binary_parts(array.dictionary)
+    placed = np.empty(len(codes) + 1, dtype=offsets.dtype)
+    size = native.strings.offsets_by_code(codes, native.as_flags(valid), offsets, placed)
+    if size < 0:
+        raise pa.ArrowInvalid("a code has no value in its dictionary")
+    if size > np.iinfo(offsets.dtype).max:
+        raise pa.ArrowInvalid(f"{size} bytes of strings exceed 32-bit offsets")
+    out = pa.allocate_buffer(size)
+    native.strings.strings_by_code(
+        codes, offsets, native.as_bytes(data), placed, np.frombuffer(out, dtype=np.uint8)
     )
-
-
-def _in_use(indices: pa.Array, values: pa.Array) -> pa.Array:
-    used = pc.unique(indices.drop_null())
-    codes = pc.index_in(indices, used, skip_nulls=True)
-    return pa.DictionaryArray.from_arrays(codes, values.take(used), safe=False)
+    bitmap = None if valid is None else pa.py_buffer(pack_bits(valid))
+    buffers = [bitmap, pa.py_buffer(placed), out]
+    return pa.Array.from_buffers(array.dictionary.type, len(codes), buffers, array.null_count)
 
 
 def plain(array: pa.Array) -> pa.Array:

@@ -140,7 +140,7 @@ class FragmentStream:
             block = self._reader.read_block()
             try:
                 records = list(unpack_page(block.raw()))
-                pages.add(block.offset, start, records[0].name if records else "")
+                pages.add(block.offset, start, records[0].name)
                 start = check_records(records, start)
                 for record in records:
                     if record.name != next(names, None):

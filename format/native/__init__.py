@@ -1,10 +1,12 @@
 """Loops over the values of one chunk, compiled by Cython: the one implementation of each.
 
 hashing    hashes values for the row hash
-strings    finds distinct strings, and the least and the greatest one
-integers   renumbers codes, fills nulls, divides by common factors, adds up lengths
-bits       packs integers by bits, and unpacks them
-floats     turns floats into integers, and back
+strings    finds distinct strings, the least and the greatest one, and those that codes stand for
+integers   renumbers codes, fills nulls, divides by common factors
+bits       packs integers by bits
+floats     turns floats into integers
+decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
+text       finds out whether text is ASCII
 gather     gathers rows of several sources in merged order
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
@@ -27,7 +29,7 @@ if sys.byteorder != "little":
     raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
 
 try:
-    from format.native import bits, floats, gather, hashing, integers, strings
+    from format.native import bits, decode, floats, gather, hashing, integers, strings, text
 except ImportError as error:
     raise ImportError(
         f"format.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor; in a"
@@ -39,11 +41,13 @@ __all__ = [
     "as_flags",
     "as_words",
     "bits",
+    "decode",
     "floats",
     "gather",
     "hashing",
     "integers",
     "strings",
+    "text",
 ]
 
 

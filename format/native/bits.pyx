@@ -1,23 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Packs integers by bits, in blocks of 1,024, and unpacks them (PACKED of SPEC section 5).
+"""Packs integers by bits, in blocks of 1,024 (PACKED of SPEC section 5).
 
 Each block has a base, a width and patches of its own. A block holds the differences of its values to the base,
 or those of its steps. What does not fit into the width is a patch: its upper bits stand behind the block.
 """
 
-from libc.stdint cimport (
-    INT64_MAX,
-    INT64_MIN,
-    int8_t,
-    int16_t,
-    int32_t,
-    int64_t,
-    uint8_t,
-    uint16_t,
-    uint32_t,
-    uint64_t,
-)
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
+
+from format.native.packed cimport ENTRY, VALUES, Entry, blocks_of
+from format.native.words cimport integer
 
 cdef extern from *:
     """
@@ -25,27 +17,7 @@ cdef extern from *:
     """
     int bit_length(uint64_t value) noexcept nogil
 
-ctypedef fused integer:
-    int8_t
-    int16_t
-    int32_t
-    int64_t
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
-ctypedef fused word:
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
 cdef enum:
-    VALUES = 1024
-    ENTRY = 16
-    TAIL = 9  # bytes that are touched to read a value
-    ROOM = 40
     POSITION_BITS = 16
     PATCH_PENALTY = 6  # bits that a patch has to save beyond its own, for the time it takes
     PROBES = 32
@@ -54,23 +26,12 @@ BLOCK_VALUES = VALUES
 ENTRY_BYTES = ENTRY
 
 
-cdef struct Entry:
-    uint64_t base
-    uint8_t width
-    uint8_t holds_steps
-    uint16_t patches
-    uint8_t patch_width
-    uint8_t reserved[3]
-
-
 cdef struct Plan:
     uint64_t base
     int width
     int patch_width
     int64_t bits
 
-
-# --- packing --------------------------------------------------------------------------------
 
 cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexcept nogil:
     """Returns how a block takes the fewest bits, as estimated from a part of it."""
@@ -208,10 +169,6 @@ def most_bytes(int64_t count):
     return 8 * count + 16 * blocks_of(count) + 8
 
 
-cdef inline int64_t blocks_of(int64_t count) noexcept nogil:
-    return (count + VALUES - 1) // VALUES
-
-
 def survey(const integer[::1] values):
     """Estimates what integers take packed.
 
@@ -337,139 +294,3 @@ def pack_alike(
             out = put_block(&entry, out, packed, count, plan, holds_steps)
             memcpy(&entries[ENTRY * number], &entry, ENTRY)
     return out - begin if out != NULL else -1
-
-
-# --- unpacking ------------------------------------------------------------------------------
-
-cdef inline uint64_t word_at(const uint8_t* at) noexcept nogil:
-    cdef uint64_t value
-    memcpy(&value, at, 8)
-    return value
-
-
-cdef void take_bits(
-    uint64_t* out, const uint8_t* source, int64_t count, int width, int64_t available
-) noexcept nogil:
-    """Reads `count` values of `width` bits. `available`: the bytes that may be touched, at least those needed."""
-    cdef uint8_t tail[ROOM]
-    cdef uint64_t mask = (<uint64_t>-1) >> (64 - width) if width else 0
-    cdef int64_t index, safe, bit, begin
-    if width == 0:
-        memset(out, 0, 8 * count)
-        return
-    if width == 8:
-        for index in range(count):
-            out[index] = source[index]
-        return
-    # Whole words are read, and one byte more: the last values are read from a copy with room behind it.
-    safe = (8 * (available - TAIL)) // width if available > TAIL else 0
-    safe = min(safe, count)
-    spread(out, source, 0, safe, width, mask)
-    while safe < count:
-        begin = (safe * width) >> 3
-        memset(tail, 0, sizeof(tail))
-        memcpy(tail, source + begin, min(<int64_t>(2 * TAIL), available - begin))
-        index = safe
-        while index < count and ((index * width) >> 3) - begin + TAIL <= ROOM:
-            bit = index * width - 8 * begin
-            out[index] = bits_at(tail + (bit >> 3), bit & 7) & mask
-            index += 1
-        safe = index
-
-
-cdef inline uint64_t bits_at(const uint8_t* at, int shift) noexcept nogil:
-    cdef uint64_t value = word_at(at) >> shift
-    if shift:
-        value |= <uint64_t>at[8] << (64 - shift)
-    return value
-
-
-cdef inline void spread(
-    uint64_t* out, const uint8_t* source, int64_t start, int64_t stop, int width, uint64_t mask
-) noexcept nogil:
-    cdef int64_t index, bit
-    if width <= 57:
-        for index in range(start, stop):
-            bit = index * width
-            out[index] = (word_at(source + (bit >> 3)) >> (bit & 7)) & mask
-    else:
-        for index in range(start, stop):
-            bit = index * width
-            out[index] = bits_at(source + (bit >> 3), bit & 7) & mask
-
-
-cdef int64_t take_block(
-    uint64_t* out, const Entry* entry, const uint8_t* source, int64_t count, int64_t available, int least_width
-) noexcept nogil:
-    """Reads the differences of a block. Returns the bytes that it takes; -1 if it contradicts itself."""
-    cdef uint64_t upper[VALUES]
-    cdef int64_t size, patches = entry.patches, index, bits_size, upper_size
-    cdef int width = entry.width, upper_width = entry.patch_width
-    cdef uint16_t position
-    cdef int64_t last = -1
-    if width > 64 or width < least_width or patches > count or upper_width > 64 - width:
-        return -1
-    if (patches > 0) != (upper_width > 0) or entry.reserved[0] or entry.reserved[1] or entry.reserved[2]:
-        return -1
-    bits_size = (count * width + 7) >> 3
-    upper_size = (patches * upper_width + 7) >> 3
-    size = bits_size + 2 * patches + upper_size
-    if size > available:
-        return -1
-    take_bits(out, source, count, width, available)
-    if patches:
-        take_bits(upper, source + bits_size + 2 * patches, patches, upper_width, available - bits_size - 2 * patches)
-        for index in range(patches):
-            memcpy(&position, source + bits_size + 2 * index, 2)
-            if position >= count or position <= last:
-                return -1
-            last = position
-            out[position] |= upper[index] << width
-    return size
-
-
-def unpack(const uint8_t[::1] entries, const uint8_t[::1] data, int least_width, word[::1] out):
-    """Unpacks as many integers as `out` takes, modulo its width. Raises `ValueError` if bytes contradict that.
-
-    least_width: what no block may be narrower than.
-    """
-    cdef uint64_t block[VALUES]
-    cdef Entry entry
-    cdef int64_t number, start, count, index, size, available = data.shape[0]
-    cdef const uint8_t* at = &data[0] if available else NULL
-    cdef uint64_t value, base
-    cdef word narrow
-    if entries.shape[0] != ENTRY * blocks_of(out.shape[0]):
-        raise ValueError("packed integers have another number of blocks")
-    with nogil:
-        for number in range(blocks_of(out.shape[0])):
-            start = number * VALUES
-            count = min(<int64_t>VALUES, out.shape[0] - start)
-            memcpy(&entry, &entries[ENTRY * number], ENTRY)
-            base = entry.base
-            if entry.holds_steps:
-                if entry.holds_steps > 1 or available < 8:
-                    available = -1
-                    break
-                value = word_at(at)
-                size = take_block(block, &entry, at + 8, count - 1, available - 8, least_width)
-                if size < 0:
-                    available = -1
-                    break
-                size += 8
-                out[start] = <word>value
-                for index in range(count - 1):
-                    value += base + block[index]
-                    out[start + 1 + index] = <word>value
-            else:
-                size = take_block(block, &entry, at, count, available, least_width)
-                if size < 0:
-                    available = -1
-                    break
-                narrow = <word>base
-                for index in range(count):
-                    out[start + index] = <word>block[index] + narrow
-            at += size
-            available -= size
-    if available:
-        raise ValueError("packed integers do not fit their blocks")

@@ -1,14 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Turns floats into integers, and back: by their order, or as decimals of few digits (SPEC section 5)."""
+"""Turns floats into integers: by their order, or as decimals of few digits (SPEC section 5)."""
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-cdef enum:
-    MOST_DIGITS = 15
-
-cdef double[MOST_DIGITS + 1] POWERS
-POWERS[:] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15]
+from format.native.words cimport MOST_DIGITS, power_of_ten
 
 ctypedef fused pattern:
     uint16_t
@@ -37,7 +33,7 @@ def find_digits(const double[::1] values, int64_t most_others):
         for digits in range(MOST_DIGITS + 1):
             others = 0
             for row in range(values.shape[0]):
-                others += not to_integer(values[row], POWERS[digits], &integer)
+                others += not to_integer(values[row], power_of_ten(digits), &integer)
                 if others > most_others:
                     break
             if others <= most_others:
@@ -51,7 +47,7 @@ def to_integers(const double[::1] values, int digits, int64_t[::1] out, uint32_t
     Returns how many are none; `others` gets their rows. Returns -1 if there are more than it has room for.
     """
     cdef int64_t row, integer = 0, last = 0, count = 0, most = others.shape[0]
-    cdef double power = POWERS[digits]
+    cdef double power = power_of_ten(digits)
     with nogil:
         for row in range(values.shape[0]):
             if to_integer(values[row], power, &integer):
@@ -64,19 +60,6 @@ def to_integers(const double[::1] values, int digits, int64_t[::1] out, uint32_t
                 count += 1
             out[row] = last
     return count
-
-
-def from_integers(const int64_t[::1] integers, int digits, double[::1] out):
-    """Divides integers to values. Returns whether all of them are from -2^53 to 2^53."""
-    cdef int64_t row
-    cdef int64_t limit = <int64_t>1 << 53
-    cdef bint fits = True
-    cdef double power = POWERS[digits]
-    with nogil:
-        for row in range(integers.shape[0]):
-            fits &= -limit <= integers[row] <= limit
-            out[row] = <double>integers[row] / power
-    return fits
 
 
 def order(const pattern[::1] patterns, pattern[::1] out):

@@ -13,11 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from format.native.words cimport hash_of
-
-ctypedef fused offset:
-    int32_t
-    int64_t
+from format.native.words cimport hash_of, offset
 
 ctypedef fused word:
     uint32_t

@@ -12,7 +12,7 @@ from libc.math cimport INFINITY, NAN, isnan, ldexp
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from format.native.words cimport loaded, mixed
+from format.native.words cimport integer, loaded, mixed, offset
 
 cdef extern from *:
     """
@@ -21,24 +21,10 @@ cdef extern from *:
     """
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
 
-ctypedef fused integer:
-    int8_t
-    int16_t
-    int32_t
-    int64_t
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
 ctypedef fused real:
     uint16_t
     float
     double
-
-ctypedef fused offset:
-    int32_t
-    int64_t
 
 ctypedef struct Rows:
     const uint8_t* validity

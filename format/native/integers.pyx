@@ -1,30 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Loops over integers: codes, nulls, common factors, lengths."""
+"""Loops over integers: codes, nulls, common factors."""
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from format.native.words cimport mixed
-
-ctypedef fused word:
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
-ctypedef fused integer:
-    int8_t
-    int16_t
-    int32_t
-    int64_t
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
-ctypedef fused offset:
-    int32_t
-    int64_t
+from format.native.words cimport integer, mixed, word
 
 
 def renumber(
@@ -161,38 +141,3 @@ def divide(const integer[::1] values, int64_t factor, int64_t[::1] out):
             fits &= least <= quotient <= most
             out[row] = quotient
     return fits and (low_bits & ((<uint64_t>1 << shift) - 1)) == 0
-
-
-def multiply(word[::1] values, uint64_t factor):
-    """Multiplies values in place, modulo their width."""
-    cdef int64_t row
-    with nogil:
-        for row in range(values.shape[0]):
-            values[row] = <word>(values[row] * factor)
-
-
-def as_codes(const int64_t[::1] values, int64_t count, int32_t[::1] out):
-    """Narrows codes. Raises `ValueError` if one is not below `count`."""
-    cdef int64_t row
-    cdef bint fits = True
-    with nogil:
-        for row in range(values.shape[0]):
-            fits &= <uint64_t>values[row] < <uint64_t>count
-            out[row] = <int32_t>values[row]
-    if not fits:
-        raise ValueError("a code points outside its dictionary")
-
-
-def as_offsets(const int64_t[::1] lengths, int64_t total, offset[::1] out):
-    """Adds up lengths to offsets, one more than lengths. Raises `ValueError` unless they end at `total`."""
-    cdef int64_t row, at = 0
-    cdef bint fits = True
-    with nogil:
-        out[0] = 0
-        for row in range(lengths.shape[0]):
-            fits &= 0 <= lengths[row] <= total
-            at = <int64_t>(<uint64_t>at + <uint64_t>lengths[row])
-            fits &= at <= total
-            out[row + 1] = <offset>at
-    if not fits or at != total:
-        raise ValueError(f"lengths do not add up to {total}")

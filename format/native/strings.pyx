@@ -1,15 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finds distinct strings, and the least and the greatest one."""
+"""Finds distinct strings, the least and the greatest one, and those that codes stand for."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
-from format.native.words cimport hash_of, loaded
+from format.native.words cimport hash_of, loaded, offset
 
-ctypedef fused offset:
-    int32_t
-    int64_t
+cdef enum:
+    SHORT = 16
 
 cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcpy and memcmp must not get NULL
 
@@ -109,3 +108,44 @@ cdef inline int compared(const uint8_t* base, const offset[::1] offsets, int64_t
     if sign:
         return sign
     return (length_a > length_b) - (length_a < length_b)
+
+
+def offsets_by_code(
+    const int32_t[::1] codes, const uint8_t[::1] valid, const offset[::1] offsets, offset[::1] out
+):
+    """Adds up the lengths of the strings that codes stand for; nulls have none.
+
+    Returns the bytes of all; if `out` cannot count to that, it is wrong. Returns -1 if a code is not one of a string.
+    """
+    cdef int64_t row, at = 0, strings = offsets.shape[0] - 1
+    cdef bint has_nulls = valid is not None
+    with nogil:
+        out[0] = 0
+        for row in range(codes.shape[0]):
+            if not has_nulls or valid[row]:
+                if not 0 <= codes[row] < strings:
+                    at = -1
+                    break
+                at += offsets[codes[row] + 1] - offsets[codes[row]]
+            out[row + 1] = <offset>at
+    return at
+
+
+def strings_by_code(
+    const int32_t[::1] codes, const offset[::1] offsets, const uint8_t[::1] data, const offset[::1] placed,
+    uint8_t[::1] out,
+):
+    """Copies the strings that codes stand for to where `offsets_by_code` has placed them."""
+    cdef int64_t row, length, begin, size = data.shape[0], room = out.shape[0]
+    cdef const uint8_t* base = &data[0] if size else &NOTHING
+    cdef uint8_t* into = &out[0] if room else NULL
+    with nogil:
+        for row in range(codes.shape[0]):
+            length = placed[row + 1] - placed[row]
+            if length == 0:
+                continue
+            begin = offsets[codes[row]]
+            if length <= SHORT and size - begin >= SHORT and room - placed[row] >= SHORT:
+                memcpy(into + placed[row], base + begin, SHORT)  # what is too much, the next ones write over
+            else:
+                memcpy(into + placed[row], base + begin, length)

@@ -1,7 +1,42 @@
-"""Eight bytes at a time: the words that the loops over strings load and mix."""
+"""What loops share: the types of numbers that they are compiled for, powers of ten, words that they load and mix."""
 
-from libc.stdint cimport int64_t, uint64_t, uint8_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+ctypedef fused word:
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+
+ctypedef fused integer:
+    int8_t
+    int16_t
+    int32_t
+    int64_t
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+
+ctypedef fused offset:
+    int32_t
+    int64_t
+
+cdef enum:
+    MOST_DIGITS = 15
+
+cdef extern from *:
+    """
+    static inline double power_of_ten(int digits) {
+        static const double powers[] = {
+            1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+        };
+        return powers[digits];
+    }
+    """
+    double power_of_ten(int digits) noexcept nogil  # of 0 to MOST_DIGITS
+
 
 cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
     """Applies the bijective finaliser of the row hash (SPEC section 7)."""

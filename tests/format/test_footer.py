@@ -148,6 +148,31 @@ def test_a_footer_that_is_not_true_is_refused_by_both_readers(edit: Edit) -> Non
             read(data)
 
 
+def test_a_column_without_chunks_says_nothing_else() -> None:
+    anatomy = Anatomy.of(small_fragment())
+    anatomy.is_linked = False
+    [at] = [at for at, block in enumerate(anatomy.blocks) if block.kind == ord("S")]
+    page = anatomy.blocks[at].raw()
+    size = int.from_bytes(page[:8], "little")
+    longer = (size + 8).to_bytes(8, "little") + page[8:size] + bytes(8) + page[size:]
+    anatomy.blocks[at] = anatomy.blocks[at].with_raw(longer)
+    data = anatomy.to_bytes()
+    for read in (read_random, read_stream):
+        with refuses(CorruptFragmentError):
+            read(data)
+
+
+def test_a_page_has_records() -> None:
+    anatomy = Anatomy.of(small_fragment())
+    anatomy.is_linked = False
+    [at] = [at for at, block in enumerate(anatomy.blocks) if block.kind == ord("S")]
+    anatomy.blocks[at] = anatomy.blocks[at].with_raw(b"")
+    data = anatomy.to_bytes()
+    for read in (read_random, read_stream):
+        with refuses(CorruptFragmentError):
+            read(data)
+
+
 def test_a_required_feature_that_is_not_known_is_refused_by_its_name() -> None:
     anatomy = Anatomy.of(small_fragment())
     header = anatomy.blocks[0].raw()

@@ -218,12 +218,12 @@ def test_what_decoding_takes_is_never_more_than_was_foreseen(
     encoded = encode.encode_array(array)
     taken = 0
 
-    def charge(cursor: decode._Cursor, size: int) -> None:
+    def charge(allowance: decode._Allowance, size: int) -> None:
         nonlocal taken
         taken += size
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode._Cursor, "charge", charge)
+        patch.setattr(decode._Allowance, "charge", charge)
         decode.decode_array(encoded.meta, encoded.raw, array.type, len(array))
     assert taken <= fitting._most_needed_bytes(encoded, array, 1 << 30)
 

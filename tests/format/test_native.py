@@ -22,7 +22,7 @@ from format.encode import by_dictionary
 from format.hashing import add_column, column_contributions, value_hashes
 from format.native import hashing
 from format.nodes import binary_parts, valid_mask
-from format.storage import plain, to_storage
+from format.storage import decoded, plain, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.wording import refuses
@@ -79,6 +79,37 @@ def test_codes_come_in_the_order_of_their_first_use(codes: list[int | None], sta
     assert found.cast(pa.string()).equals(array.cast(pa.string()))
     used = list(dict.fromkeys(code for code in indices.to_pylist() if code is not None))
     assert found.dictionary.to_pylist() == [f"value {n}" for n in used]
+
+
+@given(
+    st.data(), st.sampled_from(STRING_TYPES), st.sampled_from(["int8", "uint16", "int32", "int64"])
+)
+def test_codes_become_the_strings_that_they_stand_for(
+    data: st.DataObject, dtype: pa.DataType, index: str
+) -> None:
+    pool = st.none() | st.text(max_size=12) | st.text("ab", min_size=15, max_size=40)
+    texts = data.draw(st.lists(pool, min_size=1, max_size=20))
+    values = pa.array(texts, pa.string()).cast(dtype)
+    values = values.slice(data.draw(st.integers(0, len(values) - 1)))
+    picks = st.tuples(st.integers(0, len(values) - 1), st.booleans())
+    rows = data.draw(st.lists(picks, max_size=60))
+    codes = np.array([code if ok else 99 for code, ok in rows], dtype=index)  # nulls have any code
+    indices = pa.array(codes, mask=np.array([not ok for _, ok in rows], dtype=bool))
+    start = data.draw(st.integers(0, len(rows)))
+    array = pa.DictionaryArray.from_arrays(indices, values, safe=False).slice(start)
+    found = decoded(array)
+    found.validate(full=True)
+    listed = values.to_pylist()
+    assert found.type == dtype
+    assert found.to_pylist() == [listed[code] if ok else None for code, ok in rows][start:]
+
+
+@pytest.mark.parametrize("code", [-1, 2])
+def test_a_code_without_a_string_is_refused(code: int) -> None:
+    indices = pa.array([0, code], pa.int32())
+    array = pa.DictionaryArray.from_arrays(indices, pa.array(["a", "b"]), safe=False)
+    with refuses(pa.ArrowInvalid):
+        decoded(array)
 
 
 def test_null_is_not_zero_in_a_list_and_adds_nothing_to_a_row() -> None:

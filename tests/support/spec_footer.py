@@ -143,6 +143,7 @@ def read_footer(pages: list[bytes], directory: bytes) -> dict[str, Any]:
     assert table.at == len(directory)
     assert len(pages) == page_count
     for number, page in enumerate(pages):
+        assert page
         records = Table(page)
         while records.at < len(page):
             document["columns"].append(read_record(records) | {"page": number})

@@ -23,6 +23,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
+CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1}
 FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
@@ -131,8 +132,11 @@ class Cursor:
         self.raw, self.at = block.raw, 0
 
     def node(self) -> tuple[int, int, int, int, int, int]:
-        encoding, flags, width, reserved, _, length, nulls, param = self.nodes.pop(0)
+        encoding, flags, width, reserved, children, length, nulls, param = self.nodes.pop(0)
         assert reserved == 0
+        assert children == CHILDREN.get(encoding, children)
+        assert width == 0 or encoding == 3
+        assert param == 0 or encoding in (1, 2, 3, 6, 10, 11)
         return encoding, flags, width, length, nulls, param
 
     def buffer(self, size: int) -> bytes:
@@ -180,6 +184,7 @@ def int_body(cursor: Cursor, encoding: int, width: int, length: int, param: int)
         return [value * param & MASK for value in integers(cursor)]
     assert encoding == 4
     lengths, values = integers(cursor), integers(cursor)
+    assert all(n >= 1 for n in lengths)
     return [value & MASK for n, value in zip(lengths, values, strict=True) for _ in range(n)]
 
 
@@ -289,6 +294,7 @@ def scaled(unscaled: int, dtype: dict[str, Any]) -> decimal.Decimal:
 
 def plain(cursor: Cursor, kind: str, dtype: dict[str, Any], length: int, width: int) -> list[Any]:
     if kind == "bool":
+        assert width == 0
         return list(bits(cursor.buffer((length + 7) // 8), length))
     if width == 0:
         return [b""] * length

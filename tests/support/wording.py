@@ -206,7 +206,7 @@ def _is_of_others(error: BaseException) -> bool:
     if not frames or (isinstance(error, OSError) and error.errno):
         return True
     frame, line = frames[-1]
-    file = Path(frame.f_code.co_filename)
+    file = ROOT / frame.f_code.co_filename  # compiled modules have names that are relative to it
     is_ours = any(file.is_relative_to(ROOT / room) for room in ("compactor", "format", "tests"))
     return not (is_ours and linecache.getline(str(file), line).lstrip().startswith("raise "))
 

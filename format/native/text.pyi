@@ -1,0 +1,3 @@
+import pyarrow as pa
+
+def is_ascii(data: pa.Buffer) -> bool: ...
