@@ -207,6 +207,8 @@ class _Table:
         self._dtype = dtype
         self._offset_type = np.dtype(np.int64 if is_large_offsets(dtype) else np.int32)
         self._memo_size = 0
+        self._dictionary_values = 0
+        """Number of values in the dictionaries of all pieces, of which a row can have no other."""
         self._firsts = np.cumsum([0, *(len(source) for source in sources[:-1])])
         pieces = [piece for source in sources for piece in source]
         self._pieces = np.array([self._piece(piece) for piece in pieces], dtype=np.int64)
@@ -223,6 +225,7 @@ class _Table:
         memo, array = -1, rows.array
         if array.kind == _CODES:
             values = len(array.array.dictionary)
+            self._dictionary_values += values
             if values <= _MEMO_SHARE * rows.rows:
                 memo, self._memo_size = self._memo_size, self._memo_size + values
         return array.piece(rows.start, rows.rows, memo)
@@ -265,6 +268,7 @@ class _Table:
 
     def _codes(self, most: int) -> pa.Array | None:
         """Gathers codes over one dictionary of at most `most` values; None if there are more."""
+        most = min(most, self._dictionary_values)
         if not most:
             return None
         rows = len(self._origins)

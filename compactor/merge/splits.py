@@ -92,11 +92,13 @@ class ColumnPieces:
 
     def add(self, rows: Rows) -> bool:
         """Adds a piece of the input that was begun last. Returns whether it is held."""
-        self._has_codes = self._has_codes or rows.array.is_coded
-        self._has_values = self._has_values or rows.array.is_plain
+        array, start, count = rows
+        self._has_codes = self._has_codes or array.is_coded
+        self._has_values = self._has_values or array.is_plain
         self.sources[-1].append(rows)
-        self._held_bytes += rows.array.bytes_of(rows.start, rows.rows)
-        self._most_held_bytes += rows.array.most_bytes_of(rows.start, rows.rows)
+        size = array.bytes_of(start, count)
+        self._held_bytes += size
+        self._most_held_bytes += array.most_bytes_of(start, count) if array.is_coded else size
         if self._bits is None:
             self._not_weighed.append(rows)
             if not self._is_too_heavy():

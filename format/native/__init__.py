@@ -4,6 +4,8 @@ hashing    hashes values for the row hash
 strings    finds distinct strings, and the least and the greatest one
 integers   renumbers codes, fills nulls, divides by common factors, adds up lengths
 bits       packs integers by bits, and unpacks them
+keys       makes keys whose order as bytes is that of rows, and sorts by them
+key_merge  merges inputs by such keys
 floats     turns floats into integers, and back
 gather     gathers rows of several sources in merged order
 
@@ -27,7 +29,16 @@ if sys.byteorder != "little":
     raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
 
 try:
-    from format.native import bits, floats, gather, hashing, integers, strings
+    from format.native import (
+        bits,
+        floats,
+        gather,
+        hashing,
+        integers,
+        key_merge,
+        keys,
+        strings,
+    )
 except ImportError as error:
     raise ImportError(
         f"format.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor; in a"
@@ -43,6 +54,8 @@ __all__ = [
     "gather",
     "hashing",
     "integers",
+    "key_merge",
+    "keys",
     "strings",
 ]
 
