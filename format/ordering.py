@@ -113,6 +113,11 @@ class KeyColumns:
         """Returns the key of one row."""
         return self.keys(row, 1).key(0)
 
+    def first_disorder(self) -> int | None:
+        """Returns the first row that comes before the previous one; None if the rows are sorted."""
+        row = native.Parts(self._table, 0).first_disorder(self._rows)
+        return None if row < 0 else row
+
     def _column(
         self, dtype: pa.DataType, fields: tuple[int, ...], array: pa.Array
     ) -> tuple[int, ...]:
@@ -143,13 +148,18 @@ class KeyColumns:
         )
 
 
-def sort_keys(columns: Sequence[pa.Array], sort: SortSchema) -> SortKeys:
-    """Returns the keys of all rows.
+def key_columns(columns: Sequence[pa.Array], sort: SortSchema) -> KeyColumns:
+    """Returns sort columns of any types.
 
     columns: storage arrays of equal length, possibly dictionary-coded, one for each column of `sort`; those
     of order none are ignored.
     """
-    return KeyColumns(columns, KeyLayout([column.type for column in columns], sort)).keys()
+    return KeyColumns(columns, KeyLayout([column.type for column in columns], sort))
+
+
+def sort_keys(columns: Sequence[pa.Array], sort: SortSchema) -> SortKeys:
+    """Returns the keys of all rows of `key_columns`."""
+    return key_columns(columns, sort).keys()
 
 
 def key_width(dtype: pa.DataType) -> int | None:
@@ -168,12 +178,6 @@ def stable_order(keys: SortKeys) -> I64:
     if keys.rows > 1:
         native.sort(keys.data, keys.offsets, keys.width, order)
     return order
-
-
-def first_disorder(keys: SortKeys) -> int | None:
-    """Returns the first row whose key is less than that of the row before; None if the rows are sorted."""
-    row = native.first_disorder(keys.data, keys.offsets, keys.width, keys.rows)
-    return None if row < 0 else row
 
 
 def same_as_previous(keys: SortKeys, order: I64 | None = None) -> npt.NDArray[np.bool_]:

@@ -33,7 +33,6 @@ from format.ordering import (
     KeyColumns,
     KeyLayout,
     SortKeys,
-    first_disorder,
     same_as_previous,
     sort_keys,
 )
@@ -306,9 +305,11 @@ def _gathered(
     taken: Sequence[Sequence[list[pa.Array]]], numbers: npt.NDArray[np.intp], merged: MergedRows
 ) -> MergeWindow:
     """Gathers the sort columns of a window. taken: the pieces of each of the inputs `numbers`."""
-    places = np.zeros(int(numbers[-1]) + 1, dtype=np.uint16)
-    places[numbers] = np.arange(len(numbers))
-    origins = places[merged.inputs]
+    origins = merged.inputs
+    if len(numbers) <= numbers[-1]:
+        places = np.zeros(int(numbers[-1]) + 1, dtype=np.uint16)
+        places[numbers] = np.arange(len(numbers))
+        origins = places[origins]
     columns = [
         gather_arrays([[piece[index] for piece in pieces] for pieces in taken], origins)
         for index in range(len(taken[0][0]))
@@ -395,15 +396,10 @@ class _Input:
         assert not self._given
         pieces = self._source.keys.take(self.group.rows)
         for piece in pieces:
-            start = 0
-            while start < len(piece[0]):
-                keys = KeyColumns(piece, self._compare.layout).keys(
-                    start, most_bytes=self._page_bytes
-                )
-                if keys.key(0) < self._last_key or first_disorder(keys) is not None:
-                    raise _not_sorted(self.name)
-                self._last_key = keys.key(keys.rows - 1)
-                start += keys.rows
+            columns = KeyColumns(piece, self._compare.layout)
+            if columns.key(0) < self._last_key or columns.first_disorder() is not None:
+                raise _not_sorted(self.name)
+            self._last_key = columns.key(len(piece[0]) - 1)
         return pieces
 
     def take(self, rows: int) -> list[list[pa.Array]]:

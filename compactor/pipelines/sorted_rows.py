@@ -33,8 +33,8 @@ _WORK_COPIES: Final = 2
 """How often a chunk is in memory: its batches, and the batch made of them."""
 _IN_HAND: Final = 2
 """Number of chunks that a join has in work."""
-_ROW_BYTES: Final = 64
-"""Bytes of codes, ranks and positions for each row of a chunk."""
+_ROW_BYTES: Final = 96
+"""Bytes of keys, ranks and positions for each row of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)

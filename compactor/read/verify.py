@@ -31,7 +31,7 @@ from format.footer import ChunkStats, FragmentSummary
 from format.hashing import add_column, fold_rows
 from format.key_comparator import KeyComparator
 from format.keys import Bound, key_at
-from format.ordering import first_disorder, sort_keys
+from format.ordering import key_columns
 from format.schema import ordering
 from format.stream_reader import FragmentStream
 from format.types import storage_type
@@ -179,7 +179,7 @@ class _FragmentCheck:
         ordered = keys[: len(ordering(self._table.sort))]
         first, last = key_at(ordered, 0), key_at(ordered, len(keys[0]) - 1)
         self._check_windows(keys, group, offset)
-        row = first_disorder(sort_keys(keys, self._table.sort))
+        row = key_columns(keys, self._table.sort).first_disorder()
         if row is not None:
             self._fault(f"byte {offset}: row {row} of row group {group} is out of order")
         if self.last_key is not None and self._compare.key(first) < self._compare.key(

@@ -4,10 +4,10 @@ hashing    hashes values for the row hash
 strings    finds distinct strings, and the least and the greatest one
 integers   renumbers codes, fills nulls, divides by common factors, adds up lengths
 bits       packs integers by bits, and unpacks them
-keys       makes keys whose order as bytes is that of rows, and sorts by them
-key_merge  merges inputs by such keys
 floats     turns floats into integers, and back
 gather     gathers rows of several sources in merged order
+keys       makes keys whose order as bytes is that of rows, and sorts by them
+key_merge  merges inputs by such keys
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
 begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or

@@ -209,9 +209,13 @@ def merge(
     key (`prefix_of`); none if whole keys do.
     """
     cdef Cursor* table = <Cursor*>table_of(cursors)
-    cdef Progress* so_far = <Progress*>&progress[0]
-    cdef int64_t inputs = cursors.shape[0], most = origins.shape[0], place
-    cdef int64_t columns = widths.shape[0]
+    cdef Progress so_far
+    cdef int64_t inputs = cursors.shape[0], most = origins.shape[0], columns = widths.shape[0], place, row
+    cdef int32_t* losing = &losers[0]
+    cdef uint64_t* coded = &codes[0]
+    cdef uint16_t* origin = &origins[0]
+    cdef uint8_t* start = &starts[0]
+    cdef int64_t* weight = &row_bytes[0]
     cdef int32_t winner
     cdef Key last, key
     cdef uint64_t code
@@ -220,11 +224,13 @@ def merge(
     cdef int64_t result = DONE
     if progress.shape[0] * 8 != sizeof(Progress):
         raise ValueError("progress has another number of fields")
+    so_far = (<Progress*>&progress[0])[0]
     last.at = &before[0] if before.shape[0] else NULL
     last.length = before.shape[0]
     with nogil:
+        row = so_far.rows
         while True:
-            winner = losers[0]
+            winner = losing[0]
             cursor = table + winner
             if cursor.state == ENDED:
                 break
@@ -232,12 +238,12 @@ def merge(
                 result = AT_GATE
                 break
             key = head_of(cursor)
-            if so_far.rows == most or (
-                so_far.rows and so_far.key_bytes + key.length + cursor.more_bytes > so_far.most_key_bytes
-            ):
+            so_far.key_bytes += key.length + cursor.more_bytes
+            if row == most or (row and so_far.key_bytes > so_far.most_key_bytes):
+                so_far.key_bytes -= key.length + cursor.more_bytes
                 result = FULL
                 break
-            code = codes[winner]
+            code = coded[winner]
             starts_group = code != SAME
             if starts_group and columns and last.length:
                 starts_group = is_other_group(&last, &key, code, &widths[0], &flips[0], columns)
@@ -247,18 +253,18 @@ def merge(
                 so_far.is_shared = False
             elif so_far.owner != winner:
                 so_far.is_shared = True
-            if cursor.group != so_far.group:
-                cursor.group = so_far.group
-                cursor.group_rows = 0
-            cursor.group_rows += 1
-            if so_far.most_rows_of_group and cursor.group_rows > so_far.most_rows_of_group:
-                result = TOO_MANY
-                break
-            origins[so_far.rows] = <uint16_t>winner
-            starts[so_far.rows] = starts_group
-            row_bytes[so_far.rows] = cursor.row_bytes
-            so_far.rows += 1
-            so_far.key_bytes += key.length + cursor.more_bytes
+            if so_far.most_rows_of_group:
+                if cursor.group != so_far.group:
+                    cursor.group = so_far.group
+                    cursor.group_rows = 0
+                cursor.group_rows += 1
+                if cursor.group_rows > so_far.most_rows_of_group:
+                    result = TOO_MANY
+                    break
+            origin[row] = <uint16_t>winner
+            start[row] = starts_group
+            weight[row] = cursor.row_bytes
+            row += 1
             last = key
             cursor.row += 1
             if cursor.row == cursor.rows:
@@ -269,8 +275,10 @@ def merge(
             if place >= 0 and symbol(&key, place) < symbol(&last, place):
                 result = DISORDER
                 break
-            codes[winner] = code_of(&key, place)
-            replay(table, &losers[0], &codes[0], winner, inputs)
+            coded[winner] = code_of(&key, place)
+            replay(table, losing, coded, winner, inputs)
+        so_far.rows = row
+    (<Progress*>&progress[0])[0] = so_far
     return result
 
 

@@ -12,7 +12,7 @@ Columns are rows of a table of 64-bit integers, as `Column` lays it out; address
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memchr, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from format.native.key_bytes cimport Key, difference, prefix_of, symbol
 from format.native.words cimport big_endian, reversed_bytes
@@ -28,6 +28,7 @@ cdef enum:
     IS_VALUE = 1
     SMALL = 16
     SLACK = 16
+    BAD_CODE = 2
     MOST_DICTIONARY_BYTES = 1 << 16
 
 cdef struct Column:
@@ -148,6 +149,77 @@ cdef class Parts:
                     break
         if not is_good:
             raise ValueError("a code is beyond its dictionary")
+
+
+    def first_disorder(self, int64_t rows):
+        """Returns the first row that comes before the previous one; -1 if there is none.
+
+        Raises `ValueError` for a code beyond its dictionary.
+        """
+        cdef int64_t row, index, sign = 0, found = -1
+        with nogil:
+            for row in range(1, rows):
+                for index in range(self.count):
+                    sign = compared(&self.parts[index].column, row - 1, row)
+                    if sign:
+                        break
+                if sign > 0:
+                    found = row
+                    break
+        if sign == BAD_CODE:
+            raise ValueError("a code is beyond its dictionary")
+        return found
+
+
+cdef inline int64_t compared(const Column* column, int64_t a, int64_t b) noexcept nogil:
+    """Returns -1, 0 or 1 as row `a` comes before, with or after `b` in one column; `BAD_CODE` beyond a dictionary."""
+    cdef bint has_a = is_valid(column, a), has_b = is_valid(column, b)
+    cdef int64_t sign
+    if not (has_a and has_b):
+        if has_a == has_b:
+            return 0
+        return 1 if has_a == (column.null_byte < IS_VALUE) else -1
+    a = value_of(column, a)
+    b = value_of(column, b)
+    if a < 0 or b < 0:
+        return BAD_CODE
+    if a == b:
+        return 0
+    if column.kind == STRING:
+        sign = compared_strings(column, a, b)
+    elif column.kind == BYTES:
+        sign = sign_of(memcmp(column.values + a * column.width, column.values + b * column.width, column.width))
+    elif column.width > 8:
+        sign = compared_wide(column, a, b)
+    else:
+        sign = (ordered(column, a) > ordered(column, b)) - (ordered(column, a) < ordered(column, b))
+    return -sign if column.is_descending else sign
+
+
+cdef inline int64_t compared_strings(const Column* column, int64_t a, int64_t b) noexcept nogil:
+    cdef int64_t length_a, length_b, shared, sign = 0
+    cdef const uint8_t* at = string_at(column, a, &length_a)
+    cdef const uint8_t* other = string_at(column, b, &length_b)
+    shared = min(length_a, length_b)
+    if shared:
+        sign = memcmp(at, other, shared)
+    return sign_of(sign if sign else length_a - length_b)
+
+
+cdef inline int64_t sign_of(int64_t number) noexcept nogil:
+    return (number > 0) - (number < 0)
+
+
+cdef inline int64_t compared_wide(const Column* column, int64_t a, int64_t b) noexcept nogil:
+    cdef const uint64_t* x = <const uint64_t*>(column.values + a * column.width)
+    cdef const uint64_t* y = <const uint64_t*>(column.values + b * column.width)
+    cdef int64_t word = column.width // 8 - 1
+    if x[word] != y[word]:
+        return 1 if <int64_t>x[word] > <int64_t>y[word] else -1
+    for word in range(word - 1, -1, -1):
+        if x[word] != y[word]:
+            return 1 if x[word] > y[word] else -1
+    return 0
 
 
 cdef int make_dictionary(Part* part, int64_t rows) except -1:
@@ -359,25 +431,6 @@ cdef inline Key key_of(const Keys* keys, int64_t row) noexcept nogil:
         key.at = keys.data + row * keys.width
         key.length = keys.width
     return key
-
-
-def first_disorder(const uint8_t[::1] data, const int64_t[::1] offsets, int64_t width, int64_t rows):
-    """Returns the first row whose key is less than that of the row before; -1 if there is none."""
-    cdef int64_t row, place, found = -1
-    cdef Key last, key
-    cdef Keys keys = keys_at(data, offsets, width)
-    if not rows:
-        return -1
-    with nogil:
-        last = key_of(&keys, 0)
-        for row in range(1, rows):
-            key = key_of(&keys, row)
-            place = difference(&last, &key, 0)
-            if place >= 0 and symbol(&key, place) < symbol(&last, place):
-                found = row
-                break
-            last = key
-    return found
 
 
 def repeats(

@@ -18,7 +18,7 @@ from format.keys import key_at, lower_bound, upper_bound
 from format.ordering import (
     KeyColumns,
     KeyLayout,
-    first_disorder,
+    key_columns,
     same_as_previous,
     sort_keys,
     stable_order,
@@ -30,10 +30,6 @@ from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment
 from tests.support.oracle import compare_keys, stable_sorted
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables
-
-
-def columns_of(columns: list[pa.Array], sort) -> KeyColumns:
-    return KeyColumns(columns, KeyLayout([column.type for column in columns], sort))
 
 
 def key_arrays(table: pa.Table, sort) -> list[pa.Array]:
@@ -75,7 +71,7 @@ def test_parts_of_rows_have_the_keys_of_those_rows(case, data: st.DataObject) ->
     most_bytes = data.draw(st.sampled_from([1, 10, 100, 10_000]))
     arrays = key_arrays(table, sort)
     every = sort_keys(arrays, sort)
-    sliced = columns_of([array.slice(skipped) for array in arrays], sort)
+    sliced = key_columns([array.slice(skipped) for array in arrays], sort)
     part = sliced.keys(start - skipped, data.draw(st.integers(0, 40)), most_bytes)
     expected = [every.key(row) for row in range(start, start + part.rows)]
     assert [part.key(row) for row in range(part.rows)] == expected
@@ -91,9 +87,9 @@ def test_the_first_columns_make_up_the_first_bytes_of_a_key(case, data: st.DataO
     few = ordering(sort)[: data.draw(st.integers(1, len(ordering(sort))))]
     arrays = key_arrays(table, sort)
     prefix = KeyLayout([array.type for array in arrays], few)
-    columns = columns_of(arrays, sort)
+    columns = key_columns(arrays, sort)
     for row in range(len(table)):
-        assert prefix.prefix_of(columns.key(row)) == columns_of(arrays, few).key(row)
+        assert prefix.prefix_of(columns.key(row)) == key_columns(arrays, few).key(row)
 
 
 @settings(max_examples=150, deadline=None)
@@ -112,11 +108,12 @@ def test_shortened_bounds_still_bound(case) -> None:
 @given(keyed_tables(max_tables=1, max_rows=20))
 def test_disorder_and_equal_neighbours_are_found(case) -> None:
     (table,), sort = case
-    keys = sort_keys(key_arrays(table, sort), sort)
+    columns = key_columns(key_arrays(table, sort), sort)
     values = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
     signs = [compare_keys(a, b, sort) for a, b in itertools.pairwise(values)]
     falls = [row + 1 for row, sign in enumerate(signs) if sign > 0]
-    assert first_disorder(keys) == (falls[0] if falls else None)
+    assert columns.first_disorder() == (falls[0] if falls else None)
+    keys = columns.keys()
     if len(table):
         assert same_as_previous(keys).tolist() == [False] + [sign == 0 for sign in signs]
     order = stable_order(keys)
@@ -199,10 +196,24 @@ def test_many_numbers_are_sorted() -> None:
 
 def test_a_key_of_a_megabyte_is_compared_to_its_end() -> None:
     values = ["x" * 2**20 + end for end in ("b", "", "a", "\0")]
-    keys = sort_keys([pa.array(values)], parse_sort_schema("k"))
-    assert stable_order(keys).tolist() == [1, 3, 2, 0]
-    assert first_disorder(keys) == 1
-    assert columns_of([pa.array(values)], parse_sort_schema("k")).keys(most_bytes=1000).rows == 1
+    columns = key_columns([pa.array(values)], parse_sort_schema("k"))
+    assert stable_order(columns.keys()).tolist() == [1, 3, 2, 0]
+    assert columns.first_disorder() == 1
+    assert columns.keys(most_bytes=1000).rows == 1
+
+
+@pytest.mark.parametrize("text", ["a,b", "a:desc,b:desc:nulls_first"])
+def test_dictionaries_small_and_large_give_the_keys_of_their_values(text: str) -> None:
+    values = ["", "a", "\0", "b" * 15, "c" * 16, "d" * 17, "e\0" * 100, None]
+    large = [f"value {n}" * 3000 for n in range(5)]
+    rows = [(values[n % 8], large[n % 5]) for n in range(100)]
+    plain = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+    coded = [array.dictionary_encode() for array in plain]
+    sort = parse_sort_schema(text)
+    expected, found = key_columns(plain, sort), key_columns(coded, sort)
+    assert found.keys().data.tobytes() == expected.keys().data.tobytes()
+    assert found.keys(3, 2).key(1) == expected.key(4)  # too few rows to make the dictionary's parts
+    assert found.first_disorder() == expected.first_disorder()
 
 
 def test_floats_of_every_width_compare_as_numbers() -> None:
@@ -242,8 +253,11 @@ def test_codes_beyond_their_dictionary_are_refused() -> None:
         for code in (2, -1):
             codes = pa.array([0, code], pa.int32())
             array = pa.DictionaryArray.from_arrays(codes, values, safe=False)
+            columns = key_columns([array], parse_sort_schema("k"))
             with pytest.raises(ValueError, match="beyond its dictionary"):
-                sort_keys([array], parse_sort_schema("k"))
+                columns.keys()
+            with pytest.raises(ValueError, match="beyond its dictionary"):
+                columns.first_disorder()
 
 
 def test_dictionaries_of_any_numbers_are_in_the_order_of_their_values() -> None:
