@@ -100,15 +100,25 @@ cdef inline bint beats(const Cursor* cursors, uint64_t* codes, int32_t a, int32_
     return is_first
 
 
-cdef inline void replay(const Cursor* cursors, int32_t* losers, uint64_t* codes, int32_t winner, int64_t inputs) noexcept nogil:
+cdef inline void replay(
+    const Cursor* cursors, int32_t* losers, uint64_t* codes, int32_t winner, int64_t inputs
+) noexcept nogil:
     """Lets a cursor with a new key play from its leaf to the root."""
     cdef int64_t node = (inputs + winner) >> 1
     cdef int32_t loser
+    cdef uint64_t code = codes[winner], other
+    cdef bint changes
     while node:
         loser = losers[node]
-        if beats(cursors, codes, loser, winner):
-            losers[node] = winner
-            winner = loser
+        other = codes[loser]
+        if other == code:
+            changes = beats(cursors, codes, loser, winner)
+        else:
+            changes = other < code
+        # Who wins cannot be predicted, so there is no branch.
+        losers[node] = winner if changes else loser
+        code = other if changes else code
+        winner = loser if changes else winner
         node >>= 1
     losers[0] = winner
 
