@@ -231,6 +231,9 @@ class _Table:
         self._firsts = pieces.firsts
         self._pieces = pieces.fields
         self._memo_size = self._assign_memos()
+        is_coded = self._pieces[:, KIND] == _CODES
+        self._dictionary_values = int(self._pieces[is_coded, _DICTIONARY_SIZE].sum())
+        """Number of values in the dictionaries of all pieces, of which a row can have no other."""
         if not native.agrees(self._pieces, self._firsts, origins):
             raise ValueError("sources have other rows than the order names")
         self._validity, self._nulls = None, 0
@@ -290,6 +293,7 @@ class _Table:
 
     def _codes(self, most: int) -> pa.Array | None:
         """Gathers codes over one dictionary of at most `most` values; None if there are more."""
+        most = min(most, self._dictionary_values)
         if not most:
             return None
         rows = len(self._origins)

@@ -1,7 +1,4 @@
-"""Handles keys as values: JSON forms, bounds, and comparison of single keys (SPEC sections 6 and 7).
-
-It serves what is done once per row group or fragment. `format.ordering` orders whole columns.
-"""
+"""Handles keys as values: JSON forms and bounds (SPEC section 7). `format.key_comparator` compares them."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import base64
 import decimal
 import math
 from collections.abc import Sequence
-from functools import total_ordering
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,7 +14,7 @@ from pyarrow import types as pt
 
 from format import native
 from format.nodes import binary_parts, int_dtype, valid_mask
-from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
+from format.schema import Order, SortSchema, ordering
 from format.types import is_binary_like, storage_type
 
 Value = Any
@@ -62,73 +58,6 @@ def key_at(columns: Sequence[pa.Array], row: int) -> Bound:
     return tuple(value_at(column, row) for column in columns)
 
 
-@total_ordering
-class _Reversed:
-    """A value that compares the other way round, for descending columns."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Reversed) and self.value == other.value
-
-    def __lt__(self, other: _Reversed) -> bool:
-        return bool(other.value < self.value)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-
-class KeyComparator:
-    """A converter of keys and bounds to Python tuples that compare as SPEC section 6 says."""
-
-    def __init__(self, schema: pa.Schema, sort: SortSchema) -> None:
-        self._sort = sort = ordering(sort)
-        self._types = [storage_type(schema.field(column.column).type) for column in sort]
-        self._kinds = [_value_type(dtype) for dtype in self._types]
-
-    def key(self, key: Bound) -> tuple[Any, ...]:
-        """Returns the comparable form of a whole key or a lower bound; columns that a bound leaves out count
-        as least."""
-        return tuple(
-            _comparable(value, dtype, column)
-            for value, dtype, column in zip(key, self._types, self._sort, strict=False)
-        )
-
-    def check(self, key: Bound) -> None:
-        """Checks a key that no checksum vouches for.
-
-        Raises `ValueError` if it has fewer values than there are columns, or one that does not fit its
-        column.
-        """
-        if len(key) < len(self._types):
-            raise ValueError(f"{list(key)!r} has {len(key)} values for {len(self._types)} columns")
-        for value, kind, dtype in zip(key, self._kinds, self._types, strict=False):
-            if type(value) is kind or value is None:
-                continue
-            if kind is None and isinstance(value, str | int | float):
-                try:
-                    plain_value(value, dtype)
-                    continue
-                except (ValueError, ArithmeticError):
-                    pass
-            raise ValueError(f"{value!r} is not a key of a column of {dtype}")
-
-    def upper(self, bound: Bound) -> tuple[Any, ...]:
-        """Returns the comparable form of an upper bound; columns that it leaves out count as greatest."""
-        parts = self.key(bound)
-        return parts if len(parts) == len(self._sort) else (*parts, (3,))
-
-
-def _comparable(value: Value, dtype: pa.DataType, column: SortColumn) -> tuple[Any, ...]:
-    if value is None:
-        return (0,) if column.nulls is Nulls.FIRST else (2,)
-    plain = plain_value(value, dtype)
-    return (1, _Reversed(plain) if column.order is Order.DESC else plain)
-
-
 def plain_value(value: Value, dtype: pa.DataType) -> Any:
     """Returns a non-null VALUE as an object that compares like values of the type."""
     if pt.is_floating(dtype):
@@ -139,17 +68,6 @@ def plain_value(value: Value, dtype: pa.DataType) -> Any:
     if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
         return base64.b64decode(value)
     return value
-
-
-def _value_type(dtype: pa.DataType) -> type | None:
-    """Returns the Python type of VALUEs that `plain_value` leaves unchanged; None for other types."""
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
-        return str
-    if pt.is_boolean(dtype):
-        return bool
-    if pt.is_floating(dtype) or pt.is_decimal(dtype) or is_binary_like(dtype):
-        return None
-    return None if pt.is_fixed_size_binary(dtype) else int
 
 
 def lower_bound(key: Bound, schema: pa.Schema, sort: SortSchema) -> Bound:

@@ -1,169 +1,232 @@
-"""Orders whole columns (SPEC section 6) by order-preserving integer codes, packed and sorted stably.
+"""Orders rows by normalised keys: bytes of their sort columns that compare as the rows do (SPEC section 6).
 
-Every sort column becomes unsigned codes whose numeric order is the column's order, including direction and
-null placement. Codes of several columns are packed into as few 64-bit words as they need, so that most sort
-schemas need one integer comparison per row.
+`format.native.keys` says what the bytes are. Keys of the same sort columns can be compared wherever they come
+from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.nodes import dictionary_codes, fixed_width_view, int_dtype, valid_mask
+from format.native import keys as native
+from format.nodes import fixed_width_bytes, int_dtype
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
-from format.storage import decoded
-from format.types import is_binary_like
+from format.types import is_binary_like, is_large_offsets
 
-U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+_NOTHING, _SIGNED, _UNSIGNED, _FLOAT, _BOOL, _BYTES, _STRING = range(7)
+_KEY_WIDTHS: Final = {_NOTHING: 0, _BOOL: 1, _FLOAT: 8}
+_NO_OFFSETS: Final = np.empty(0, dtype=np.int64)
+_MOST_BYTES: Final = 1 << 62
+_SLACK_BYTES: Final = 16
+"""Room beyond the last key that native code may overwrite."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Codes:
-    """Codes in [0, limit], one for each row."""
+class SortKeys:
+    """The normalised keys of consecutive rows."""
 
-    values: U64
-    limit: int
+    rows: int
+    data: npt.NDArray[np.uint8]
+    offsets: I64
+    """Where each key begins, shape (rows + 1,); empty if all keys have the same width."""
+    width: int
+
+    def key(self, row: int) -> bytes:
+        """Returns the key of one row."""
+        if len(self.offsets):
+            return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
+        return self.data[row * self.width : (row + 1) * self.width].tobytes()
 
 
-def order_words(columns: Sequence[pa.Array], sort: SortSchema) -> list[U64]:
-    """Returns each row as words that compare, in turn and as unsigned integers, as the rows do.
+class KeyLayout:
+    """How the sort columns become keys."""
 
-    columns: the sort columns as storage arrays of equal length, possibly dictionary-coded. Columns of order
-    none are ignored. Codes are relative to this set of rows: words of two calls must not be compared.
+    def __init__(self, types: Sequence[pa.DataType], sort: SortSchema) -> None:
+        """types: storage types of the columns of `sort`. Those of order none are ignored."""
+        pairs = list(zip(map(_value_type, types), ordering(sort), strict=False))
+        self.columns = [(dtype, _fields(dtype, column)) for dtype, column in pairs]
+        """The type of each column, and the first fields of `Column` in `format.native.keys`."""
+        self.widths = np.array(
+            [-1 if (width := key_width(dtype)) is None else width for dtype, _ in pairs],
+            dtype=np.int64,
+        )
+        """Bytes of the values of each column; -1 for strings."""
+        self.flips = np.array([255 * (c.order is Order.DESC) for _, c in pairs], dtype=np.uint8)
+        """What inverts the values of each column in descending order."""
+        self.width = 0 if (self.widths < 0).any() else int((1 + self.widths).sum())
+        """Bytes of each key; 0 if these differ."""
+
+    def prefix_of(self, key: bytes) -> bytes:
+        """Returns what the columns make up of the key of these columns and more."""
+        return key[: native.prefix_length(key, self.widths, self.flips)]
+
+
+class KeyColumns:
+    """Sort columns of which normalised keys are made."""
+
+    def __init__(self, columns: Sequence[pa.Array], layout: KeyLayout) -> None:
+        """columns: storage arrays of equal length and of the layout's types, possibly dictionary-coded."""
+        self._layout = layout
+        self._rows = len(columns[0])
+        self._held: list[pa.Array] = []
+        self._table = np.array(
+            [
+                self._column(dtype, fields, array)
+                for (dtype, fields), array in zip(layout.columns, columns, strict=False)
+            ],
+            dtype=np.int64,
+        )
+
+    def keys(
+        self, start: int = 0, most_rows: int | None = None, most_bytes: int = _MOST_BYTES
+    ) -> SortKeys:
+        """Returns the keys of rows from `start` on, as many as the limits allow, and at least one if there is
+        any."""
+        rows = self._rows - start
+        if most_rows is not None:
+            rows = min(rows, most_rows)
+        if not rows:
+            return SortKeys(0, np.empty(0, dtype=np.uint8), _NO_OFFSETS, 0)
+        parts = native.Parts(self._table, rows)
+        width = self._layout.width
+        if width:
+            rows = min(rows, max(1, most_bytes // width))
+            offsets, size = _NO_OFFSETS, rows * width
+        else:
+            offsets = np.empty(rows + 1, dtype=np.int64)
+            rows = parts.lengths(start, most_bytes, offsets)
+            offsets = offsets[: rows + 1]
+            size = int(offsets[-1])
+        data = np.empty(size + _SLACK_BYTES, dtype=np.uint8)
+        parts.write(start, offsets, rows, data)
+        return SortKeys(rows, data[:size], offsets, width)
+
+    def key(self, row: int) -> bytes:
+        """Returns the key of one row."""
+        return self.keys(row, 1).key(0)
+
+    def first_disorder(self) -> int | None:
+        """Returns the first row that comes before the previous one; None if the rows are sorted."""
+        row = native.Parts(self._table, 0).first_disorder(self._rows)
+        return None if row < 0 else row
+
+    def _column(
+        self, dtype: pa.DataType, fields: tuple[int, ...], array: pa.Array
+    ) -> tuple[int, ...]:
+        """Returns the fields of `Column` in `format.native.keys`, and holds what they point to."""
+        places, codes, size = array, 0, 0
+        if isinstance(array, pa.DictionaryArray):
+            places, array = array.indices, array.dictionary
+            if not pt.is_int32(places.type):
+                places = places.cast(pa.int32())
+            size = len(array)
+            codes = _address(places.buffers()[1]) + 4 * places.offset
+        if array.type != dtype:
+            raise TypeError(f"values are of {array.type}, and keys of {dtype}")
+        if pt.is_float16(dtype):
+            array = array.cast(pa.float32())
+        self._held += (places, array)
+        buffers = array.buffers()
+        _, width, *_, offset_width = fields
+        return (
+            *fields,
+            _address(places.buffers()[0]) if places.null_count else 0,
+            places.offset,
+            _address(buffers[-1]) + width * array.offset,
+            array.offset,
+            _address(buffers[1]) + offset_width * array.offset if offset_width else 0,
+            codes,
+            size,
+        )
+
+
+def key_columns(columns: Sequence[pa.Array], sort: SortSchema) -> KeyColumns:
+    """Returns sort columns of any types.
+
+    columns: storage arrays of equal length, possibly dictionary-coded, one for each column of `sort`; those
+    of order none are ignored.
     """
-    codes = [
-        code
-        for column, spec in zip(columns, ordering(sort), strict=False)
-        for code in _column_codes(column, spec)
-        if code.limit > 0
-    ]
-    return _pack(codes) or [np.zeros(len(columns[0]), dtype=np.uint64)]
+    return KeyColumns(columns, KeyLayout([column.type for column in columns], sort))
 
 
-def stable_order(words: Sequence[U64]) -> npt.NDArray[np.intp]:
-    """Returns the positions of the rows in sorted order; rows of equal words keep their order.
-
-    A stable sort over concatenated sorted runs is a merge: timsort finds the runs.
-    """
-    if len(words) == 1:
-        return np.argsort(words[0], kind="stable")
-    return np.lexsort(tuple(reversed(words)))
+def sort_keys(columns: Sequence[pa.Array], sort: SortSchema) -> SortKeys:
+    """Returns the keys of all rows of `key_columns`."""
+    return key_columns(columns, sort).keys()
 
 
-def first_disorder(words: Sequence[U64]) -> int | None:
-    """Returns the first row that is less than the one before it; None if the rows are sorted."""
-    if len(words[0]) < 2:
+def key_width(dtype: pa.DataType) -> int | None:
+    """Returns the bytes of a value of a storage type in a normalised key; None for strings."""
+    kind = _kind(dtype)
+    if kind == _STRING:
         return None
-    less = np.zeros(len(words[0]) - 1, dtype=bool)
-    for word in reversed(words):
-        less = (word[1:] < word[:-1]) | ((word[1:] == word[:-1]) & less)
-    at = int(np.argmax(less))
-    return at + 1 if less[at] else None
+    if kind in _KEY_WIDTHS:
+        return _KEY_WIDTHS[kind]
+    return fixed_width_bytes(dtype)
 
 
-def same_as_previous(words: Sequence[U64]) -> npt.NDArray[np.bool_]:
-    """Returns whether each row's key equals the previous row's; False for the first. Shape (rows,)."""
-    same = np.zeros(len(words[0]), dtype=bool)
-    same[1:] = True
-    for word in words:
-        same[1:] &= word[1:] == word[:-1]
+def stable_order(keys: SortKeys) -> I64:
+    """Returns the rows in sorted order; rows of equal keys keep their order."""
+    order = np.arange(keys.rows)
+    if keys.rows > 1:
+        native.sort(keys.data, keys.offsets, keys.width, order)
+    return order
+
+
+def same_as_previous(keys: SortKeys, order: I64 | None = None) -> npt.NDArray[np.bool_]:
+    """Returns whether each row's key equals the previous row's; False for the first. Shape (rows,).
+
+    order: an order of the rows; None for their own.
+    """
+    same = np.zeros(keys.rows, dtype=np.bool_)
+    if keys.rows:
+        order = np.arange(keys.rows) if order is None else order
+        native.repeats(keys.data, keys.offsets, keys.width, order, same.view(np.uint8))
     return same
 
 
-def _pack(codes: Sequence[_Codes]) -> list[U64]:
-    words: list[U64] = []
-    free = 0
-    for code in codes:
-        bits = code.limit.bit_length()
-        if bits > free:
-            words.append(code.values)
-            free = 64 - bits
-        else:
-            words[-1] = (words[-1] << np.uint64(bits)) | code.values
-            free -= bits
-    return words
+def _value_type(dtype: pa.DataType) -> pa.DataType:
+    return dtype.value_type if pt.is_dictionary(dtype) else dtype
 
 
-def _column_codes(array: pa.Array, spec: SortColumn) -> list[_Codes]:
-    length = len(array)
-    if array.null_count == length:
-        return []
-    valid = valid_mask(array)
-    values = _value_codes(array)
-    if spec.order is Order.DESC:
-        values = [_Codes(np.uint64(code.limit) - code.values, code.limit) for code in values]
-    if valid is None:
-        return values
-    flags = valid if spec.nulls is Nulls.FIRST else ~valid
-    for code in values:
-        code.values[~valid] = 0
-    return [_Codes(flags.astype(np.uint64), 1), *values]
+def _fields(dtype: pa.DataType, column: SortColumn) -> tuple[int, ...]:
+    kind = _kind(dtype)
+    is_fixed = kind in (_SIGNED, _UNSIGNED, _FLOAT, _BYTES)
+    width = 4 if pt.is_float16(dtype) else fixed_width_bytes(dtype) or 0
+    return (
+        kind,
+        width if is_fixed else 0,
+        key_width(dtype) or 0,
+        int(column.order is Order.DESC),
+        0 if column.nulls is Nulls.FIRST else 2,
+        (8 if is_large_offsets(dtype) else 4) if kind == _STRING else 0,
+    )
 
 
-def _value_codes(array: pa.Array) -> list[_Codes]:
-    """Returns ascending codes; null places hold anything within the limit."""
-    dtype = array.type
-    if pt.is_dictionary(dtype):
-        is_text = is_binary_like(dtype.value_type) or pt.is_fixed_size_binary(dtype.value_type)
-        # Only texts are ranked: Arrow does not rank every type, and numbers are their own codes.
-        return [_dictionary_codes(array)] if is_text else _value_codes(decoded(array))
+def _kind(dtype: pa.DataType) -> int:
+    """Returns how values of a storage type become bytes."""
+    if pt.is_null(dtype):
+        return _NOTHING
     if pt.is_boolean(dtype):
-        bits = array.fill_null(False).to_numpy(zero_copy_only=False)
-        return [_Codes(bits.astype(np.uint64), 1)]
-    if (integer := int_dtype(dtype)) is not None:
-        return [_int_codes(fixed_width_view(array, integer), valid_mask(array))]
+        return _BOOL
     if pt.is_floating(dtype):
-        return [_float_codes(array)]
-    if pt.is_decimal(dtype):
-        return _decimal_codes(array)
+        return _FLOAT
+    if pt.is_unsigned_integer(dtype):
+        return _UNSIGNED
+    if int_dtype(dtype) is not None or pt.is_decimal(dtype):
+        return _SIGNED
     if pt.is_fixed_size_binary(dtype):
-        array = array.cast(pa.binary())
-    assert is_binary_like(array.type), dtype
-    return [_dictionary_codes(array.dictionary_encode())]
+        return _BYTES
+    assert is_binary_like(dtype), dtype
+    return _STRING
 
 
-def _int_codes(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> _Codes:
-    present = values if valid is None else values[valid]
-    low, high = int(present.min()), int(present.max())
-    codes = values.astype(np.uint64) - np.uint64(low & (2**64 - 1))
-    if valid is not None:
-        codes[~valid] = 0
-    return _Codes(codes, high - low)
-
-
-def _float_codes(array: pa.Array) -> _Codes:
-    source = {16: np.float16, 32: np.float32, 64: np.float64}[array.type.bit_width]
-    doubles = fixed_width_view(array, source).astype(np.float64) + 0.0  # -0.0 becomes 0.0
-    bits = doubles.view(np.int64)
-    codes = np.where(bits < 0, ~bits, bits ^ np.int64(-(2**63))).view(np.uint64)
-    codes[np.isnan(doubles)] = np.uint64(2**64 - 1)
-    return _int_codes(codes, valid_mask(array))
-
-
-def _decimal_codes(array: pa.Array) -> list[_Codes]:
-    count = array.type.bit_width // 64
-    words = fixed_width_view(array, np.dtype((np.int64, count))).reshape(-1, count)
-    valid = valid_mask(array)
-    high = _int_codes(words[:, -1], valid)
-    lower = [_int_codes(words[:, word].view(np.uint64), valid) for word in range(count - 2, -1, -1)]
-    return [high, *lower]
-
-
-def _dictionary_codes(array: pa.Array) -> _Codes:
-    """Returns the ranks of the dictionary's values, looked up by code."""
-    dictionary = array.dictionary
-    if pt.is_fixed_size_binary(dictionary.type):
-        dictionary = dictionary.cast(pa.binary())
-    rank = pc.rank(dictionary, sort_keys="ascending", tiebreaker="dense").to_numpy()
-    codes = dictionary_codes(array)
-    valid = valid_mask(array)
-    ranks = rank.astype(np.uint64)[codes if valid is None else np.where(valid, codes, 0)]
-    return _Codes(ranks, len(dictionary) + 1)
+def _address(buffer: pa.Buffer | None) -> int:
+    return 0 if buffer is None else int(buffer.address)

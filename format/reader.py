@@ -18,8 +18,10 @@ from format.decode import nulls
 from format.directory import Directory
 from format.errors import CorruptFragmentError, SchemaError
 from format.footer_reader import FooterReader
-from format.keys import Bound, KeyComparator, key_at
+from format.key_comparator import KeyComparator
+from format.keys import Bound
 from format.layout import BlockKind
+from format.ordering import KeyColumns
 from format.schema import FragmentHeader
 from format.sizes import rows_within
 from format.storage import to_logical
@@ -198,18 +200,12 @@ class FragmentReader:
         return batch_of(columns, schema, stop - start)
 
     def _slice_of(self, keys: Sequence[pa.Array], wanted: KeyRange) -> tuple[int, int]:
-        rows = range(len(keys[0]))
+        rows, columns = range(len(keys[0])), KeyColumns(keys, self._compare.layout)
         start, stop = 0, len(rows)
         if wanted.lower is not None:
-            width, lower = len(wanted.lower), self._compare.key(wanted.lower)
-            start = bisect.bisect_left(
-                rows, lower, key=lambda r: self._compare.key(key_at(keys, r))[:width]
-            )
+            start = bisect.bisect_left(rows, self._compare.key(wanted.lower), key=columns.key)
         if wanted.upper is not None:
-            width, upper = len(wanted.upper), self._compare.key(wanted.upper)
-            stop = bisect.bisect_right(
-                rows, upper, key=lambda r: self._compare.key(key_at(keys, r))[:width]
-            )
+            stop = bisect.bisect_right(rows, self._compare.upper(wanted.upper), key=columns.key)
         return start, stop
 
     def _windows(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[list[int]]:

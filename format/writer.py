@@ -26,9 +26,10 @@ from format.emitter import FragmentEmitter
 from format.errors import LimitError, OrderError, SchemaError
 from format.footer import ChunkStats, FragmentSummary
 from format.hashing import hash_batch
-from format.keys import Bound, KeyComparator, key_at
+from format.key_comparator import KeyComparator
+from format.keys import Bound, key_at
 from format.layout import BlockKind
-from format.ordering import first_disorder, order_words
+from format.ordering import KeyColumns
 from format.schema import FragmentHeader, SortSchema, column_order
 from format.sizes import rows_within, total_bytes
 from format.storage import to_storage
@@ -171,10 +172,12 @@ class FragmentWriter:
 
     def _check_order(self, columns: dict[str, pa.Array]) -> None:
         keys = [columns[name] for name in self._keys]
-        first, last = key_at(keys, 0), self._last_key
-        if last is not None and self._compare.key(first) < self._compare.key(last):
-            raise OrderError(f"rows are not sorted: {first!r} comes after {last!r}")
-        row = first_disorder(order_words(keys, self._emitter.header.sort))
+        ordered = KeyColumns(keys, self._compare.layout)
+        if self._last_key is not None and ordered.key(0) < self._compare.key(self._last_key):
+            raise OrderError(
+                f"rows are not sorted: {key_at(keys, 0)!r} comes after {self._last_key!r}"
+            )
+        row = ordered.first_disorder()
         if row is not None:
             raise OrderError(
                 f"rows are not sorted: {key_at(keys, row)!r} comes after {key_at(keys, row - 1)!r}"

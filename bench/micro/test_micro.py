@@ -20,7 +20,7 @@ from format.blocks import Block, make_chunk
 from format.gather import gather, gather_arrays, pieces_of
 from format.hashing import add_column
 from format.layout import BlockKind, unpack_block_header
-from format.ordering import order_words, stable_order
+from format.ordering import sort_keys, stable_order
 from format.schema import parse_sort_schema
 from format.storage import to_storage
 
@@ -118,6 +118,6 @@ def test_order_sixteen_runs(benchmark, sort: str) -> None:
     columns = [concat_storage(pieces(key.column)) for key in schema]
 
     def order() -> int:
-        return len(stable_order(order_words(columns, schema)))
+        return len(stable_order(sort_keys(columns, schema)))
 
     assert benchmark(order) == ROWS

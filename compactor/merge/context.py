@@ -24,7 +24,7 @@ from compactor.resources.merge_plan import MergePlan
 from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import PARTS, BudgetedUploads
-from format.keys import KeyComparator
+from format.key_comparator import KeyComparator
 from format.schema import FragmentHeader
 
 

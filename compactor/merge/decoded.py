@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -75,16 +75,20 @@ class DecodedRows:
         self._budget.charge(STAGE, size)
         self._parts.append(_InMemory(arrays, size))
 
-    def peek(self, rows: int) -> list[list[pa.Array]]:
-        """Returns the first `rows` rows, or all if there are fewer, in pieces, without removing them."""
-        pieces = []
-        for index in range(len(self._parts)):
+    def peek(self, skip: int, rows: int) -> Iterator[list[pa.Array]]:
+        """Yields the rows from number `skip` on, at most so many, in pieces, without removing them. Loads no
+        piece before it is asked for; no row may be taken meanwhile."""
+        for index, part in enumerate(self._parts):
             if rows <= 0:
                 break
-            part = self._in_memory(index)
-            pieces.append([array.slice(part.position, rows) for array in part.arrays])
-            rows -= len(pieces[-1][0])
-        return pieces
+            if skip >= part.rows:
+                skip -= part.rows
+                continue
+            held = self._in_memory(index)
+            piece = [array.slice(held.position + skip, rows) for array in held.arrays]
+            skip = 0
+            rows -= len(piece[0])
+            yield piece
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """Removes the first `rows` rows and returns them in pieces, which stay charged until `settle`."""

@@ -1,21 +1,18 @@
 """Merges keys of k inputs: turns row groups of sort columns into the order of all rows.
 
-Each step takes from every input the rows that no unread row can precede, and sorts them at once: a stable
-sort of concatenated sorted runs is a vectorised merge. The frontier up to which rows may be taken is the
-least of the keys that lie a share of a batch ahead in each input, so that a step never takes more rows than a
-batch.
+Each input gives its keys to a tournament a page at a time, as normalised keys. A window is what the
+tournament has put in order when its rows or their keys reach a limit; then the sort columns of its rows are
+taken and gathered.
 
 A row group in whose key range no other input has keys is not put in order: it is copied as it was stored.
-That is decided when all rows before it were taken, and so depends only on the rows.
+That is decided when all rows before it were merged, and so depends only on the rows.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +20,30 @@ import pyarrow as pa
 
 from compactor.merge.copied import StoredKeys
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.loaded_rows import ComparableKey, LoadedGroup, LoadedRows
+from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
+from compactor.merge.tournament import MergedRows, Tournament
 from compactor.rows.flags import Flags, RowRule
 from format.arrays import concat_storage
 from format.errors import OrderError
-from format.keys import KeyComparator, key_at
-from format.ordering import first_disorder, order_words, same_as_previous, stable_order
+from format.gather import gather_arrays
+from format.key_comparator import ComparableKey, KeyComparator
+from format.keys import key_at
+from format.native.key_merge import Stop
+from format.ordering import (
+    KeyColumns,
+    KeyLayout,
+    SortKeys,
+    same_as_previous,
+    sort_keys,
+)
 from format.schema import SortSchema, ordering
-from format.sizes import cumulative_bytes, heaviest_value_bytes
+from format.sizes import heaviest_value_bytes, total_bytes
 
 I64 = npt.NDArray[np.int64]
+_MAX_PAGE_BYTES: Final = 256 << 10
+"""Bytes of a page, of which there is one for each input; larger ones save no more time."""
+_MIN_PAGE_ROWS: Final = 1024
+"""Rows of a page where inputs have a smaller share of a batch, as long as their keys' bytes allow that."""
 
 
 def loaded_group(
@@ -40,8 +51,7 @@ def loaded_group(
 ) -> LoadedGroup:
     """Returns the loaded group of a row group's sort columns."""
     rows = len(keys[0])
-    heaviest = sum(heaviest_value_bytes(array) for array in keys)
-    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest, number, stored)
+    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), number, stored)
 
 
 class KeySource(Protocol):
@@ -87,7 +97,7 @@ class MergeWindow:
     def nbytes(self) -> int:
         """Bytes of keys, inputs, flags and weights, as if no key were dictionary-coded: joined with plain
         keys, none stays dictionary-coded."""
-        keys: int = sum(max(key.nbytes, int(cumulative_bytes(key)[-1])) for key in self.keys)
+        keys = sum(max(int(key.nbytes), total_bytes(key)) for key in self.keys)
         return keys + 12 * self.rows
 
 
@@ -128,50 +138,8 @@ def merge_keys(
     rows of its keys, and a row group is copied only if the rule leaves it as it is.
     Raises `OrderError` for an input that is not sorted, or has more rows of one key than the rule allows.
     """
-    grouping = _Grouping(sort, rule)
-    buffers = [_KeyBuffer(source, compare, grouping) for source in sources]
-    numbers = {id(source): i for i, source in enumerate(sources)}
-    last_key: ComparableKey | None = None
-    taken_keys: dict[int, ComparableKey] = {}
-    """The last key taken from each input, including inputs that have ended."""
-    while True:
-        buffers = [buffer for buffer in buffers if buffer.fill(1)]
-        if not buffers:
-            return
-        first = min(buffers, key=lambda buffer: (buffer.head_key, numbers[id(buffer.source)]))
-        if first.next_group.is_candidate:
-            number = numbers[id(first.source)]
-            before = max((key for i, key in taken_keys.items() if i != number), default=None)
-            if first.is_alone(buffers, before) and first.is_left_as_it_is():
-                whole = first.take_copied(number, sort, last_key)
-                last_key = taken_keys[number] = whole.last_key
-                yield whole
-                if whole.group.stored is not None:
-                    whole.group.stored.drop()
-                first.source.keys.settle()
-                continue
-            first.next_group.merge()
-        rows, size = batch_rows // len(buffers), batch_bytes // len(buffers)
-        shares = [buffer.fill_share(rows, size) for buffer in buffers]
-        counts = _counts_up_to_frontier(buffers, shares, grouping, rows, size)
-        if (candidate := _first_candidate(buffers, counts)) is not None:
-            owner, start, first_key = candidate
-            counts = [
-                start if buffer is owner else buffer.count_until(first_key, count, inclusive=False)
-                for buffer, count in zip(buffers, counts, strict=True)
-            ]
-        for buffer, count in zip(buffers, counts, strict=True):
-            if count:
-                taken_keys[numbers[id(buffer.source)]] = grouping.key(buffer.key_at(count - 1))
-        taken = [b.take(count) for b, count in zip(buffers, counts, strict=True) if count]
-        window = _order_window(taken, sort, numbers, grouping)
-        for part in taken:
-            part.source.keys.settle()
-        last = grouping.key(compare.key(key_at(window.keys, window.rows - 1)))
-        if last_key is not None:
-            window.starts_key[0] = grouping.key(compare.key(key_at(window.keys, 0))) != last_key
-        last_key = last
-        yield window
+    if sources:
+        yield from _KeyMerge(sources, compare, sort, batch_rows, batch_bytes, rule).run()
 
 
 def decided(window: MergeWindow, rule: RowRule | None) -> tuple[MergeWindow, dict[str, int]]:
@@ -182,360 +150,254 @@ def decided(window: MergeWindow, rule: RowRule | None) -> tuple[MergeWindow, dic
     return replace(window, flags=decision.flags), decision.dropped
 
 
-class _Grouping:
-    """The sort columns that make up the key, and what is known of rows of one key."""
+class _KeyMerge:
+    """One merge of keys: brings pages to the tournament, and decides which row groups are copied."""
 
-    def __init__(self, sort: SortSchema, rule: RowRule | None) -> None:
-        self.rule = rule
-        self.columns = ordering(sort) if rule is None else rule.key
-        self.is_whole_key = len(self.columns) == len(ordering(sort))
-        self.keeps_together = rule is not None and rule.merges
-        """Whether all rows of a key must come in one window."""
-        self.rows_per_key = rule.rows_per_key if rule is not None and rule.merges else None
-        """The most rows of one key in one input; None for any number."""
-        self.least_share = 1 if self.rows_per_key is None else self.rows_per_key + 1
-        """The least number of rows to look ahead, so that they have more than one key."""
-
-    def key(self, key: ComparableKey) -> ComparableKey:
-        """Returns the part of a comparable key that distinguishes keys."""
-        return key[: len(self.columns)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """Consecutive rows of one input."""
-
-    source: KeySource
-    pieces: list[list[pa.Array]]
-    row_bytes: I64
-
-    @property
-    def rows(self) -> int:
-        return len(self.row_bytes)
-
-
-def _counts_up_to_frontier(
-    buffers: Sequence[_KeyBuffer],
-    shares: Sequence[int],
-    grouping: _Grouping,
-    share_rows: int,
-    share_bytes: int,
-) -> list[int]:
-    """Returns for each input the number of rows before all rows that are not loaded or beyond a share.
-
-    share_rows, share_bytes: the most rows and bytes of a share.
-    """
-    probes = [
-        (buffer.key_at(share - 1), i)
-        for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
-        if not buffer.is_exhausted or buffer.rows > share
-    ]
-    if not probes:
-        return [buffer.rows for buffer in buffers]
-    frontier, owner = min(probes)
-    if grouping.keeps_together:
-        before = grouping.key(frontier)
-        counts = [
-            buffer.count_until(before, share, inclusive=False)
-            for buffer, share in zip(buffers, shares, strict=True)
-        ]
-        if not any(counts):
-            raise _too_many_rows(buffers[owner].source.name, grouping)
-        return counts
-    # Of rows of equal keys, those of `owner` up to its probe come after all of earlier inputs and before
-    # those of later ones.
-    counts = [
-        share if i == owner else buffer.count_until(frontier, share, inclusive=i < owner)
-        for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
-    ]
-    # Rows of `owner` beyond its probe may come too: where most keys are equal, the others give no rows and
-    # leave it their shares.
-    free = len(buffers) - sum(count > 0 for i, count in enumerate(counts) if i != owner)
-    if free > 1:
-        most = buffers[owner].loaded_share(share_rows * free, share_bytes * free)
-        counts[owner] = max(
-            counts[owner], buffers[owner].count_until(frontier, most, inclusive=True)
+    def __init__(
+        self,
+        sources: Sequence[KeySource],
+        compare: KeyComparator,
+        sort: SortSchema,
+        batch_rows: int,
+        batch_bytes: int,
+        rule: RowRule | None,
+    ) -> None:
+        self._sort = sort
+        self._rule = rule
+        self._rows_per_key = rule.rows_per_key if rule is not None and rule.merges else 0
+        """The most rows of one key in one input; 0 for any number. With it, windows have whole keys."""
+        page_rows = max(_MIN_PAGE_ROWS, batch_rows // len(sources))
+        page_bytes = min(_MAX_PAGE_BYTES, batch_bytes // len(sources))
+        self._inputs = [_Input(source, compare, sort, page_rows, page_bytes) for source in sources]
+        key = ordering(sort) if rule is None else rule.key
+        self._key: KeyLayout | None = None
+        if len(key) < len(ordering(sort)):
+            self._key = KeyLayout([dtype for dtype, _ in compare.layout.columns[: len(key)]], key)
+        most_rows = max(batch_rows, self._rows_per_key * len(sources) + 1)
+        self._tournament = Tournament(
+            len(sources), most_rows, batch_bytes, self._key, self._rows_per_key
         )
-    return counts
 
+    def run(self) -> Iterator[MergeWindow | CopiedRowGroup]:
+        tournament = self._tournament
+        for number in range(len(self._inputs)):
+            self._bring(number)
+        tournament.start()
+        while True:
+            stop = tournament.run()
+            source = self._inputs[tournament.first]
+            match stop:
+                case Stop.DONE:
+                    yield from self._windows(tournament.rows)
+                    return
+                case Stop.FULL:
+                    yield from self._full_windows()
+                case Stop.NEEDS_PAGE:
+                    self._bring(tournament.first)
+                    tournament.go_on()
+                case Stop.AT_GATE:
+                    if self._is_copied(source):
+                        yield from self._windows(tournament.rows)
+                        yield from self._copied(source)
+                    else:
+                        source.group.merge()
+                        self._bring(tournament.first)
+                case Stop.DISORDER:
+                    raise _not_sorted(source.name)
+                case Stop.TOO_MANY:
+                    raise self._too_many_rows(source.name)
 
-def _first_candidate(
-    buffers: Sequence[_KeyBuffer], counts: Sequence[int]
-) -> tuple[_KeyBuffer, int, ComparableKey] | None:
-    """Returns the first candidate that begins within the rows counted: its input, the rows before it there,
-    and its first key. Candidates in which another input is known to have keys become merged groups."""
-    loaded = sum(buffer.groups_loaded for buffer in buffers)
-    found = []
-    for i, (buffer, count) in enumerate(zip(buffers, counts, strict=True)):
-        for start, group in buffer.candidates(count):
-            if group.checked_at != loaded and _is_shared(group, buffer, buffers):
-                group.merge()
-                continue
-            group.checked_at = loaded
-            found.append((group.first_key, i, start))
-            break
-    if not found:
-        return None
-    first_key, i, start = min(found)
-    return buffers[i], start, first_key
+    def _bring(self, number: int) -> None:
+        """Gives the tournament the next keys of an input."""
+        source = self._inputs[number]
+        if not source.has_rows():
+            self._tournament.end(number)
+        elif source.group.is_candidate:
+            self._tournament.gate(number, source.first_key_of_group())
+        else:
+            keys, more_bytes = source.next_page()
+            self._tournament.page(number, keys, source.group.row_bytes, more_bytes)
 
+    def _full_windows(self) -> Iterator[MergeWindow]:
+        rows = self._tournament.rows
+        if self._rows_per_key:
+            rows = self._tournament.rows_of_whole_groups()
+            if not rows:
+                self._tournament.allow_more_bytes()
+        yield from self._windows(rows)
 
-def _is_shared(group: LoadedRows, owner: _KeyBuffer, buffers: Sequence[_KeyBuffer]) -> bool:
-    """Returns whether another input is known to have keys in the row group's range."""
-    return any(
-        buffer is not owner and buffer.has_key_within(group.first_key, group.last_key)
-        for buffer in buffers
-    )
+    def _windows(self, rows: int) -> Iterator[MergeWindow]:
+        """Yields the window of the first rows in order, if there are any."""
+        if not rows:
+            return
+        merged = self._tournament.take(rows)
+        counts = np.bincount(merged.inputs, minlength=len(self._inputs))
+        numbers = np.flatnonzero(counts)
+        taken = [
+            self._inputs[n].take(c) for n, c in zip(numbers, counts[numbers].tolist(), strict=True)
+        ]
+        window = _gathered(taken, numbers, merged)
+        del taken
+        for number in numbers:
+            self._inputs[number].settle()
+        yield window
 
+    def _is_copied(self, source: _Input) -> bool:
+        """Returns whether the next row group of the first input is copied. Equal keys of another input count
+        as keys in its range, whichever come first, so the answer does not depend on when this is asked."""
+        group = source.group
+        if not self._tournament.is_alone(group.first_key, group.last_key):
+            return False
+        return self._rule is None or all(map(self._rule.leaves, source.ahead()))
 
-def _too_many_rows(name: str, grouping: _Grouping) -> OrderError:
-    columns = ", ".join(column.column for column in grouping.columns)
-    return OrderError(
-        f"{name}: it has several rows of one key ({columns}) where the table's row policy leaves "
-        f"{grouping.rows_per_key} at most",
-        name=name,
-    )
+    def _copied(self, source: _Input) -> Iterator[CopiedRowGroup]:
+        """Yields the next row group of the first input as a whole."""
+        number = self._tournament.first
+        group = source.group
+        pieces = source.take_group()
+        starts_key = self._tournament.starts_group(group.first_key)
+
+        def as_window() -> MergeWindow:
+            columns = [concat_storage(list(parts)) for parts in zip(*pieces, strict=True)]
+            key = ordering(self._sort) if self._rule is None else self._rule.key
+            starts = ~same_as_previous(sort_keys(columns, key))
+            starts[0] = starts_key
+            inputs = np.full(len(starts), number, dtype=np.uint16)
+            row_bytes = np.full(len(starts), group.row_bytes, dtype=np.int64)
+            return MergeWindow(columns, inputs, starts, row_bytes)
+
+        loaded = group.copy()
+        self._tournament.skip(group.last_key)
+        yield CopiedRowGroup(
+            number,
+            loaded,
+            self._part(group.first_key),
+            self._part(group.last_key),
+            starts_key,
+            group.row_bytes,
+            as_window,
+            pieces,
+        )
+        if loaded.stored is not None:
+            loaded.stored.drop()
+        source.settle()
+        self._bring(number)
+        self._tournament.go_on()
+
+    def _part(self, key: ComparableKey) -> ComparableKey:
+        return key if self._key is None else self._key.prefix_of(key)
+
+    def _too_many_rows(self, name: str) -> OrderError:
+        assert self._rule is not None
+        columns = ", ".join(column.column for column in self._rule.key)
+        return OrderError(
+            f"{name}: it has several rows of one key ({columns}) where the table's row policy leaves "
+            f"{self._rows_per_key} at most",
+            name=name,
+        )
 
 
 def _not_sorted(name: str, what: str = "rows") -> OrderError:
     return OrderError(f"{name}: its {what} are not sorted", name=name)
 
 
-def _order_window(
-    taken: Sequence[_Taken], sort: SortSchema, numbers: dict[int, int], grouping: _Grouping
+def _gathered(
+    taken: Sequence[Sequence[list[pa.Array]]], numbers: npt.NDArray[np.intp], merged: MergedRows
 ) -> MergeWindow:
-    if not any(part.pieces for part in taken):
-        raise OrderError(
-            "rows of an input are not in the order of its sort columns: `verify` says where"
-        )
+    """Gathers the sort columns of a window. taken: the pieces of each of the inputs `numbers`."""
+    origins = merged.inputs
+    if len(numbers) <= numbers[-1]:
+        places = np.zeros(int(numbers[-1]) + 1, dtype=np.uint16)
+        places[numbers] = np.arange(len(numbers))
+        origins = places[origins]
     columns = [
-        concat_storage([piece[index] for part in taken for piece in part.pieces])
-        for index in range(len(sort))
+        gather_arrays([[piece[index] for piece in pieces] for pieces in taken], origins)
+        for index in range(len(taken[0][0]))
     ]
-    words = order_words(columns, sort)
-    key_words = words if grouping.is_whole_key else order_words(columns, grouping.columns)
-    counts = [part.rows for part in taken]
-    start = 0
-    for part, count in zip(taken, counts, strict=True):
-        if first_disorder([word[start : start + count] for word in words]) is not None:
-            raise _not_sorted(part.source.name)
-        if grouping.rows_per_key is not None:
-            same = same_as_previous([word[start : start + count] for word in key_words])
-            if grouping.rows_per_key > 1:
-                same[1:] &= same[:-1].copy()
-            if same.any():
-                raise _too_many_rows(part.source.name, grouping)
-        start += count
-    which = np.array([numbers[id(part.source)] for part in taken], dtype=np.uint16)
-    inputs = np.repeat(which, counts)
-    row_bytes = np.concatenate([part.row_bytes for part in taken])
-    if len(taken) > 1:
-        order = stable_order(words)
-        positions = pa.array(order)
-        columns = [column.take(positions) for column in columns]
-        key_words = [word[order] for word in key_words]
-        inputs, row_bytes = inputs[order], row_bytes[order]
-    return MergeWindow(columns, inputs, ~same_as_previous(key_words), row_bytes)
+    return MergeWindow(columns, merged.inputs, merged.starts_group, merged.row_bytes)
 
 
-def _check_order(source: KeySource, pieces: Sequence[list[pa.Array]], sort: SortSchema) -> None:
-    """Raises `OrderError` unless consecutive rows are sorted."""
-    columns = [concat_storage([piece[index] for piece in pieces]) for index in range(len(sort))]
-    if first_disorder(order_words(columns, sort)) is not None:
-        raise _not_sorted(source.name)
+class _Input:
+    """One input: its loaded keys, of which the first were given to the tournament and not taken yet."""
 
-
-class _KeyBuffer:
-    """The keys of one input that are loaded and not merged yet."""
-
-    def __init__(self, source: KeySource, compare: KeyComparator, grouping: _Grouping) -> None:
+    def __init__(
+        self,
+        source: KeySource,
+        compare: KeyComparator,
+        sort: SortSchema,
+        page_rows: int,
+        page_bytes: int,
+    ) -> None:
         self._source = source
         self._compare = compare
-        self._grouping = grouping
-        self._groups: deque[LoadedRows] = deque()
-        self._last_key: ComparableKey = ()
-        """The last key of the loaded rows."""
-        self._head_key: ComparableKey | None = None
-        self.groups_loaded = 0
-        self.is_exhausted = False
+        self._carried = range(len(ordering(sort)), len(sort))
+        """Places of the sort columns that do not decide the order."""
+        self._page_rows = page_rows
+        self._page_bytes = page_bytes
+        self._given = 0
+        """Rows that were given to the tournament and not taken yet."""
+        self._group: LoadedRows | None = None
+        self._last_key: ComparableKey = b""
+        """The last key that was given, or the last one of the last row group."""
 
     @property
-    def rows(self) -> int:
-        return self._source.keys.rows
-
-    def fill(self, rows: int) -> bool:
-        """Loads until there are `rows` rows or no more to load. Returns whether there are any."""
-        while self.rows < rows and not self.is_exhausted:
-            group = self._source.load_keys()
-            if group is None:
-                self.is_exhausted = True
-                break
-            first_key = self._compare.key(group.first_key)
-            if self._last_key and first_key < self._last_key:
-                raise _not_sorted(self._source.name, "row groups")
-            self._last_key = self._compare.key(group.last_key)
-            self.groups_loaded += 1
-            self._groups.append(
-                LoadedRows.of(
-                    group,
-                    self._source.row_bytes(group.rows),
-                    self._grouping.key(first_key),
-                    self._grouping.key(self._last_key),
-                )
-            )
-        return self.rows > 0
+    def name(self) -> str:
+        return self._source.name
 
     @property
-    def source(self) -> KeySource:
-        return self._source
+    def group(self) -> LoadedRows:
+        """The row group of the next rows."""
+        assert self._group is not None
+        return self._group
 
-    @property
-    def head_key(self) -> ComparableKey:
-        """Returns the key of the first row not taken; there must be one."""
-        if self._head_key is None:
-            self._head_key = self.key_at(0)
-        return self._head_key
+    def has_rows(self) -> bool:
+        """Loads the next row group if need be. Returns whether there are rows that were not given yet."""
+        while self._group is None or not self._group.rows:
+            loaded = self._source.load_keys()
+            if loaded is None:
+                return False
+            first_key = self._compare.key(loaded.first_key)
+            if first_key < self._last_key:
+                raise _not_sorted(self.name, "row groups")
+            last_key = self._compare.key(loaded.last_key)
+            row_bytes = self._source.row_bytes(loaded.rows)
+            self._group = LoadedRows.of(loaded, row_bytes, first_key, last_key)
+        return True
 
-    @property
-    def next_group(self) -> LoadedRows:
-        """Returns the row group of the first row not taken; there must be one."""
-        return self._groups[0]
+    def first_key_of_group(self) -> SortKeys:
+        key = np.frombuffer(self.group.first_key, dtype=np.uint8)
+        return SortKeys(1, key, np.array([0, len(key)]), 0)
 
-    def candidates(self, count: int) -> Iterator[tuple[int, LoadedRows]]:
-        """Yields the candidates that begin within the first `count` rows, with the rows before each."""
-        start = 0
-        for group in self._groups:
-            if start >= count:
-                return
-            if group.is_candidate:
-                yield start, group
-            start += group.rows
+    def next_page(self) -> tuple[SortKeys, int]:
+        """Gives the next rows of the row group. Returns their keys, and what counts of each row besides."""
+        piece = next(self._source.keys.peek(self._given, min(self._page_rows, self.group.rows)))
+        keys = KeyColumns(piece, self._compare.layout).keys(most_bytes=self._page_bytes)
+        if keys.key(0) < self._last_key:
+            raise _not_sorted(self.name)
+        self._last_key = keys.key(keys.rows - 1)
+        self._given += self.group.take(keys.rows)
+        return keys, sum(heaviest_value_bytes(piece[place]) for place in self._carried)
 
-    def has_key_within(self, first: ComparableKey, last: ComparableKey) -> bool:
-        """Returns whether any loaded row has a key from `first` to `last`."""
-        start = 0
-        for group in self._groups:
-            if group.last_key >= first:
-                if group.first_key > last:
-                    return False
-                is_whole = group.rows == group.group.rows
-                if group.last_key <= last or (is_whole and group.first_key >= first):
-                    return True
-                before = self.count_until(first, start + group.rows, inclusive=False)
-                return self._grouping.key(self.key_at(before)) <= last
-            start += group.rows
-        return False
+    def ahead(self) -> list[list[pa.Array]]:
+        """Returns the sort columns of the row group's next rows, in pieces."""
+        return list(self._source.keys.peek(self._given, self.group.rows))
 
-    def is_alone(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
-        """Returns whether no other input has keys in the next row group's range.
+    def take_group(self) -> list[list[pa.Array]]:
+        """Takes the row group as a whole, after all rows before it; the caller must settle."""
+        assert not self._given
+        pieces = self._source.keys.take(self.group.rows)
+        for piece in pieces:
+            columns = KeyColumns(piece, self._compare.layout)
+            if columns.key(0) < self._last_key or columns.first_disorder() is not None:
+                raise _not_sorted(self.name)
+            self._last_key = columns.key(len(piece[0]) - 1)
+        return pieces
 
-        before: the last key taken from the others. Equal keys count as keys in the range, whichever comes
-        first, so the answer does not depend on when this is asked.
-        """
-        group = self._groups[0]
-        if before is not None and before >= group.first_key:
-            return False
-        return not any(
-            other is not self and self._grouping.key(other.head_key) <= group.last_key
-            for other in buffers
-        )
+    def take(self, rows: int) -> list[list[pa.Array]]:
+        """Takes rows that were given; the caller must settle. Returns their sort columns in pieces."""
+        self._given -= rows
+        return self._source.keys.take(rows)
 
-    def is_left_as_it_is(self) -> bool:
-        """Returns whether the rule changes no row of the next row group."""
-        rule, group = self._grouping.rule, self._groups[0]
-        return rule is None or all(
-            rule.leaves(piece) for piece in self._source.keys.peek(group.rows)
-        )
-
-    def take_copied(
-        self, number: int, sort: SortSchema, before: ComparableKey | None
-    ) -> CopiedRowGroup:
-        """Takes the next row group as a whole; the caller must settle the source.
-
-        before: the last key so far.
-        """
-        group = self._groups.popleft()
-        rows = group.rows
-        loaded = group.copy()
-        pieces = self._source.keys.take(rows)
-        self._head_key = None
-        _check_order(self._source, pieces, sort)
-
-        def as_window() -> MergeWindow:
-            row_bytes = np.full(rows, group.row_bytes, dtype=np.int64)
-            taken = [_Taken(self._source, pieces, row_bytes)]
-            window = _order_window(taken, sort, {id(self._source): number}, self._grouping)
-            window.starts_key[0] = before is None or group.first_key != before
-            return window
-
-        return CopiedRowGroup(
-            number,
-            loaded,
-            group.first_key,
-            group.last_key,
-            before is None or group.first_key != before,
-            group.row_bytes,
-            as_window,
-            pieces,
-        )
-
-    def fill_share(self, most_rows: int, most_bytes: int) -> int:
-        """Loads and returns the number of rows to look ahead, bounded by number and by the keys' bytes."""
-        while True:
-            share = self._share(most_rows, most_bytes)
-            if self.is_exhausted or self.rows >= share:
-                return share
-            self.fill(self.rows + 1)
-
-    def loaded_share(self, most_rows: int, most_bytes: int) -> int:
-        """Returns the number of loaded rows to look ahead, with the same bounds."""
-        return min(self.rows, self._share(most_rows, most_bytes))
-
-    def _share(self, most_rows: int, most_bytes: int) -> int:
-        """Returns the bounded number of rows, by the row groups that are loaded."""
-        rows, least = 0, self._grouping.least_share
-        for group in self._groups:
-            fits = most_bytes // max(1, group.group.heaviest_key_bytes)
-            if rows + group.rows > min(fits, most_rows):
-                return max(least, rows, min(fits, most_rows))
-            rows += group.rows
-        return max(least, most_rows)
-
-    def key_at(self, row: int) -> ComparableKey:
-        """Returns the key of one of the loaded rows."""
-        for piece in self._source.keys.peek(row + 1):
-            if row < len(piece[0]):
-                return self._key(piece, row)
-            row -= len(piece[0])
-        raise IndexError(row)
-
-    def count_until(self, frontier: ComparableKey, most: int, *, inclusive: bool) -> int:
-        """Counts those of the first `most` rows that are before `frontier`, or equal to it if `inclusive`."""
-        find = bisect.bisect_right if inclusive else bisect.bisect_left
-        count = 0
-        for piece in self._source.keys.peek(most):
-            rows = len(piece[0])
-            last = self._key(piece, rows - 1)
-            if last < frontier or (inclusive and last == frontier):
-                count += rows
-                continue
-            return count + find(range(rows), frontier, key=lambda row: self._key(piece, row))
-        return count
-
-    def take(self, rows: int) -> _Taken:
-        self._head_key = None
-        pieces = self._source.keys.take(rows)
-        weights, counts = [], []
-        while rows:
-            group = self._groups[0]
-            count = group.take(rows)
-            weights.append(group.row_bytes)
-            counts.append(count)
-            rows -= count
-            if not group.rows:
-                self._groups.popleft()
-        row_bytes = np.repeat(np.array(weights, dtype=np.int64), counts)
-        return _Taken(self._source, pieces, row_bytes)
-
-    def _key(self, piece: list[pa.Array], row: int) -> ComparableKey:
-        return self._compare.key(key_at(piece, row))
+    def settle(self) -> None:
+        """Releases the memory of rows that were taken."""
+        self._source.keys.settle()

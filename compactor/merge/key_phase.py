@@ -29,7 +29,8 @@ from compactor.merge.splits import Splits
 from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.tape import Tape
 from format.emitter import FragmentEmitter
-from format.keys import KeyComparator, key_at
+from format.key_comparator import KeyComparator
+from format.ordering import KeyColumns
 from format.schema import FragmentHeader
 
 ORDER: Final = "order"
@@ -119,7 +120,7 @@ class KeyPhase:
             max(1, total * SIZE_UNITS // fragments),
             -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),
             [self._key_order.key(bound) for bound in self._context.settings.cut_keys],
-            lambda window, row: self._context.compare.key(key_at(window.keys, row)),
+            lambda window, row: KeyColumns(window.keys, self._context.compare.layout).key(row),
         )
 
     def _start_output(self) -> OutputFragment:

@@ -1,7 +1,7 @@
 """Models a row group whose keys are loaded: it is copied, or its rows are merged with those of other inputs.
 
-    CANDIDATE --merge()--> MERGED   another input has keys in it, a rule changes its rows, or some were taken
-    CANDIDATE --copy()---> COPIED   all rows before it were taken, and no other input has keys in it
+    CANDIDATE --merge()--> MERGED   another input has keys in it, or a rule changes its rows
+    CANDIDATE --copy()---> COPIED   all rows before it were merged, and no other input has keys in it
 
 A row group that must not be copied begins as MERGED. The state depends only on the rows, not on what happens
 to be loaded, so the same inputs always give the same outputs.
@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from compactor.merge.copied import StoredKeys
+from format.key_comparator import ComparableKey
 from format.keys import Bound
-
-ComparableKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,6 @@ class LoadedGroup:
     rows: int
     first_key: Bound
     last_key: Bound
-    heaviest_key_bytes: int
-    """Bytes of the heaviest row's sort columns, counting dictionary values in full."""
     number: int = 0
     """Its number in the fragment."""
     stored: StoredKeys | None = None
@@ -42,7 +38,7 @@ class GroupState(Enum):
 
 @dataclass(slots=True)
 class LoadedRows:
-    """The rows of one row group that are not taken yet, with its state."""
+    """The rows of one row group that were not given to the merge yet, with its state."""
 
     group: LoadedGroup
     rows: int
@@ -51,9 +47,6 @@ class LoadedRows:
     first_key: ComparableKey
     last_key: ComparableKey
     state: GroupState
-    checked_at: int = -1
-    """How many row groups of all inputs were loaded at the last check that found no keys in this one's
-    range."""
 
     @classmethod
     def of(

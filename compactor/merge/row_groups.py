@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
-from compactor.merge.loaded_rows import ComparableKey
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from format.arrays import concat_storage
+from format.key_comparator import ComparableKey
 from format.sizes import rows_within
 
 SIZE_UNITS: Final = 256

@@ -18,7 +18,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.errors import OrderError
 from format.gather import gather_arrays, positions_by_source
-from format.keys import KeyComparator
+from format.key_comparator import KeyComparator
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage
 

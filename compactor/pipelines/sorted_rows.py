@@ -17,7 +17,7 @@ from pyarrow import types as pt
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
 from format.arrays import concat_storage
-from format.ordering import order_words, same_as_previous, stable_order
+from format.ordering import same_as_previous, sort_keys, stable_order
 from format.schema import SortSchema
 from format.storage import plain, to_storage
 
@@ -33,8 +33,8 @@ _WORK_COPIES: Final = 2
 """How often a chunk is in memory: its batches, and the batch made of them."""
 _IN_HAND: Final = 2
 """Number of chunks that a join has in work."""
-_ROW_BYTES: Final = 64
-"""Bytes of codes, ranks and positions for each row of a chunk."""
+_ROW_BYTES: Final = 96
+"""Bytes of keys, ranks and positions for each row of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,10 @@ def common_ranks(sets: Sequence[Sequence[pa.Array]], sort: SortSchema) -> list[I
     columns = [concat_storage(list(parts)) for parts in zip(*sets, strict=True)]
     if not len(columns[0]):
         return [np.zeros(0, dtype=np.int64) for _ in sets]
-    words = order_words(columns, sort)
-    order = stable_order(words)
+    keys = sort_keys(columns, sort)
+    order = stable_order(keys)
     ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.cumsum(~same_as_previous([word[order] for word in words]))
+    ranks[order] = np.cumsum(~same_as_previous(keys, order))
     return np.split(ranks, np.cumsum([len(columns[0]) for columns in sets])[:-1])
 
 

@@ -11,12 +11,13 @@ from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.arrays import concat_storage
-from format.ordering import order_words, stable_order
+from format.ordering import sort_keys, stable_order
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage
 
 _WORK_COPIES = 3
-"""How often a run is in memory while it is sorted: its batches, the columns end to end, and in order."""
+"""How often a run is in memory while it is sorted: its batches, the columns end to end, and their keys, or
+later some in order."""
 _MERGE_SHARE = 8
 """Bounds how many runs are merged at a time: each may hold some batches within half of the memory."""
 
@@ -135,7 +136,7 @@ class Sorter:
             for index in range(len(self._schema))
         ]
         keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
-        order = stable_order(order_words(keys, self._sort))
+        order = stable_order(sort_keys(keys, self._sort))
         for start in range(0, len(order), self._batch_rows):
             positions = pa.array(order[start : start + self._batch_rows])
             yield pa.RecordBatch.from_arrays(

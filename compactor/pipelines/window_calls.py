@@ -15,7 +15,7 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.pipelines.exact_sums import as_floats, carried, digits_of, from_digits, sum_type
 from compactor.pipelines.segments import Frames
-from format.ordering import order_words, same_as_previous, stable_order
+from format.ordering import same_as_previous, sort_keys, stable_order
 from format.schema import SortColumn
 from format.storage import to_storage
 
@@ -208,9 +208,9 @@ def _ranks(values: pa.Array, *, is_reversed: bool) -> tuple[I64, I64]:
 
     Returns ranks, and for each rank a place of its value.
     """
-    words = order_words([to_storage(values)], (SortColumn("value"),))
-    order = stable_order(words)
-    is_new = ~same_as_previous([word[order] for word in words])
+    keys = sort_keys([to_storage(values)], (SortColumn("value"),))
+    order = stable_order(keys)
+    is_new = ~same_as_previous(keys, order)
     ranks: Any = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(is_new) - 1
     places = order[is_new].astype(np.int64)

@@ -36,7 +36,7 @@ from compactor.pipelines.window_calls import (
 from compactor.predicate.sql import SqlError, field_of, shown_node
 from compactor.resources.budget import MemoryBudget
 from format.errors import SchemaError
-from format.ordering import order_words, same_as_previous
+from format.ordering import same_as_previous, sort_keys
 from format.schema import SortColumn, SortSchema, check_sort_schema
 from format.storage import to_storage
 
@@ -265,7 +265,7 @@ class _Held:
         if not self._partition_by:
             return np.arange(rows.num_rows) > 0
         keys = [to_storage(rows.column(name)) for name in self._partition_by]
-        return same_as_previous(order_words(keys, window_order(self._partition_by, ())))
+        return same_as_previous(sort_keys(keys, window_order(self._partition_by, ())))
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.RecordBatch]:

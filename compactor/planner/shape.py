@@ -18,7 +18,7 @@ from format.types import storage_type
 
 def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> MergeShape:
     """Returns the shape of a merge of these fragments."""
-    runs = sorted_runs([Item(entry, (), ()) for entry in entries])
+    runs = sorted_runs([Item(entry, b"", b"") for entry in entries])
     raw_bytes: dict[str, int] = {}
     for entry in entries:
         for name, column in entry.columns.items():

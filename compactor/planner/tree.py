@@ -11,31 +11,29 @@ import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from compactor.planner.tree_shape import TreeShape
 from compactor.rows.policy import APPEND, RowKind, RowPolicy, Ttl
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
-from format.keys import KeyComparator
-
-Comparable = tuple[Any, ...]
+from format.key_comparator import ComparableKey, KeyComparator
 
 
 class Item(NamedTuple):
     """A fragment with its key range in comparable form."""
 
     entry: FragmentEntry
-    lower: Comparable
-    upper: Comparable
+    lower: ComparableKey
+    upper: ComparableKey
 
 
 class KeyRange(NamedTuple):
     """A closed range of keys."""
 
-    lower: Comparable
-    upper: Comparable
+    lower: ComparableKey
+    upper: ComparableKey
 
     def overlaps(self, other: KeyRange) -> bool:
         return self.lower <= other.upper and other.lower <= self.upper
@@ -144,7 +142,7 @@ class OverlapOrder:
 
 class _Rank(NamedTuple):
     ratio: float
-    lower: Comparable
+    lower: ComparableKey
     key: str
 
 
@@ -157,8 +155,8 @@ class DisjointRanges:
     """Key ranges of which no two overlap."""
 
     def __init__(self) -> None:
-        self._lowers: list[Comparable] = []
-        self._uppers: list[Comparable] = []
+        self._lowers: list[ComparableKey] = []
+        self._uppers: list[ComparableKey] = []
 
     def has_room(self, keys: KeyRange) -> bool:
         index = bisect.bisect_right(self._lowers, keys.upper)
@@ -373,7 +371,7 @@ def components(items: Iterable[Item]) -> list[list[Item]]:
     Ranges that only share one key overlap: equal keys belong into one fragment.
     """
     groups: list[list[Item]] = []
-    reach: Comparable = ()
+    reach: ComparableKey = b""
     for item in sorted(items, key=_position):
         if groups and item.lower <= reach:
             groups[-1].append(item)
@@ -384,7 +382,7 @@ def components(items: Iterable[Item]) -> list[list[Item]]:
     return groups
 
 
-def _position(item: Item) -> tuple[Comparable, str]:
+def _position(item: Item) -> tuple[ComparableKey, str]:
     # Overlapping fragments may begin with the same key; any fixed order of these will do.
     return item.lower, item.entry.key
 
@@ -403,7 +401,7 @@ def overlapping_pairs(trees: Iterable[Tree]) -> int:
 
 
 def _pairs(items: list[Item]) -> int:
-    reaching: list[Comparable] = []
+    reaching: list[ComparableKey] = []
     pairs = 0
     for item in sorted(items, key=_position):
         del reaching[: bisect.bisect_left(reaching, item.lower)]

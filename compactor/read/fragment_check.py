@@ -33,8 +33,9 @@ from format.directory import Directory
 from format.errors import FormatError
 from format.footer import ChunkStats, FragmentSummary
 from format.hashing import column_contributions, fold_rows
-from format.keys import Bound, KeyComparator, key_at
-from format.ordering import first_disorder, order_words
+from format.key_comparator import KeyComparator
+from format.keys import Bound, key_at
+from format.ordering import key_columns
 from format.schema import ordering
 from format.stream_reader import FragmentStream
 from format.types import storage_type
@@ -193,7 +194,7 @@ class _FragmentCheck:
                 f"byte {offset}: row {row} of row group {number} is not in time window "
                 f"{self._entry.window}"
             )
-        row = first_disorder(order_words(keys, self._table.sort))
+        row = key_columns(keys, self._table.sort).first_disorder()
         if row is not None:
             faults.append(f"byte {offset}: row {row} of row group {number} is out of order")
         chunks = workers.each(lambda named: self._checked(*named), zip(names, keys, strict=True))

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from compactor.errors import CompactorError
 from compactor.read.limits import AHEAD_BYTES
@@ -14,7 +13,7 @@ from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.stretches import Part
 from compactor.resources.workers import CALLER, Workers
 from format.errors import FormatError
-from format.keys import KeyComparator
+from format.key_comparator import ComparableKey, KeyComparator
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class _Source:
     """Those that were not begun, without `waiting`."""
     waiting: RowGroup | None = None
     """The next one to begin, once it was asked for."""
-    ends_at: tuple[Any, ...] = ()
+    ends_at: ComparableKey = b""
     """Bound of the keys of the row group that was begun last."""
     begun: deque[tuple[Future[WantedRows | None], int]] = field(default_factory=deque)
     """Row groups that were begun and not taken, with their sizes in bytes."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from format.footer import RowGroupStats
-from format.keys import KeyComparator
+from format.key_comparator import KeyComparator
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def _components(
         for number, group in enumerate(row_groups)
     )
     parts: dict[int, Part] = {}
-    highest: tuple[Any, ...] = ()
+    highest = b""
     for lowest, place, number, upper in groups:
         if parts and lowest > highest:
             yield [parts[fragment] for fragment in sorted(parts)]

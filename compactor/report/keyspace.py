@@ -10,7 +10,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_parts, key_text, key_types
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from format.key_comparator import ComparableKey
 from format.keys import Bound
 
 MAX_LANES: Final = 16
@@ -40,7 +41,7 @@ class KeyAxis:
     def __init__(self, table: TableMetadata, entries: Iterable[FragmentEntry]) -> None:
         self._compare = table.comparator()
         self._types: Sequence[pa.DataType] = key_types(table.schema, table.sort)
-        bounds: dict[tuple[Any, ...], Bound] = {}
+        bounds: dict[ComparableKey, Bound] = {}
         for entry in entries:
             if entry.rows:
                 first, last = key_range(entry, self._compare)

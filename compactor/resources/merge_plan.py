@@ -28,7 +28,7 @@ MAX_INPUTS: Final = 60_000
 """Limit of inputs, which are numbered in 16 bits."""
 _MIN_ORDER_BYTES: Final = 4 * _MIB
 ORDER_ROW_BYTES: Final = 32
-"""Memory of a row being ordered, besides its keys: sort words, positions, input, weight."""
+"""Memory of a row being ordered, besides its keys: where they begin, its input, its weight."""
 WORK_ROW_BYTES: Final = 96
 """Memory of a row while its chunk is made, besides its value: its input, hashes, encoders' trials."""
 WORK_COPIES: Final = 3
@@ -192,7 +192,8 @@ class _Formulas:
 
     @property
     def order_row(self) -> int:
-        """Memory of a row while it is ordered: its keys and `ORDER_ROW_BYTES`, before and after."""
+        """Memory of a row while it is ordered: its normalised key, its sort columns, and as much again of
+        `ORDER_ROW_BYTES` for each."""
         return 2 * (self.shape.key_row_bytes + ORDER_ROW_BYTES)
 
     @property
@@ -201,7 +202,7 @@ class _Formulas:
 
     @property
     def batch(self) -> int:
-        """Size of the keys that are ordered at a time."""
+        """Size of the keys that are ordered at a time, and of the pages of normalised keys of all inputs."""
         return self.share // 4
 
     @property

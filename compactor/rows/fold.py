@@ -19,8 +19,8 @@ from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
 from format.nested import build_list, list_parts
-from format.ordering import order_words
-from format.schema import SortColumn
+from format.ordering import sort_keys, stable_order
+from format.schema import Order, SortColumn
 from format.storage import plain
 
 I64 = npt.NDArray[np.int64]
@@ -100,11 +100,10 @@ class _Targets:
         """Returns the position of the least or greatest value of each kept row, the oldest of equal ones."""
         chosen = self.kept.copy()
         if len(self.rows):
-            words = order_words([array.take(pa.array(self.rows))], (SortColumn("value"),))
-            if greatest:
-                words = [~word for word in words]
-            order = np.lexsort((*reversed(words), self.into))[::-1]
-            chosen[self.into[order]] = self.rows[order]
+            spec = SortColumn("value", Order.DESC if greatest else Order.ASC)
+            values = array.take(pa.array(self.rows))
+            order = stable_order(sort_keys([values], (spec,)))[::-1]
+            chosen[self.into[order]] = self.rows[order]  # The last of several assignments counts.
         return chosen
 
     def starts(self) -> I64:

@@ -23,7 +23,8 @@ from compactor.table.numbers import (
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
 from format.errors import cause_of
 from format.footer import ColumnBytes, FragmentSummary
-from format.keys import Bound, KeyComparator
+from format.key_comparator import ComparableKey, KeyComparator
+from format.keys import Bound
 
 _MAX_KEY_CHARACTERS: Final = 2 * MAX_KEY_BYTES
 """The most characters of a key: binary values are base64 in the log, and so longer than in rows."""
@@ -261,9 +262,7 @@ class FragmentEntry:
         return entry
 
 
-def key_range(
-    entry: FragmentEntry, compare: KeyComparator
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def key_range(entry: FragmentEntry, compare: KeyComparator) -> tuple[ComparableKey, ComparableKey]:
     """Returns the first and the last key in the form that compares.
 
     Raises `DataError` if they are not keys of the table.

@@ -23,7 +23,7 @@ from compactor.table.numbers import (
     check_number,
 )
 from format.errors import SchemaError
-from format.keys import KeyComparator
+from format.key_comparator import KeyComparator
 from format.schema import SortColumn, SortSchema, check_sort_schema
 from format.type_json import schema_from_json, schema_to_json
 

@@ -8,6 +8,8 @@ floats     turns floats into integers
 decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
 text       finds out whether text is ASCII
 gather     gathers rows of several sources in merged order
+keys       makes keys whose order as bytes is that of rows, and sorts by them
+key_merge  merges inputs by such keys
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
 begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
@@ -29,7 +31,18 @@ if sys.byteorder != "little":
     raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
 
 try:
-    from format.native import bits, decode, floats, gather, hashing, integers, strings, text
+    from format.native import (
+        bits,
+        decode,
+        floats,
+        gather,
+        hashing,
+        integers,
+        key_merge,
+        keys,
+        strings,
+        text,
+    )
 except ImportError as error:
     raise ImportError(
         f"format.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor; in a"
@@ -46,6 +59,8 @@ __all__ = [
     "gather",
     "hashing",
     "integers",
+    "key_merge",
+    "keys",
     "strings",
     "text",
 ]

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
-from format.native.words cimport hash_of, loaded, offset
+from format.native.words cimport big_endian, hash_of, loaded, offset
 
 cdef enum:
     SHORT = 16
@@ -92,14 +92,6 @@ def extreme_rows(const offset[::1] offsets, const uint8_t[::1] data, const uint8
                 high = row
                 high_head = head
     return low, high
-
-
-cdef inline uint64_t big_endian(const uint8_t* at, int64_t size) noexcept nogil:
-    """Returns up to eight bytes as an integer that compares as they do; zeros stand for missing ones."""
-    cdef uint64_t value = loaded(at, 8) if size == 8 else loaded(at, size)
-    value = ((value & 0x00FF00FF00FF00FFULL) << 8) | ((value >> 8) & 0x00FF00FF00FF00FFULL)
-    value = ((value & 0x0000FFFF0000FFFFULL) << 16) | ((value >> 16) & 0x0000FFFF0000FFFFULL)
-    return (value << 32) | (value >> 32)
 
 
 cdef inline int compared(const uint8_t* base, const offset[::1] offsets, int64_t a, int64_t b) noexcept nogil:

@@ -64,3 +64,18 @@ cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
         at += 8
         left -= 8
     return mixed(total ^ loaded(at, left))
+
+
+cdef inline uint64_t reversed_bytes(uint64_t value) noexcept nogil:
+    value = ((value & 0x00FF00FF00FF00FFULL) << 8) | ((value >> 8) & 0x00FF00FF00FF00FFULL)
+    value = ((value & 0x0000FFFF0000FFFFULL) << 16) | ((value >> 16) & 0x0000FFFF0000FFFFULL)
+    return (value << 32) | (value >> 32)
+
+
+cdef inline uint64_t big_endian(const uint8_t* at, int64_t size) noexcept nogil:
+    """Returns up to eight bytes as an integer that compares as they do; zeros stand for missing ones."""
+    cdef uint64_t value
+    if size >= 8:
+        memcpy(&value, at, 8)
+        return reversed_bytes(value)
+    return reversed_bytes(loaded(at, size))

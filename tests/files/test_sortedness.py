@@ -26,7 +26,7 @@ from compactor.files.write import SinkOptions, open_table_sink
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import ingest_file
-from format.ordering import stable_order
+from format.ordering import SortKeys, stable_order
 from format.schema import parse_sort_schema, sort_text
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
@@ -193,9 +193,9 @@ def test_rows_that_come_in_order_are_not_sorted_again(
     path = exported(tmp_path, LOGS, "service,at:desc")
     sorts: list[int] = []
 
-    def counted(words: list[Any]) -> Any:
-        sorts.append(len(words[0]))
-        return stable_order(words)
+    def counted(keys: SortKeys) -> Any:
+        sorts.append(keys.rows)
+        return stable_order(keys)
 
     monkeypatch.setattr(compactor.write.ingest.sorting, "stable_order", counted)
     again = Table.create(tmp_path / "again", path)

@@ -1,19 +1,30 @@
-"""Vectorised order, single-key comparison and bounds agree with plain Python."""
+"""Normalised keys of rows and of values, and bounds, compare as plain Python does."""
 
 from __future__ import annotations
 
 import decimal
 import itertools
+import math
+import random
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format.keys import KeyComparator, key_at, lower_bound, upper_bound
-from format.ordering import first_disorder, order_words, same_as_previous, stable_order
+from format.key_comparator import KeyComparator
+from format.keys import key_at, lower_bound, upper_bound
+from format.ordering import (
+    KeyColumns,
+    KeyLayout,
+    key_columns,
+    same_as_previous,
+    sort_keys,
+    stable_order,
+)
 from format.reader import FragmentReader, KeyRange
-from format.schema import parse_sort_schema
+from format.schema import ordering, parse_sort_schema
 from format.storage import to_storage
 from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment
@@ -29,23 +40,56 @@ def key_arrays(table: pa.Table, sort) -> list[pa.Array]:
 @given(keyed_tables(max_tables=1, max_rows=30))
 def test_stable_order_is_that_of_plain_python(case) -> None:
     (table,), sort = case
-    order = stable_order(order_words(key_arrays(table, sort), sort))
+    order = stable_order(sort_keys(key_arrays(table, sort), sort))
     ids = table["id"].to_numpy()[order]
     assert ids.tolist() == stable_sorted(table, sort)["id"].to_pylist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(keyed_tables(max_tables=1, max_rows=12))
-def test_single_keys_compare_as_columns_do(case) -> None:
+def test_keys_of_rows_and_of_values_are_the_same_bytes_and_compare_as_plain_python(case) -> None:
     (table,), sort = case
     keys = key_arrays(table, sort)
     compare = KeyComparator(table.schema, sort)
     values = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
-    comparable = [compare.key(key_at(keys, row)) for row in range(len(table))]
-    for i, a in enumerate(comparable):
-        for j, b in enumerate(comparable):
+    normalised = sort_keys(keys, sort)
+    rows = [normalised.key(row) for row in range(len(table))]
+    assert rows == [compare.key(key_at(keys, row)) for row in range(len(table))]
+    for i, a in enumerate(rows):
+        for j, b in enumerate(rows):
             expected = compare_keys(values[i], values[j], sort)
             assert (a > b) - (a < b) == expected
+            assert expected == 0 or not b.startswith(a)
+
+
+@settings(max_examples=100, deadline=None)
+@given(keyed_tables(max_tables=1, max_rows=30), st.data())
+def test_parts_of_rows_have_the_keys_of_those_rows(case, data: st.DataObject) -> None:
+    (table,), sort = case
+    start = data.draw(st.integers(0, len(table)))
+    skipped = data.draw(st.integers(0, start))
+    most_bytes = data.draw(st.sampled_from([1, 10, 100, 10_000]))
+    arrays = key_arrays(table, sort)
+    every = sort_keys(arrays, sort)
+    sliced = key_columns([array.slice(skipped) for array in arrays], sort)
+    part = sliced.keys(start - skipped, data.draw(st.integers(0, 40)), most_bytes)
+    expected = [every.key(row) for row in range(start, start + part.rows)]
+    assert [part.key(row) for row in range(part.rows)] == expected
+    assert part.rows <= 1 or len(b"".join(expected)) <= most_bytes
+    everything = sliced.keys(start - skipped)
+    assert everything.rows == len(table) - start
+
+
+@settings(max_examples=150, deadline=None)
+@given(keyed_tables(max_tables=1, max_rows=12), st.data())
+def test_the_first_columns_make_up_the_first_bytes_of_a_key(case, data: st.DataObject) -> None:
+    (table,), sort = case
+    few = ordering(sort)[: data.draw(st.integers(1, len(ordering(sort))))]
+    arrays = key_arrays(table, sort)
+    prefix = KeyLayout([array.type for array in arrays], few)
+    columns = key_columns(arrays, sort)
+    for row in range(len(table)):
+        assert prefix.prefix_of(columns.key(row)) == key_columns(arrays, few).key(row)
 
 
 @settings(max_examples=150, deadline=None)
@@ -64,13 +108,18 @@ def test_shortened_bounds_still_bound(case) -> None:
 @given(keyed_tables(max_tables=1, max_rows=20))
 def test_disorder_and_equal_neighbours_are_found(case) -> None:
     (table,), sort = case
-    words = order_words(key_arrays(table, sort), sort)
+    columns = key_columns(key_arrays(table, sort), sort)
     values = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
     signs = [compare_keys(a, b, sort) for a, b in itertools.pairwise(values)]
     falls = [row + 1 for row, sign in enumerate(signs) if sign > 0]
-    assert first_disorder(words) == (falls[0] if falls else None)
+    assert columns.first_disorder() == (falls[0] if falls else None)
+    keys = columns.keys()
     if len(table):
-        assert same_as_previous(words).tolist() == [False] + [sign == 0 for sign in signs]
+        assert same_as_previous(keys).tolist() == [False] + [sign == 0 for sign in signs]
+    order = stable_order(keys)
+    rows = [keys.key(row) for row in order]
+    same = [a == b for a, b in itertools.pairwise(rows)]
+    assert same_as_previous(keys, order).tolist() == [False, *same][: len(rows)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -124,14 +173,91 @@ def test_projection_reads_only_the_columns_asked_for() -> None:
     assert sum(length for _, length in source.requests) < 3000
 
 
-def test_several_sort_columns_pack_into_one_word() -> None:
-    sort = parse_sort_schema("service,host,ts:desc")
-    columns = [
-        pa.array(["a", "b"] * 50),
-        pa.array([f"h{n % 7}" for n in range(100)]),
-        pa.array(np.arange(100) * 10**9),
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(["k", "k:desc"]))
+def test_many_strings_with_common_beginnings_are_sorted(seed: int, text: str) -> None:
+    rng = random.Random(seed)
+    stems = ["".join(rng.choices("ab\0", k=rng.randrange(40))) for _ in range(4)]
+    values = [
+        (rng.choice(stems) + "".join(rng.choices("\0a\x01", k=rng.randrange(20)))).encode()
+        for _ in range(rng.choice([17, 40, 700]))
     ]
-    assert len(order_words(columns, sort)) == 1
+    keys = sort_keys([pa.array(values)], parse_sort_schema(text))
+    expected = sorted(range(len(values)), key=lambda row: values[row], reverse="desc" in text)
+    assert stable_order(keys).tolist() == expected
+
+
+def test_many_numbers_are_sorted() -> None:
+    numbers = np.random.default_rng(3).integers(-(2**63), 2**63 - 1, 50_000)
+    few = np.arange(50_000) % 7
+    keys = sort_keys([pa.array(few), pa.array(numbers)], parse_sort_schema("a:desc,b"))
+    assert stable_order(keys).tolist() == np.lexsort((numbers, -few)).tolist()
+
+
+def test_a_key_of_a_megabyte_is_compared_to_its_end() -> None:
+    values = ["x" * 2**20 + end for end in ("b", "", "a", "\0")]
+    columns = key_columns([pa.array(values)], parse_sort_schema("k"))
+    assert stable_order(columns.keys()).tolist() == [1, 3, 2, 0]
+    assert columns.first_disorder() == 1
+    assert columns.keys(most_bytes=1000).rows == 1
+
+
+@pytest.mark.parametrize("text", ["a,b", "a:desc,b:desc:nulls_first"])
+def test_dictionaries_small_and_large_give_the_keys_of_their_values(text: str) -> None:
+    values = ["", "a", "\0", "b" * 15, "c" * 16, "d" * 17, "e\0" * 100, None]
+    large = [f"value {n}" * 3000 for n in range(5)]
+    rows = [(values[n % 8], large[n % 5]) for n in range(100)]
+    plain = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+    coded = [array.dictionary_encode() for array in plain]
+    sort = parse_sort_schema(text)
+    expected, found = key_columns(plain, sort), key_columns(coded, sort)
+    assert found.keys().data.tobytes() == expected.keys().data.tobytes()
+    assert found.keys(3, 2).key(1) == expected.key(4)  # too few rows to make the dictionary's parts
+    assert found.first_disorder() == expected.first_disorder()
+
+
+def test_floats_of_every_width_compare_as_numbers() -> None:
+    numbers = [-math.inf, -65504.0, -1.5, -6e-8, 0.0, 6e-8, 1.5, 65504.0, math.inf, math.nan]
+    for dtype in (pa.float16(), pa.float32(), pa.float64()):
+        array = pa.array(np.array(numbers, dtype=dtype.to_pandas_dtype()))
+        ascending = sort_keys([array], parse_sort_schema("k"))
+        descending = sort_keys([array], parse_sort_schema("k:desc"))
+        assert stable_order(ascending).tolist() == list(range(10))
+        assert stable_order(descending).tolist() == list(range(10))[::-1]
+
+
+def test_bounds_that_no_row_can_have_lie_between_rows() -> None:
+    cases: list[tuple[pa.DataType, list[object], list[object]]] = [
+        (pa.int8(), [-129, -500], [128, 10**30]),
+        (pa.uint64(), [-1], [2**64]),
+        (pa.decimal128(5, 2), ["-1e50"], ["1e50"]),
+        (pa.date32(), [-(2**40)], [2**40]),
+    ]
+    for dtype, below, above in cases:
+        zero = "0" if pa.types.is_decimal(dtype) else 0
+        for order, sign in (("k", 1), ("k:desc:nulls_first", -1)):
+            compare = KeyComparator(pa.schema([("k", dtype)]), parse_sort_schema(order))
+            for value in below:
+                assert (compare.key((value,)) < compare.key((zero,))) == (sign > 0)
+            for value in above:
+                assert (compare.key((value,)) > compare.key((zero,))) == (sign > 0)
+            nulls_first = compare.key((None,)) < compare.key((zero,))
+            for value in (*below, *above):
+                assert (compare.key((None,)) < compare.key((value,))) == nulls_first
+    half = KeyComparator(pa.schema([("k", pa.decimal128(5, 0))]), parse_sort_schema("k:desc"))
+    assert half.key(("2",)) < half.key(("1.5",)) < half.key(("1",))
+
+
+def test_codes_beyond_their_dictionary_are_refused() -> None:
+    for values in (pa.array(["a", "b"]), pa.array([1, 2])):
+        for code in (2, -1):
+            codes = pa.array([0, code], pa.int32())
+            array = pa.DictionaryArray.from_arrays(codes, values, safe=False)
+            columns = key_columns([array], parse_sort_schema("k"))
+            with pytest.raises(ValueError, match="beyond its dictionary"):
+                columns.keys()
+            with pytest.raises(ValueError, match="beyond its dictionary"):
+                columns.first_disorder()
 
 
 def test_dictionaries_of_any_numbers_are_in_the_order_of_their_values() -> None:
@@ -147,5 +273,13 @@ def test_dictionaries_of_any_numbers_are_in_the_order_of_their_values() -> None:
         codes = pa.array([3, 2, 0, 3, 1, 0, None], pa.int32())
         coded, plain = pa.DictionaryArray.from_arrays(codes, values), values.take(codes)
         for sort in ("k", "k:desc:nulls_first"):
-            words = [order_words([to_storage(a)], parse_sort_schema(sort)) for a in (coded, plain)]
-            assert stable_order(words[0]).tolist() == stable_order(words[1]).tolist(), values.type
+            schema = parse_sort_schema(sort)
+            keys = [sort_keys([to_storage(a)], schema) for a in (coded, plain)]
+            assert keys[0].data.tobytes() == keys[1].data.tobytes(), values.type
+
+
+def test_columns_of_another_type_than_the_layout_are_refused() -> None:
+    layout = KeyLayout([pa.int64()], parse_sort_schema("k"))
+    for array in (pa.array([1], pa.int32()), pa.nulls(1), pa.array(["a"])):
+        with pytest.raises(TypeError):
+            KeyColumns([array], layout)

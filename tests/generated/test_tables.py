@@ -55,7 +55,7 @@ def test_a_case_follows_from_its_seed_and_can_be_made_smaller() -> None:
         assert any(isinstance(step, Append) for step in plan.steps)
 
 
-_column_codes = ordering._column_codes
+_fields = ordering._fields
 _shorten_text = keys._shorten_text
 
 
@@ -68,15 +68,15 @@ def _cut_down(text: str, *, down: bool) -> Any:
     return _shorten_text(text, down=True)
 
 
-def _nulls_last(array: Any, spec: Any) -> Any:
-    return _column_codes(array, replace(spec, nulls=Nulls.LAST))
+def _nulls_last(dtype: Any, column: Any) -> Any:
+    return _fields(dtype, replace(column, nulls=Nulls.LAST))
 
 
 BROKEN = {
     "equal keys in the order in which they came": (
         scan, "overlapping_groups", _newest_first,
     ),
-    "the place of nulls": (ordering, "_column_codes", _nulls_last),
+    "the place of nulls": (ordering, "_fields", _nulls_last),
     "upper bounds of long texts": (keys, "_shorten_text", _cut_down),
     "nulls within types": (storage, "null_mask", lambda array: None),
     "deleted rows in readers": (row_group_reader, "read_deletion", lambda store, entry: None),

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format.keys import KeyComparator, key_at
+from format.key_comparator import KeyComparator
+from format.keys import key_at
 from format.storage import to_storage
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged

@@ -22,7 +22,7 @@ from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merg
 from compactor.resources.upload_memory import UploadMemory
 from compactor.settings.compaction import CompactionSettings
 from format.errors import CorruptFragmentError, OrderError
-from format.keys import KeyComparator
+from format.key_comparator import KeyComparator
 from format.reader import FragmentReader
 from format.schema import SortSchema
 from format.writer import WriterOptions

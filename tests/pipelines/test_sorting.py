@@ -20,14 +20,14 @@ def test_rows_that_are_on_their_way_out_give_up_memory_when_others_need_it() -> 
         [sorter] = held.sorters
         assert rows.fill() and sorter.spills < 1
         before = held.budget.held_bytes("join")
-        held.budget.charge("chunks", 6 * MIB)
+        held.budget.charge("chunks", 5 * MIB)
         assert sorter.spills == 1
         assert held.budget.held_bytes("join") < before
         found = []
         while rows.fill():
             found.append(rows.take(rows.rows.num_rows).column("n").to_numpy())
         assert np.array_equal(np.concatenate(found), np.arange(60_000))
-        held.budget.discharge("chunks", 6 * MIB)
+        held.budget.discharge("chunks", 5 * MIB)
         assert held.budget.used_bytes == 0
 
 

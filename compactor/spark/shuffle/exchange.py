@@ -18,7 +18,7 @@ from pyarrow import types as pt
 
 from format.arrays import concat_storage
 from format.hashing import add_column
-from format.ordering import order_words, stable_order
+from format.ordering import sort_keys, stable_order
 from format.schema import SortSchema, ordering
 from format.storage import to_storage
 
@@ -100,7 +100,7 @@ def splitters(
     weights = np.concatenate(
         [np.full(keys.num_rows, rows / keys.num_rows) for keys, rows in samples]
     )
-    order = stable_order(order_words(columns, sort))
+    order = stable_order(sort_keys(columns, sort))
     running = np.cumsum(weights[order])
     wanted = running[-1] * np.arange(1, parts) / parts
     places = np.unique(np.minimum(np.searchsorted(running, wanted, "right"), len(order) - 1))
@@ -139,7 +139,7 @@ class ByRange:
     def _part_of(self, batch: pa.RecordBatch) -> npt.NDArray[np.integer]:
         if self.bounds is None:
             return np.zeros(batch.num_rows, np.int64)
-        order = stable_order(order_words(_columns([self.bounds, batch], self.sort), self.sort))
+        order = stable_order(sort_keys(_columns([self.bounds, batch], self.sort), self.sort))
         # Bounds precede the rows: in a stable order a row that equals a bound comes after it.
         parts = np.empty(len(order), dtype=np.int64)
         parts[order] = np.cumsum(order < self.bounds.num_rows)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from compactor.rows.flags import COUNTS, KEPT, RowRule
 from compactor.rows.fold import merged_rows
 from format.arrays import concat_storage
-from format.ordering import first_disorder, order_words, same_as_previous, stable_order
+from format.ordering import key_columns, same_as_previous, sort_keys, stable_order
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage
 
@@ -28,10 +28,10 @@ def sorted_batches(
         name: concat_storage([to_storage(batch.column(name)) for batch in batches])
         for name in schema.names
     }
-    words = order_words([arrays[column.column] for column in sort], sort)
+    keys = key_columns([arrays[column.column] for column in sort], sort)
     # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
-    order = None if first_disorder(words) is None else stable_order(words)
-    rows = len(words[0])
+    order = None if keys.first_disorder() is None else stable_order(keys.keys())
+    rows = len(arrays[sort[0].column])
     if rule.merges:
         positions = pa.array(np.arange(rows) if order is None else order)
         arrays.update(_merged(arrays, positions, sort, rule))
@@ -51,7 +51,7 @@ def _merged(
 ) -> Iterator[tuple[str, pa.Array]]:
     """Yields each column by name, in order, with one row for each key."""
     keys = [arrays[column.column].take(order) for column in sort]
-    starts = ~same_as_previous(order_words(keys, rule.key))
+    starts = ~same_as_previous(sort_keys(keys, rule.key))
     decision = rule.decide(keys, starts)
     # A row that is alone in its key still needs the duplicates removed from its sets.
     flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags

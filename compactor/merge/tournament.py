@@ -1,0 +1,190 @@
+"""Merges sorted inputs by their normalised keys, which come in pages. `format.native.key_merge` has the
+loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from format.native import key_merge as native
+from format.native.key_merge import State, Stop
+from format.ordering import KeyLayout, SortKeys
+
+U16 = npt.NDArray[np.uint16]
+I64 = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_CURSOR_FIELDS: Final = 10
+_NO_WIDTHS: Final = np.empty(0, dtype=np.int64)
+_NO_FLIPS: Final = np.empty(0, dtype=np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRows:
+    """Consecutive rows of the merged order."""
+
+    inputs: U16
+    """The input of each row. Shape (rows,)."""
+    starts_group: Flags
+    """Whether the row's group differs from that of the row before, across results too. Shape (rows,)."""
+    row_bytes: I64
+    """Bytes of each row in the heaviest column. Shape (rows,)."""
+
+
+class _Progress:
+    """Names the fields of `Progress` in `format.native.key_merge`."""
+
+    ROWS, KEY_BYTES, MOST_KEY_BYTES, GROUP, OWNER, IS_SHARED, MOST_ROWS_OF_GROUP = range(7)
+    FIELDS: Final = 7
+
+
+class Tournament:
+    """The merge of one input's keys with another's. Rows of equal keys come by input, then in their order.
+
+    Give every input a page or a gate, or end it, and then `start`. `run` says what it needs next. A gate has
+    one key, before which the merge stops.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        most_rows: int,
+        most_key_bytes: int,
+        group: KeyLayout | None = None,
+        most_rows_of_group: int = 0,
+    ) -> None:
+        """most_rows, most_key_bytes: limits for the rows that wait to be taken.
+
+        group: the columns whose values rows of a group have in common; None for all. most_rows_of_group: the
+        most rows that one input may have in a group; 0 for any number.
+        """
+        self._cursors = np.zeros((inputs, _CURSOR_FIELDS), dtype=np.int64)
+        self._cursors[:, 0] = State.ENDED
+        self._pages: list[SortKeys | None] = [None] * inputs
+        self._losers = np.zeros(inputs, dtype=np.int32)
+        self._codes = np.zeros(inputs, dtype=np.uint64)
+        self._group = group
+        self._progress = np.zeros(_Progress.FIELDS, dtype=np.int64)
+        self._most_key_bytes = most_key_bytes
+        self._progress[_Progress.MOST_KEY_BYTES] = most_key_bytes
+        self._progress[_Progress.MOST_ROWS_OF_GROUP] = most_rows_of_group
+        self._inputs = np.empty(most_rows, dtype=np.uint16)
+        self._starts = np.empty(most_rows, dtype=np.uint8)
+        self._row_bytes = np.empty(most_rows, dtype=np.int64)
+        self._last_key = b""
+
+    @property
+    def first(self) -> int:
+        """The input of the least key."""
+        return int(self._losers[0])
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that wait to be taken."""
+        return int(self._progress[_Progress.ROWS])
+
+    def page(self, number: int, keys: SortKeys, row_bytes: int, more_bytes: int = 0) -> None:
+        """Gives an input its next keys. more_bytes: what counts of each row besides its key."""
+        self._place(number, State.PAGE, keys, row_bytes, more_bytes)
+
+    def gate(self, number: int, key: SortKeys) -> None:
+        """Gives an input a key before which the merge stops."""
+        self._place(number, State.GATE, key, 0, 0)
+
+    def end(self, number: int) -> None:
+        """Ends an input."""
+        self._cursors[number, 0] = State.ENDED
+        self._pages[number] = None
+
+    def start(self) -> None:
+        """Begins the merge, once every input has a page or a gate, or has ended."""
+        native.build(self._cursors, self._losers, self._codes)
+
+    def go_on(self) -> None:
+        """Goes on after the first input got its next page or gate, or ended."""
+        native.enter(self._cursors, self._losers, self._codes, self.first, self._last_key)
+
+    def run(self) -> Stop:
+        """Merges rows. Returns why it stopped; what it needs concerns the first input."""
+        before = self.rows
+        stop = native.merge(
+            self._cursors,
+            self._losers,
+            self._codes,
+            self._last_key,
+            _NO_WIDTHS if self._group is None else self._group.widths,
+            _NO_FLIPS if self._group is None else self._group.flips,
+            self._progress,
+            self._inputs,
+            self._starts,
+            self._row_bytes,
+        )
+        if self.rows > before:
+            last = int(self._inputs[self.rows - 1])
+            page = self._pages[last]
+            assert page is not None
+            self._last_key = page.key(int(self._cursors[last, 4]) - 1)
+        return Stop(stop)
+
+    def take(self, rows: int) -> MergedRows:
+        """Takes the first of the rows that wait."""
+        rest = self.rows - rows
+        taken = MergedRows(
+            self._inputs[:rows].copy(),
+            self._starts[:rows].view(np.bool_).copy(),
+            self._row_bytes[:rows].copy(),
+        )
+        for filled in (self._inputs, self._starts, self._row_bytes):
+            filled[:rest] = filled[rows : rows + rest].copy()
+        self._progress[_Progress.ROWS] = rest
+        self._progress[_Progress.KEY_BYTES] = 0
+        self._progress[_Progress.MOST_KEY_BYTES] = self._most_key_bytes
+        return taken
+
+    def rows_of_whole_groups(self) -> int:
+        """Returns how many of the waiting rows come before the last group, which may have more."""
+        starts = np.flatnonzero(self._starts[: self.rows])
+        return int(starts[-1]) if len(starts) else 0
+
+    def allow_more_bytes(self) -> None:
+        """Doubles the limit for the keys of the waiting rows until some are taken."""
+        self._progress[_Progress.MOST_KEY_BYTES] *= 2
+
+    def starts_group(self, key: bytes) -> bool:
+        """Returns whether a row of this key would start a group after the last row."""
+        return not self._last_key or self._part(self._last_key) != self._part(key)
+
+    def is_alone(self, first_key: bytes, last_key: bytes) -> bool:
+        """Returns whether no other input has rows in the groups from `first_key`, the first input's next key,
+        to `last_key`, neither merged nor to come."""
+        if not self.starts_group(first_key):
+            is_shared = self._progress[_Progress.IS_SHARED]
+            if is_shared or self._progress[_Progress.OWNER] != self.first:
+                return False
+        other = native.runner_up(self._cursors, self._losers, self._codes)
+        if other < 0:
+            return True
+        page = self._pages[other]
+        assert page is not None
+        return self._part(page.key(int(self._cursors[other, 4]))) > self._part(last_key)
+
+    def skip(self, last_key: bytes) -> None:
+        """Notes that the first input has given rows up to this key beside the merge."""
+        self._progress[_Progress.GROUP] += 1
+        self._progress[_Progress.OWNER] = self.first
+        self._progress[_Progress.IS_SHARED] = False
+        self._last_key = last_key
+
+    def _part(self, key: bytes) -> bytes:
+        return key if self._group is None else self._group.prefix_of(key)
+
+    def _place(
+        self, number: int, state: State, keys: SortKeys, row_bytes: int, more_bytes: int
+    ) -> None:
+        self._pages[number] = keys
+        offsets = keys.offsets.ctypes.data if len(keys.offsets) else 0
+        self._cursors[number, :8] = (
+            state, keys.data.ctypes.data, offsets, keys.width, 0, keys.rows, row_bytes, more_bytes,
+        )  # fmt: skip

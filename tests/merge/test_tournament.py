@@ -1,0 +1,183 @@
+"""The tournament of keys against sorting, with pages, gates and groups of any size."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.merge.tournament import MergedRows, Tournament
+from format.native.key_merge import Stop
+from format.ordering import KeyColumns, KeyLayout, SortKeys
+from format.schema import SortSchema, parse_sort_schema
+
+ONE = parse_sort_schema("k")
+TWO = parse_sort_schema("k,n")
+Row = tuple[object, ...]
+
+
+def keys_of(rows: list[Row], sort: SortSchema) -> KeyColumns:
+    columns = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+    return KeyColumns(columns, KeyLayout([column.type for column in columns], sort))
+
+
+class Inputs:
+    """Inputs that hand out pages of random sizes, and a gate before some."""
+
+    def __init__(self, rows: list[list[Row]], sort: SortSchema, rng: random.Random) -> None:
+        self.rows = rows
+        self.sort = sort
+        self.rng = rng
+        self.given = [0] * len(rows)
+        self.gated = [False] * len(rows)
+
+    def bring(self, tournament: Tournament, number: int) -> bool:
+        """Gives the next page or gate. Returns whether it was a gate."""
+        rows = self.rows[number][self.given[number] :]
+        if not rows:
+            tournament.end(number)
+            return False
+        keys = keys_of(rows, self.sort)
+        if not self.gated[number] and self.rng.random() < 0.2:
+            self.gated[number] = True
+            tournament.gate(number, keys.keys(0, 1))
+            return True
+        self.gated[number] = False
+        page = keys.keys(0, self.rng.choice([1, 2, 3, 100]))
+        self.given[number] += page.rows
+        tournament.page(number, page, number)
+        return False
+
+
+def merged(tournament: Tournament, inputs: Inputs) -> list[MergedRows]:
+    parts = []
+    for number in range(len(inputs.rows)):
+        inputs.bring(tournament, number)
+    tournament.start()
+    while True:
+        match tournament.run():
+            case Stop.DONE:
+                parts.append(tournament.take(tournament.rows))
+                return parts
+            case Stop.FULL:
+                parts.append(tournament.take(tournament.rows - inputs.rng.randrange(2)))
+            case Stop.NEEDS_PAGE:
+                inputs.bring(tournament, tournament.first)
+                tournament.go_on()
+            case Stop.AT_GATE:
+                inputs.bring(tournament, tournament.first)
+            case stop:
+                raise AssertionError(stop)
+
+
+STRINGS = st.text("ab\0\xff", max_size=12).map(str.encode)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(STRINGS, st.integers(0, 3)), max_size=30), min_size=1, max_size=9),
+    st.sampled_from([2, 3, 10, 1000]),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+def test_merging_is_sorting(rows: list[list[Row]], most: int, seed: int, by_prefix: bool) -> None:
+    rows = [sorted(part) for part in rows]
+    inputs = Inputs(rows, TWO, random.Random(seed))
+    group = KeyLayout([pa.binary()], ONE) if by_prefix else None
+    parts = merged(Tournament(len(rows), most, 1 << 40, group), inputs)
+    expected = sorted((row, number) for number, part in enumerate(rows) for row in part)
+    found = np.concatenate([part.inputs for part in parts]).tolist()
+    assert found == [number for _, number in expected]
+    assert np.concatenate([part.row_bytes for part in parts]).tolist() == found
+    groups = [row[:1] if by_prefix else row for row, _ in expected]
+    starts = [not at or groups[at - 1] != group for at, group in enumerate(groups)]
+    assert np.concatenate([part.starts_group for part in parts]).tolist() == starts
+    assert all(len(part.inputs) <= most for part in parts)
+
+
+def test_keys_fill_up_to_their_bytes() -> None:
+    tournament = Tournament(1, 100, 50)
+    page = keys_of([(n,) for n in range(20)], ONE).keys()
+    tournament.page(0, page, 0, more_bytes=1)
+    tournament.start()
+    assert tournament.run() is Stop.FULL
+    assert tournament.rows == 5  # a key of 64 bits takes 9 bytes
+    tournament.take(2)
+    tournament.allow_more_bytes()
+    assert tournament.run() is Stop.FULL
+    assert tournament.rows == 13
+
+
+def test_an_input_that_is_not_sorted_is_found() -> None:
+    tournament = Tournament(2, 100, 1 << 30)
+    tournament.page(0, keys_of([(1,), (3,)], ONE).keys(), 0)
+    tournament.page(1, keys_of([(2,), (4,), (3,)], ONE).keys(), 0)
+    tournament.start()
+    assert tournament.run() is Stop.NEEDS_PAGE
+    tournament.end(0)
+    tournament.go_on()
+    assert tournament.run() is Stop.DISORDER
+    assert tournament.first == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "stop"), [([1, 1, 2, 2], Stop.NEEDS_PAGE), ([1, 1, 1], Stop.TOO_MANY)]
+)
+def test_rows_of_a_group_are_counted_for_each_input(rows: list[int], stop: Stop) -> None:
+    tournament = Tournament(2, 100, 1 << 30, None, 2)
+    tournament.page(0, keys_of([(1,), (1,)], ONE).keys(), 0)
+    tournament.page(1, keys_of([(n,) for n in rows], ONE).keys(), 0)
+    tournament.start()
+    assert tournament.run() is Stop.NEEDS_PAGE
+    tournament.end(0)
+    tournament.go_on()
+    assert tournament.run() is stop
+
+
+def gate(number: int) -> SortKeys:
+    return keys_of([(number,)], ONE).keys()
+
+
+def key(number: int) -> bytes:
+    return gate(number).key(0)
+
+
+def test_an_input_is_alone_between_the_rows_of_others() -> None:
+    tournament = Tournament(3, 100, 1 << 30)
+    tournament.page(0, keys_of([(1,), (5,)], ONE).keys(), 0)
+    tournament.gate(1, gate(2))
+    tournament.gate(2, gate(9))
+    tournament.start()
+    assert tournament.run() is Stop.AT_GATE
+    assert tournament.first == 1
+    assert tournament.is_alone(key(2), key(4))
+    assert not tournament.is_alone(key(2), key(5))
+    tournament.skip(key(4))
+    tournament.page(1, keys_of([(4,), (6,)], ONE).keys(), 0)
+    tournament.go_on()
+    assert tournament.run() is Stop.NEEDS_PAGE
+    assert tournament.first == 0
+    merged = tournament.take(tournament.rows)
+    assert merged.inputs.tolist() == [0, 1, 0]
+    assert merged.starts_group.tolist() == [True, False, True]
+    tournament.end(0)
+    tournament.go_on()
+    tournament.run()
+    tournament.end(1)
+    tournament.go_on()
+    assert tournament.run() is Stop.AT_GATE
+    assert tournament.is_alone(key(9), key(20))
+
+
+def test_an_input_is_not_alone_after_an_equal_key_of_another() -> None:
+    tournament = Tournament(2, 100, 1 << 30)
+    tournament.page(0, keys_of([(2,), (8,)], ONE).keys(), 0)
+    tournament.gate(1, gate(2))
+    tournament.start()
+    assert tournament.run() is Stop.AT_GATE
+    assert not tournament.is_alone(key(2), key(4))
+    assert tournament.is_alone(key(3), key(4))
