@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -40,6 +40,8 @@ class IngestReport:
     bytes_written: int
     sort_of_file: SortSchema | None = None
     """Sort schema of a new table, if it was taken from the file's metadata."""
+    not_promoted: tuple[str, ...] = ()
+    """Columns that were to be promoted and that the file does not have."""
 
 
 def ingest_file(
@@ -60,19 +62,20 @@ def ingest_file(
     """
     snapshot = log.refresh()
     known = None if snapshot.metadata is None else schema_to_read(snapshot.metadata)
-    with _open_promoted(path, known, snapshot.metadata, options) as file:
+
+    def open_file() -> FileBatches:
+        return _open(path, known, snapshot.metadata, options.on_conflict)
+
+    def ingested(file: FileBatches) -> IngestReport:
         return ingest_batches(
             store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
         )
 
-
-def _open_promoted(
-    path: str, known: pa.Schema | None, table: TableMetadata | None, options: IngestOptions
-) -> FileBatches:
-    def open_file() -> FileBatches:
-        return _open(path, known, table, options.on_conflict)
-
-    return PromotedBatches(open_file, options.promotes) if options.promotes else open_file()
+    if not options.promotes:
+        with open_file() as file:
+            return ingested(file)
+    with PromotedBatches(open_file, options.promotes) as promoted:
+        return replace(ingested(promoted), not_promoted=promoted.absent)
 
 
 def _open(
