@@ -30,7 +30,8 @@ _STORED: Final = 0
 def encode_fitting(
     array: pa.Array, *, level: int, is_decided: bool
 ) -> tuple[EncodedArray, Codec, bytes]:
-    """Encodes and compresses a chunk. level, is_decided: see `format.blocks.make_chunk`.
+    """Encodes and compresses a chunk. level: see `format.blocks.make_chunk`. is_decided: see
+    `encode_array`.
 
     Raises `LimitError` if readers would refuse the values however they are stored.
     """

@@ -1,7 +1,8 @@
 """Loops over the values of one chunk, compiled by Cython: the one implementation of each.
 
 hashing    hashes values for the row hash
-strings    finds distinct strings, and the least and the greatest one
+compare    finds extremes, and rows out of order
+strings    finds distinct strings, long ones, and bytes under nulls
 integers   renumbers codes, fills nulls, divides by common factors, adds up lengths
 bits       packs integers by bits, and unpacks them
 floats     turns floats into integers, and back
@@ -22,12 +23,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 if sys.byteorder != "little":
     raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
 
 try:
-    from format.native import bits, floats, gather, hashing, integers, strings
+    from format.native import bits, compare, floats, gather, hashing, integers, strings
 except ImportError as error:
     raise ImportError(
         f"format.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor; in a"
@@ -39,11 +41,13 @@ __all__ = [
     "as_flags",
     "as_words",
     "bits",
+    "compare",
     "floats",
     "gather",
     "hashing",
     "integers",
     "strings",
+    "validity",
 ]
 
 
@@ -60,3 +64,10 @@ def as_words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def as_flags(mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
     """Returns a mask in the form that the loops take, without copying."""
     return None if mask is None else mask.view(np.uint8)
+
+
+def validity(array: pa.Array) -> tuple[npt.NDArray[np.uint8] | None, int]:
+    """Returns an array's validity bitmap, None if nothing is null, and the bit at which its rows begin."""
+    if not array.null_count:
+        return None, 0
+    return np.frombuffer(array.buffers()[0], dtype=np.uint8), array.offset

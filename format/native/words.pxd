@@ -19,6 +19,14 @@ cdef inline uint64_t loaded(const uint8_t* at, int64_t size) noexcept nogil:
     return value
 
 
+cdef inline uint64_t big_endian(const uint8_t* at, int64_t size) noexcept nogil:
+    """Returns up to eight bytes as an integer that compares as they do; zeros stand for missing ones."""
+    cdef uint64_t value = loaded(at, 8) if size == 8 else loaded(at, size)
+    value = ((value & 0x00FF00FF00FF00FFULL) << 8) | ((value >> 8) & 0x00FF00FF00FF00FFULL)
+    value = ((value & 0x0000FFFF0000FFFFULL) << 16) | ((value >> 16) & 0x0000FFFF0000FFFFULL)
+    return (value << 32) | (value >> 32)
+
+
 cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
     """Hashes a string for a table in memory."""
     cdef uint64_t total = <uint64_t>length * <uint64_t>0x9E3779B97F4A7C15ULL

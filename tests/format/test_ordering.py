@@ -10,10 +10,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from format.dictionaries import coded as coded_of
 from format.keys import KeyComparator, key_at, lower_bound, upper_bound
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.reader import FragmentReader, KeyRange
 from format.schema import parse_sort_schema
+from format.sortedness import first_out_of_order
 from format.storage import to_storage
 from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment
@@ -69,8 +71,20 @@ def test_disorder_and_equal_neighbours_are_found(case) -> None:
     signs = [compare_keys(a, b, sort) for a, b in itertools.pairwise(values)]
     falls = [row + 1 for row, sign in enumerate(signs) if sign > 0]
     assert first_disorder(words) == (falls[0] if falls else None)
+    keys = key_arrays(table, sort)
+    assert first_out_of_order(keys, sort) == (falls[0] if falls else None)
+    coded = [key if _is_coded_or_null(key.type) else coded_of(key) for key in keys]
+    assert first_out_of_order(coded, sort) == (falls[0] if falls else None)
     if len(table):
+        start = len(table) // 3
+        later = [row - start for row in falls if row > start]
+        parts = [key.slice(start) for key in keys]
+        assert first_out_of_order(parts, sort) == (later[0] if later else None)
         assert same_as_previous(words).tolist() == [False] + [sign == 0 for sign in signs]
+
+
+def _is_coded_or_null(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(dtype) or pa.types.is_null(dtype))
 
 
 @settings(max_examples=150, deadline=None)
