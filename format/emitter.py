@@ -21,7 +21,7 @@ from format.pages import pack_record, paged, unpack_record
 from format.schema import FragmentHeader, column_order, ordering
 
 _METADATA_LEVEL: Final = 1
-_JOINED_BYTES: Final = 1 << 20
+_JOINED_BYTES: Final = 64 << 10
 _PLAIN_BYTES: Final = 4 << 10
 """Headers, pages and directories up to this size are not compressed, and so stay readable in a hex dump."""
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import native
-from format.arrays import in_order_of_use
+from format.arrays import in_order_of_use, used_values
 from format.compression import compress
 from format.dictionaries import with_distinct_values
 from format.hashing import value_hashes
@@ -342,7 +342,7 @@ def recoded(array: pa.Array) -> pa.Array:
     present, sample = len(array) - array.null_count, _middle(array)
     if present < 2 or len(array.dictionary) * _DISTINCT_SHARE > present:
         return decoded(array)
-    is_few = len(in_order_of_use(sample).dictionary) <= _most_distinct(sample, _DISTINCT_SHARE)
+    is_few = used_values(sample) <= _most_distinct(sample, _DISTINCT_SHARE)
     return array if is_few or len(sample) == len(array) else decoded(array)
 
 

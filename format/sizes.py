@@ -63,7 +63,7 @@ def total_bits(array: pa.Array) -> int:
     """Returns the last value of `cumulative_bits`."""
     dtype, length = array.type, len(array)
     if pt.is_dictionary(dtype):
-        return int(_dictionary_sizes(array).sum())
+        return _coded_bits(array)
     if is_binary_like(dtype):
         offsets, _ = binary_parts(array)
         seen = int(offsets[-1] - offsets[0]) - hidden_bytes(array)
@@ -173,6 +173,15 @@ def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
     sizes: npt.NDArray[Any] = by_code.take(np.where(valid, codes, 0))
     sizes[~valid] = _LENGTH_BITS
     return sizes
+
+
+def _coded_bits(array: pa.Array) -> int:
+    values = array.dictionary
+    if not is_binary_like(values.type) or array.indices.type != pa.int32():
+        return int(_dictionary_sizes(array).sum())
+    codes, (offsets, _) = dictionary_codes(array), binary_parts(values)
+    size = native.strings.coded_bytes(codes, offsets, *native.validity(array.indices))
+    return 8 * size + _LENGTH_BITS * len(array)
 
 
 def _with_lengths(totals: I64) -> I64:

@@ -2,7 +2,7 @@
 
 hashing    hashes values for the row hash
 compare    finds extremes, and rows out of order
-strings    finds distinct strings, long ones, and bytes under nulls
+strings    finds distinct strings, adds up their lengths, tells ASCII
 integers   renumbers codes, fills nulls, divides by common factors, adds up lengths
 bits       packs integers by bits, and unpacks them
 floats     turns floats into integers, and back

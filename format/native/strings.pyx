@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Looks at strings: which are distinct, how long they are, and what is hidden under nulls."""
+"""Looks at strings: which are distinct, how long they are, whether they are ASCII."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -94,3 +94,44 @@ def hidden_bytes(const offset[::1] offsets, const uint8_t[::1] valid, int64_t st
             if is_null(nulls, row):
                 total += offsets[row + 1] - offsets[row]
     return total
+
+
+def coded_bytes(const int32_t[::1] codes, const offset[::1] offsets, const uint8_t[::1] valid, int64_t start):
+    """Returns the bytes of the strings that codes name, each as often as it is named; nulls have none.
+
+    valid: the validity bitmap, read from bit `start` on. Raises ValueError if it is too short, and for a code
+    without a string.
+    """
+    cdef int64_t row, code, total = 0, size = offsets.shape[0] - 1
+    cdef bint are_inside = True
+    cdef Nulls nulls = nulls_of(valid, start, codes.shape[0])
+    with nogil:
+        for row in range(codes.shape[0]):
+            if is_null(nulls, row):
+                continue
+            code = codes[row]
+            if not 0 <= code < size:
+                are_inside = False
+                break
+            total += offsets[code + 1] - offsets[code]
+    require(are_inside, "a code without a value")
+    return total
+
+
+def are_ascii(const offset[::1] offsets, const uint8_t[::1] data):
+    """Returns whether strings have ASCII characters only, and offsets that ascend within the data."""
+    cdef int64_t row, at, first, last, count = offsets.shape[0]
+    cdef uint8_t bits = 0
+    cdef bint ascend = True
+    if count == 0:
+        return False
+    first, last = offsets[0], offsets[count - 1]
+    with nogil:
+        for row in range(1, count):
+            ascend &= offsets[row - 1] <= offsets[row]
+        if ascend and 0 <= first and last <= data.shape[0]:
+            for at in range(first, last):
+                bits |= data[at]
+        else:
+            ascend = False
+    return ascend and bits < 0x80
