@@ -162,6 +162,8 @@ def _string_lengths(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
+    width = fixed_width_bytes(array.dictionary.type)
+    null_bits = _LENGTH_BITS if width is None else 8 * width
     by_code = np.diff(cumulative_bits(array.dictionary))
     codes = dictionary_codes(array)
     valid = valid_mask(array)
@@ -169,9 +171,9 @@ def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
         present: npt.NDArray[Any] = by_code.take(codes)
         return present
     if not len(by_code):
-        return np.full(len(array), _LENGTH_BITS, dtype=np.int64)
+        return np.full(len(array), null_bits, dtype=np.int64)
     sizes: npt.NDArray[Any] = by_code.take(np.where(valid, codes, 0))
-    sizes[~valid] = _LENGTH_BITS
+    sizes[~valid] = null_bits
     return sizes
 
 
