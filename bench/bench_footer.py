@@ -68,7 +68,7 @@ def write(path: Path, columns: int, row_groups: int) -> str:
             emitter.begin_column(name)
             for group in range(row_groups):
                 place = (number + group) % len(blocks)
-                emitter.copy_block(blocks[place], stats[place])
+                emitter.copy_block((blocks[place],), stats[place])
         before, at = time.process_time(), emitter.bytes_written
         emitter.finish([0] * row_groups)
         seconds = time.process_time() - before

@@ -14,11 +14,12 @@ from format import layout
 from format.arrays import in_order_of_use
 from format.compression import compress, decompress
 from format.decode import decode_array
-from format.encode import EncodedArray
+from format.encode import Coding, EncodedArray
 from format.errors import CorruptFragmentError
+from format.extremes import min_max
 from format.fitting import encode_fitting, expanded_bytes
 from format.footer import ChunkStats
-from format.keys import Value, min_max
+from format.keys import Value
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
 from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from format.native.decode import root_of
@@ -294,16 +295,16 @@ class Chunk:
         )
 
 
-def make_chunk(array: pa.Array, *, level: int, is_decided: bool = False) -> Chunk:
+def make_chunk(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> Chunk:
     """Encodes and compresses a storage array, possibly dictionary-coded. level: zstd's; 0 for no compression.
 
-    is_decided: whether the array went through `format.encode.by_dictionary`, or its dictionary's values are
-    known to be distinct.
+    coding: `Coding.FINAL` if the array went through `format.encode.by_dictionary`.
     Raises `LimitError` if readers would refuse it.
     """
     is_coded = pt.is_dictionary(array.type)
-    if is_coded:
+    if is_coded and coding is not Coding.FINAL:
         array = in_order_of_use(array)
+    is_decided = coding is not Coding.OPEN
     encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided)
     low, high = min_max(array.dictionary if is_coded else array)
     return Chunk(

@@ -7,7 +7,7 @@ bits, structs and lists become numbers of their contents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -42,13 +42,19 @@ def unified(arrays: Sequence[pa.Array]) -> pa.Array:
         return pa.DictionaryArray.from_arrays(indices, dictionaries.values[0], safe=False)
     values = pa.concat_arrays(dictionaries.values)
     starts = np.cumsum([0, *(len(some) for some in dictionaries.values[:-1])])
+    return _over_distinct(values, zip(arrays, starts[dictionaries.places], strict=True))
+
+
+def with_distinct_values(array: pa.Array) -> pa.Array:
+    """Returns a dictionary-coded storage array with each value of its dictionary once."""
+    return _over_distinct(array.dictionary, [(array, 0)])
+
+
+def _over_distinct(values: pa.Array, arrays: Iterable[tuple[pa.Array, int]]) -> pa.Array:
+    """Joins dictionary-coded arrays over the distinct ones of `values`, where each has its dictionary from
+    some place on."""
     numbers = _value_numbers(values)
-    indices = pa.concat_arrays(
-        [
-            _moved(array, numbers[start:])
-            for array, start in zip(arrays, starts[dictionaries.places], strict=True)
-        ]
-    )
+    indices = pa.concat_arrays([_moved(array, numbers[start:]) for array, start in arrays])
     distinct = _taken(values, _first_uses(numbers))
     return pa.DictionaryArray.from_arrays(indices, distinct, safe=False)
 

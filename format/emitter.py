@@ -21,7 +21,7 @@ from format.pages import pack_record, paged, unpack_record
 from format.schema import FragmentHeader, column_order, ordering
 
 _METADATA_LEVEL: Final = 1
-_JOINED_BYTES: Final = 1 << 20
+_JOINED_BYTES: Final = 64 << 10
 _PLAIN_BYTES: Final = 4 << 10
 """Headers, pages and directories up to this size are not compressed, and so stay readable in a hex dump."""
 
@@ -130,10 +130,10 @@ class FragmentEmitter:
         summary.last_key = self._last_key
         return summary
 
-    def copy_block(self, block: bytes, stats: ChunkStats) -> None:
+    def copy_block(self, parts: Sequence[bytes], stats: ChunkStats) -> None:
         """Copies a finished 'D' block as the current column's next chunk."""
         self._chunks.append(stats._replace(offset=self.bytes_written))
-        self._write(block)
+        self._write_parts(parts)
 
     def _add_group(self, rows: int, first_key: Bound, last_key: Bound) -> None:
         schema, sort = self._header.schema, self._header.sort
@@ -191,10 +191,14 @@ class FragmentEmitter:
     def _write_chunk(self, kind: BlockKind, chunk: Chunk) -> ChunkStats:
         parts = chunk.parts(kind)
         stats = chunk.stats(offset=self.bytes_written, stored_bytes=sum(map(len, parts)))
-        # Parts of large chunks are written one by one, without a copy.
-        for part in parts if len(chunk.stored) > _JOINED_BYTES else (b"".join(parts),):
-            self._write(part)
+        self._write_parts(parts)
         return stats
+
+    def _write_parts(self, parts: Sequence[bytes]) -> None:
+        # Parts of large blocks are written one by one, without a copy.
+        is_large = max(map(len, parts)) > _JOINED_BYTES
+        for part in parts if is_large else (b"".join(parts),):
+            self._write(part)
 
     def _write(self, data: bytes) -> None:
         self._sink.write(data)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any, Final
 
 import numpy as np
@@ -18,9 +19,11 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import native
+from format.arrays import in_order_of_use, used_values
 from format.compression import compress
+from format.dictionaries import with_distinct_values
 from format.hashing import value_hashes
-from format.nested import fixed_items, list_parts
+from format.nested import list_parts, present_items
 from format.nodes import (
     Encoding,
     Node,
@@ -44,7 +47,7 @@ from format.numbers import (
     sampled,
     survey,
 )
-from format.sizes import nulls_bytes
+from format.sizes import hidden_bytes, nulls_bytes
 from format.storage import decoded
 from format.types import is_binary_like, is_list_like, may_stay_coded
 
@@ -72,6 +75,17 @@ _DISTINCT_LISTS_SHARE: Final = 2
 """The same for lists, which take more room and more work."""
 
 
+class Coding(Enum):
+    """What is known of an array beside its values."""
+
+    OPEN = auto()
+    """Nothing: the dictionary of a coded array may have equal values, and a plain array may be coded."""
+    DISTINCT = auto()
+    """The values of the dictionary are distinct; a plain array stays as it is."""
+    FINAL = auto()
+    """Besides, the dictionary has exactly the values in use, in the order of their first use."""
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedArray:
     """A chunk before compression."""
@@ -95,8 +109,8 @@ def encode_array(
     """Encodes an array.
 
     array: a storage array, or a dictionary-coded one whose dictionary has exactly the used values, in the
-    order of use. is_decided: see `make_chunk`. is_backed: avoids every encoding in which values take no
-    bytes; then `array` must not be dictionary-coded.
+    order of use. is_decided: whether more than nothing is known of it, see `Coding`. is_backed: avoids every
+    encoding in which values take no bytes; then `array` must not be dictionary-coded.
     """
     root = _encode_backed(array) if is_backed else _encode(array, is_decided=is_decided)
     nodes = list(root.walk())
@@ -320,6 +334,18 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     return array
 
 
+def recoded(array: pa.Array) -> pa.Array:
+    """Returns what `by_dictionary` makes of the strings or binaries that a coded array stands for."""
+    if not _is_distinct(array.dictionary):
+        array = with_distinct_values(array)
+    array = in_order_of_use(array)
+    present, sample = len(array) - array.null_count, _middle(array)
+    if present < 2 or len(array.dictionary) * _DISTINCT_SHARE > present:
+        return decoded(array)
+    is_few = used_values(sample) <= _most_distinct(sample, _DISTINCT_SHARE)
+    return array if is_few or len(sample) == len(array) else decoded(array)
+
+
 def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
     coded = _by_sampled_dictionary(array)
     return None if coded is None else _encode_coded(coded)
@@ -336,8 +362,7 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     is_list = pt.is_nested(array.type)
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
-    # The share of distinct values falls as their number grows.
-    most = min(most_distinct, int(len(sample) * _SAMPLE_SLACK / share))
+    most = min(most_distinct, _most_distinct(sample, share))
     if len(sample) < len(array):
         is_few = _distinct(sample) <= most if is_list else _coded_values(sample, most) is not None
         if not is_few:
@@ -350,6 +375,11 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     if coded is None or len(coded.dictionary) * share > present:
         return None
     return coded
+
+
+def _most_distinct(sample: pa.Array, share: int) -> int:
+    """Returns how many values of a sample may be distinct: their share falls as their number grows."""
+    return int(len(sample) * _SAMPLE_SLACK / share)
 
 
 def _distinct(array: pa.Array) -> int:
@@ -414,9 +444,10 @@ def _middle(array: pa.Array) -> pa.Array:
 
 def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
     present = len(array) - array.null_count
-    is_distinct = is_distinct or _is_distinct(array.dictionary)
+    if not (is_distinct or _is_distinct(array.dictionary)):
+        array = with_distinct_values(array)
     share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
-    if not is_distinct or len(array.dictionary) * share > present:
+    if len(array.dictionary) * share > present:
         values = decoded(array)
         is_fixed = fixed_width_bytes(values.type) is not None
         return _encode_fixed_width(values) if is_fixed else _encode_undivided(values)
@@ -424,7 +455,7 @@ def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
 
 
 def _is_distinct(values: pa.Array) -> bool:
-    """Returns whether values are distinct. A collision of hashes gives False, and costs only a dictionary."""
+    """Returns whether values are distinct; False also where hashes collide."""
     hashes = value_hashes(values)
     return values.null_count == 0 and len(np.unique(hashes)) == len(values)
 
@@ -452,8 +483,7 @@ def _encode_undivided(values: pa.Array) -> Node:
 
 def _encode_varlen(array: pa.Array, ints: Callable[[npt.NDArray[Any]], Node] = encode_ints) -> Node:
     valid = valid_mask(array)
-    if valid is not None:
-        # Arrow allows bytes under a null; the format does not.
+    if hidden_bytes(array):
         array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
     offsets, data = binary_parts(array)
     start, stop = int(offsets[0]), int(offsets[-1])
@@ -478,7 +508,7 @@ def _encode_fixed(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
     """Encodes structs and lists of fixed size."""
     dtype, length, valid = array.type, len(array), valid_mask(array)
     if pt.is_fixed_size_list(dtype):
-        items = child(fixed_items(array))
+        items = child(present_items(array))  # as structs do, lists push their nulls down
         return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(items,))
     if pt.is_struct(dtype):
         # flatten() pushes the struct's nulls into its fields, which normalises the values under them.

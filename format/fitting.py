@@ -20,7 +20,7 @@ from format.errors import LimitError
 from format.layout import MAX_META_BYTES, Codec
 from format.limits import MAX_RATIO, max_written_bytes, most_written_bytes
 from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
-from format.sizes import cumulative_bytes
+from format.sizes import total_bytes
 from format.storage import plain
 
 _STORED: Final = 0
@@ -30,7 +30,8 @@ _STORED: Final = 0
 def encode_fitting(
     array: pa.Array, *, level: int, is_decided: bool
 ) -> tuple[EncodedArray, Codec, bytes]:
-    """Encodes and compresses a chunk. level, is_decided: see `format.blocks.make_chunk`.
+    """Encodes and compresses a chunk. level: see `format.blocks.make_chunk`. is_decided: see
+    `encode_array`.
 
     Raises `LimitError` if readers would refuse the values however they are stored.
     """
@@ -69,7 +70,7 @@ def _too_large(array: pa.Array) -> LimitError:
 
 def expanded_bytes(array: pa.Array) -> int:
     """Returns the bytes of a dictionary-coded array's values, each counted as often as it is used."""
-    return int(cumulative_bytes(array)[-1])
+    return total_bytes(array)
 
 
 def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:

@@ -71,14 +71,6 @@ def combine(*hashes: int) -> int:
     return sum(hashes) & _MASK
 
 
-def hash_batch(columns: dict[str, pa.Array], rows: int) -> int:
-    """Returns the row hash of `rows` rows, given as storage arrays by column name."""
-    numbers = np.zeros(rows, dtype=np.uint64)
-    for name, array in columns.items():
-        add_column(name, array, numbers)
-    return fold_rows(numbers)
-
-
 def _seed(name: str) -> int:
     return xxhash.xxh3_64_intdigest(name.encode())
 

@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format import native
-from format.nodes import binary_parts, int_dtype, valid_mask
 from format.schema import Order, SortSchema, ordering
 from format.types import is_binary_like, storage_type
 
@@ -23,8 +20,6 @@ Bound = tuple[Value, ...]
 """A BOUND: values of one or more leading sort columns."""
 
 MAX_VALUE_BYTES: Final = 64
-_MANY_BYTES: Final = 4096
-"""Average bytes per value from which it pays to cut values before they are compared."""
 _TEMPORAL: Final = (
     pa.TimestampScalar, pa.DurationScalar, pa.Date32Scalar, pa.Date64Scalar, pa.Time32Scalar, pa.Time64Scalar,
 )  # fmt: skip
@@ -134,67 +129,3 @@ def _shorten_bytes(data: bytes, *, down: bool) -> tuple[Value, bool]:
     if not stripped:
         return None, False
     return value_to_json(stripped[:-1] + bytes([stripped[-1] + 1])), False
-
-
-def min_max(array: pa.Array) -> tuple[Value, Value]:
-    """Returns `min` and `max` of a chunk for the footer: bounds, or (None, None) if nothing can be
-    compared."""
-    dtype = array.type
-    if pt.is_dictionary(dtype):
-        # Only used values count, since the dictionary may belong to more rows than these.
-        used = pc.unique(array.indices.drop_null())
-        return min_max(array.dictionary.take(used)) if len(used) else (None, None)
-    if array.null_count == len(array) or pt.is_nested(dtype) or pt.is_interval(dtype):
-        return None, None
-    if pt.is_fixed_size_binary(dtype):
-        array = array.cast(pa.binary())
-    if is_binary_like(dtype):
-        array = _extreme_strings(array)
-    low, high = _extremes(array)
-    return shorten(low, dtype, down=True)[0], shorten(high, dtype, down=False)[0]
-
-
-def _extreme_strings(array: pa.Array) -> pa.Array:
-    """Returns the least and the greatest value."""
-    offsets, data = binary_parts(array)
-    valid = native.as_flags(valid_mask(array))
-    rows = native.strings.extreme_rows(offsets, native.as_bytes(data), valid)
-    return pa.concat_arrays([_without_tails(array.slice(row, 1)) for row in rows])
-
-
-def _without_tails(array: pa.Array) -> pa.Array:
-    """Cuts long values to what a bound can hold: the least prefix is that of the least value."""
-    if array.nbytes < _MANY_BYTES * max(1, len(array)):
-        return array
-    keep = MAX_VALUE_BYTES + 1
-    if pt.is_string(array.type) or pt.is_large_string(array.type):
-        return pc.utf8_slice_codeunits(array, 0, keep)
-    return pc.binary_slice(array, 0, keep)
-
-
-def _extremes(array: pa.Array) -> tuple[Value, Value]:
-    dtype = array.type
-    if (integer := int_dtype(dtype)) is not None and not pt.is_decimal(dtype):
-        array = array.view(pa.from_numpy_dtype(integer))
-    elif pt.is_float16(dtype):
-        array = array.cast(pa.float32())
-    elif pt.is_decimal(dtype) and dtype.bit_width <= 64:
-        array = array.cast(pa.decimal128(dtype.precision, dtype.scale))
-    result = pc.min_max(array)
-    low, high = result["min"].as_py(), result["max"].as_py()
-    if pt.is_decimal(dtype):
-        return str(low), str(high)
-    if pt.is_floating(dtype):
-        return _float_extremes(array, low, high)
-    return value_to_json(low), value_to_json(high)
-
-
-def _float_extremes(array: pa.Array, low: float, high: float) -> tuple[Value, Value]:
-    # Arrow's min_max skips NaN, which the format counts as the greatest number.
-    has_nan = bool(pc.any(pc.is_nan(array)).as_py())
-    if has_nan:
-        high = math.nan
-        if bool(pc.all(pc.is_nan(array)).as_py()):
-            low = math.nan
-    # For zeros of both signs Arrow returns either, depending on their places in memory.
-    return value_to_json(low + 0.0), value_to_json(high + 0.0)

@@ -111,6 +111,17 @@ def fixed_items(array: pa.Array) -> pa.Array:
     return array.values.slice(array.offset * size, len(array) * size)
 
 
+def present_items(array: pa.Array) -> pa.Array:
+    """Returns what `fixed_items` does, but null where a null list hides elements."""
+    items = fixed_items(array)
+    if not array.null_count or not len(items) or pt.is_null(items.type):
+        return items
+    is_hidden = np.repeat(np.asarray(array.is_null()), array.type.list_size)
+    if not (is_hidden & np.asarray(items.is_valid())).any():
+        return items
+    return items.take(pa.array(np.arange(len(items)), mask=is_hidden))
+
+
 def build_fixed_lists(
     dtype: pa.DataType, length: int, items: pa.Array, mask: pa.Array | None
 ) -> pa.Array:

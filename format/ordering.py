@@ -75,7 +75,7 @@ class KeyColumns:
     def __init__(self, columns: Sequence[pa.Array], layout: KeyLayout) -> None:
         """columns: storage arrays of equal length and of the layout's types, possibly dictionary-coded."""
         self._layout = layout
-        self._rows = len(columns[0])
+        self.rows = len(columns[0])
         self._held: list[pa.Array] = []
         self._table = np.array(
             [
@@ -90,7 +90,7 @@ class KeyColumns:
     ) -> SortKeys:
         """Returns the keys of rows from `start` on, as many as the limits allow, and at least one if there is
         any."""
-        rows = self._rows - start
+        rows = self.rows - start
         if most_rows is not None:
             rows = min(rows, most_rows)
         if not rows:
@@ -115,7 +115,7 @@ class KeyColumns:
 
     def first_disorder(self) -> int | None:
         """Returns the first row that comes before the previous one; None if the rows are sorted."""
-        row = native.Parts(self._table, 0).first_disorder(self._rows)
+        row = native.Parts(self._table, 0).first_disorder(self.rows)
         return None if row < 0 else row
 
     def _column(

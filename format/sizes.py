@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from format import native
 from format.dictionaries import is_same_memory
-from format.nested import fixed_items, list_parts
+from format.nested import list_parts, present_items
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
 from format.types import is_binary_like, is_large_offsets
 
@@ -26,15 +28,15 @@ def cumulative_bytes(array: pa.Array) -> I64:
 def cumulative_bits(array: pa.Array) -> I64:
     """Returns the bits of the first i rows of a storage array, for i in 0..rows. Shape (rows + 1,).
 
-    Counts values, 4 bytes per string or list for its length, and nothing for validity. Dictionary-coded
-    arrays count as if decoded. In bits, a row counts the same however the rows are sliced.
+    Counts values, 4 bytes per string or list for its length, and nothing for validity or for what a null
+    hides. Dictionary-coded arrays count as if decoded. In bits, a row counts the same however the rows are
+    sliced.
     """
     dtype, length = array.type, len(array)
     if pt.is_dictionary(dtype):
         return _running(_dictionary_sizes(array))
     if is_binary_like(dtype):
-        offsets, _ = binary_parts(array)
-        return _with_lengths(8 * (offsets - offsets[0]).astype(np.int64))
+        return _with_lengths(8 * _running(_string_lengths(array)))
     width = fixed_width_bytes(dtype)
     if width is not None:
         return 8 * width * np.arange(length + 1, dtype=np.int64)
@@ -44,7 +46,7 @@ def cumulative_bits(array: pa.Array) -> I64:
     if pt.is_fixed_size_list(dtype):
         if not dtype.list_size:
             return np.zeros(length + 1, dtype=np.int64)
-        return cumulative_bits(fixed_items(array))[:: dtype.list_size]
+        return cumulative_bits(present_items(array))[:: dtype.list_size]
     if pt.is_nested(dtype):
         counts, items = list_parts(array)
         stops = _running(counts)
@@ -53,26 +55,28 @@ def cumulative_bits(array: pa.Array) -> I64:
 
 
 def total_bytes(array: pa.Array) -> int:
-    """Returns the last value of `cumulative_bytes`, without looking at the rows of plain arrays."""
-    if pt.is_dictionary(array.type):
-        return int(_dictionary_sizes(array).sum()) // 8
-    return _total_bits(array) // 8
+    """Returns the last value of `cumulative_bytes`, without a number for each row of plain arrays."""
+    return total_bits(array) // 8
 
 
-def _total_bits(array: pa.Array) -> int:
+def total_bits(array: pa.Array) -> int:
+    """Returns the last value of `cumulative_bits`."""
     dtype, length = array.type, len(array)
+    if pt.is_dictionary(dtype):
+        return _coded_bits(array)
     if is_binary_like(dtype):
         offsets, _ = binary_parts(array)
-        return 8 * int(offsets[-1] - offsets[0]) + _LENGTH_BITS * length
+        seen = int(offsets[-1] - offsets[0]) - hidden_bytes(array)
+        return 8 * seen + _LENGTH_BITS * length
     if (width := fixed_width_bytes(dtype)) is not None:
         return 8 * width * length
     if pt.is_struct(dtype):
-        return sum(map(_total_bits, array.flatten()))
+        return sum(map(total_bits, array.flatten()))
     if pt.is_fixed_size_list(dtype):
-        return _total_bits(fixed_items(array)) if dtype.list_size else 0
+        return total_bits(present_items(array)) if dtype.list_size else 0
     if pt.is_nested(dtype):
         _, items = list_parts(array)
-        return _total_bits(items) + _LENGTH_BITS * length
+        return total_bits(items) + _LENGTH_BITS * length
     return length
 
 
@@ -82,6 +86,8 @@ def heaviest_value_bytes(array: pa.Array) -> int:
     width = fixed_width_bytes(values.type)
     if width is not None:
         return width if len(values) else 0
+    if is_binary_like(values.type) and len(values) and not hidden_bytes(values):
+        return native.strings.longest(binary_parts(values)[0]) + _LENGTH_BITS // 8
     return int(np.diff(cumulative_bytes(values)).max(initial=0))
 
 
@@ -98,6 +104,17 @@ def _rows_within(array: pa.Array, limit_bytes: int) -> int:
     if total_bytes(array) <= limit_bytes:
         return len(array)
     return int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
+
+
+def rows_of_pieces_within(pieces: Iterable[pa.Array], limit_bytes: int) -> int:
+    """Returns the most leading rows that take at most `limit_bytes`, of an array that is in pieces."""
+    rows, left = 0, 8 * limit_bytes + 7  # a part of a byte does not count
+    for piece in pieces:
+        bits = total_bits(piece)
+        if bits > left:
+            return rows + int(np.searchsorted(cumulative_bits(piece), left, side="right")) - 1
+        rows, left = rows + len(piece), left - bits
+    return rows
 
 
 class HeldBytes:
@@ -133,7 +150,24 @@ def nulls_bytes(length: int, dtype: pa.DataType) -> int:
     return bitmap + length * width
 
 
+def hidden_bytes(array: pa.Array) -> int:
+    """Returns the bytes that null strings of an array have: Arrow allows them, and nobody sees them."""
+    if not array.null_count:
+        return 0
+    return native.strings.hidden_bytes(binary_parts(array)[0], *native.validity(array))
+
+
+def _string_lengths(array: pa.Array) -> npt.NDArray[Any]:
+    """Returns the bytes of each string, 0 for nulls."""
+    lengths = np.diff(binary_parts(array)[0])
+    if hidden_bytes(array):
+        lengths[np.asarray(array.is_null())] = 0
+    return lengths
+
+
 def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
+    width = fixed_width_bytes(array.dictionary.type)
+    null_bits = _LENGTH_BITS if width is None else 8 * width
     by_code = np.diff(cumulative_bits(array.dictionary))
     codes = dictionary_codes(array)
     valid = valid_mask(array)
@@ -141,10 +175,19 @@ def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
         present: npt.NDArray[Any] = by_code.take(codes)
         return present
     if not len(by_code):
-        return np.full(len(array), _LENGTH_BITS, dtype=np.int64)
+        return np.full(len(array), null_bits, dtype=np.int64)
     sizes: npt.NDArray[Any] = by_code.take(np.where(valid, codes, 0))
-    sizes[~valid] = _LENGTH_BITS
+    sizes[~valid] = null_bits
     return sizes
+
+
+def _coded_bits(array: pa.Array) -> int:
+    values = array.dictionary
+    if not is_binary_like(values.type) or array.indices.type != pa.int32():
+        return int(_dictionary_sizes(array).sum())
+    codes, (offsets, _) = dictionary_codes(array), binary_parts(values)
+    size = native.strings.coded_bytes(codes, offsets, *native.validity(array.indices))
+    return 8 * size + _LENGTH_BITS * len(array)
 
 
 def _with_lengths(totals: I64) -> I64:

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format import native
 from format.dictionaries import is_same_memory
 from format.nested import fixed_items
-from format.types import is_list_like
+from format.nodes import binary_parts
+from format.types import is_binary_like, is_list_like
 
 
 class ValueCheck:
@@ -75,8 +77,17 @@ def check_values(array: pa.Array) -> None:
     elif pt.is_dictionary(dtype):
         check_values(array.dictionary)
         _check_codes(array)
-    elif _has_forbidden_values(dtype):
+    elif _has_forbidden_values(dtype) and not _is_ascii(array):
         array.validate(full=True)
+
+
+def _is_ascii(array: pa.Array) -> bool:
+    """Returns whether an array has nothing but well-formed ASCII text, which is soon seen."""
+    if not is_binary_like(array.type) or not len(array):
+        return False
+    array.validate()
+    offsets, data = binary_parts(array)
+    return native.text.are_ascii(offsets, native.as_bytes(data))
 
 
 def _check_codes(array: pa.DictionaryArray) -> None:

@@ -8,36 +8,45 @@ heaviest column, at the same rows however the rows were batched.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from threading import get_ident
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Final, Self
 
+import numpy as np
 import pyarrow as pa
+from pyarrow import types as pt
 
 from format import __version__
 from format.arrays import concat_storage
 from format.blocks import ByteSink, Chunk, make_chunk
 from format.canonical import canonical
 from format.emitter import FragmentEmitter
+from format.encode import Coding, by_dictionary, recoded
 from format.errors import LimitError, OrderError, SchemaError
 from format.footer import ChunkStats, FragmentSummary
-from format.hashing import hash_batch
+from format.hashing import U64, add_column, fold_rows
 from format.key_comparator import KeyComparator
 from format.keys import Bound, key_at
 from format.layout import BlockKind
 from format.ordering import KeyColumns
 from format.schema import FragmentHeader, SortSchema, column_order
-from format.sizes import rows_within, total_bytes
-from format.storage import to_storage
+from format.sizes import rows_of_pieces_within, total_bits
+from format.storage import plain, to_storage
 from format.type_json import JsonObject
 from format.validity import ValueCheck
 
 SPOOL_MEMORY_BYTES: Final = 16 << 20
 """The most bytes of encoded columns in memory while a fragment is written; more go to a temporary file."""
+
+
+Parts = tuple[bytes, ...]
+"""The bytes of a block, in one part or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,7 @@ class FragmentWriter:
         self._compare = KeyComparator(schema, sort)
         self._keys = [column.column for column in sort]
         self._others = column_order(schema, sort)
-        self._pending = _Pending(schema.names)
+        self._pending = _Pending()
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
         self._spool = _ColumnSpool(spool_directory, spool_memory_bytes)
@@ -124,7 +133,6 @@ class FragmentWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows, which must continue the sort order.
-
 
         Raises `OrderError` if they do not, `SchemaError` for another schema than the writer's and for values
         that its types do not allow, `LimitError` for values that readers would refuse.
@@ -139,10 +147,17 @@ class FragmentWriter:
             raise SchemaError(str(error)) from error
         columns = {n: to_storage(a) for n, a in zip(batch.schema.names, batch.columns, strict=True)}
         self._check_order(columns)
-        self._pending.append(columns, batch.num_rows)
-        full = self._pending.rows >= self._options.max_rows
-        if full or self._pending.heaviest_bytes > self._options.target_row_group_bytes:
-            self._cut(final=False)
+        self.write_sorted(columns)
+
+    def write_sorted(self, columns: Mapping[str, pa.Array]) -> None:
+        """Appends rows of which nothing is checked: the caller knows that they are valid and go on in order.
+
+        columns: the storage arrays of all columns by name. Strings and binaries may be dictionary-coded even
+        if the schema does not say so; that changes no byte.
+        Raises `LimitError` for values that readers would refuse.
+        """
+        self._pending.append({name: columns[name] for name in self._emitter.header.schema.names})
+        self._cut(final=False)
 
     def finish(self) -> WrittenFragment:
         """Writes the pending rows, the other columns and the footer."""
@@ -170,13 +185,11 @@ class FragmentWriter:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _check_order(self, columns: dict[str, pa.Array]) -> None:
+    def _check_order(self, columns: Mapping[str, pa.Array]) -> None:
         keys = [columns[name] for name in self._keys]
-        ordered = KeyColumns(keys, self._compare.layout)
-        if self._last_key is not None and ordered.key(0) < self._compare.key(self._last_key):
-            raise OrderError(
-                f"rows are not sorted: {key_at(keys, 0)!r} comes after {self._last_key!r}"
-            )
+        ordered, last = KeyColumns(keys, self._compare.layout), self._last_key
+        if last is not None and ordered.key(0) < self._compare.key(last):
+            raise OrderError(f"rows are not sorted: {key_at(keys, 0)!r} comes after {last!r}")
         row = ordered.first_disorder()
         if row is not None:
             raise OrderError(
@@ -186,108 +199,189 @@ class FragmentWriter:
 
     def _cut(self, *, final: bool) -> None:
         """Emits the row groups whose end is known: full ones, and with `final` the rest."""
-        columns, rows = self._pending.drain()
-        start = 0
-        while start < rows:
-            window = {n: a.slice(start, self._options.max_rows) for n, a in columns.items()}
-            seen = len(window[self._keys[0]])
-            take = min(
-                seen, rows_within(list(window.values()), self._options.target_row_group_bytes)
-            )
-            if take == seen < self._options.max_rows and not final:
+        max_rows, target_bytes = self._options.max_rows, self._options.target_row_group_bytes
+        while self._pending.rows:
+            rows = self._pending.rows_within(max_rows, target_bytes)
+            if rows == self._pending.rows < max_rows and not final:
                 break
-            self._emit_group({name: array.slice(0, take) for name, array in window.items()}, take)
-            start += take
-        if start < rows:
-            self._pending.append({n: a.slice(start) for n, a in columns.items()}, rows - start)
+            self._emit_group(self._pending.take(rows), rows)
 
     def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
         keys = [columns[name] for name in self._keys]
         names = [*self._keys, *self._others]
         arrays = [columns[name] for name in names]
+        numbers = _RowNumbers(rows)
         map_ = map if self._pool is None else self._pool.map
-        chunks = iter(map_(partial(self._chunk, self._emitter.rows), names, arrays))
+        chunks = iter(map_(partial(self._chunk, self._emitter.rows, numbers), names, arrays))
         key_chunks = list(islice(chunks, len(keys)))
         self._emitter.key_group(key_chunks, key_at(keys, 0), key_at(keys, rows - 1))
         for name, chunk in zip(self._others, chunks, strict=True):
             self._spool.append(name, chunk)
-        self._row_hashes.append(hash_batch(columns, rows))
+        self._row_hashes.append(numbers.row_hash())
         if self._on_row_group is not None:
             self._on_row_group(columns)
 
-    def _chunk(self, first: int, name: str, array: pa.Array) -> Chunk:
-        """Makes the chunk of rows from `first` on."""
+    def _chunk(self, first: int, numbers: _RowNumbers, name: str, array: pa.Array) -> Chunk:
+        """Makes the chunk of rows from `first` on, and adds the column to their numbers."""
+        # Comes before the rows are hashed, because only distinct values need hashing.
+        coded, coding = self._coded(name, array)
+        numbers.add(name, coded)
+        level = self._options.compression_level
         try:
-            return make_chunk(array, level=self._options.compression_level)
+            try:
+                return make_chunk(coded, level=level, coding=coding)
+            except LimitError:
+                if coding is Coding.OPEN or not pt.is_dictionary(coded.type):
+                    raise
+                # As the values of one row group, which are not many, they may be stored without codes.
+                return make_chunk(plain(array), level=level)
         except LimitError as error:
             raise LimitError(
                 f"column {name!r}, rows {first:,} to {first + len(array) - 1:,} in sort order: {error}: "
                 "divide these values into several rows, or leave them out"
             ) from error
 
+    def _coded(self, name: str, array: pa.Array) -> tuple[pa.Array, Coding]:
+        """Returns a column's rows as codes if that pays, whether they came as codes or not."""
+        if pt.is_dictionary(self._emitter.header.schema.field(name).type):
+            return array, Coding.OPEN
+        is_coded = pt.is_dictionary(array.type)
+        return recoded(array) if is_coded else by_dictionary(array), Coding.FINAL
+
     def _copy_column(self, name: str) -> None:
         if not self._spool.has_values(name):
             return
         self._emitter.begin_column(name)
-        for block, stats in self._spool.blocks(name):
-            self._emitter.copy_block(block, stats)
+        for parts, stats in self._spool.blocks(name):
+            self._emitter.copy_block(parts, stats)
+
+
+class _RowNumbers:
+    """The numbers of the row hash of one row group's rows, to which several threads add columns."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._by_thread: dict[int, U64] = {}
+
+    def add(self, name: str, array: pa.Array) -> None:
+        thread = get_ident()
+        if thread not in self._by_thread:
+            self._by_thread[thread] = np.zeros(self._rows, dtype=np.uint64)
+        add_column(name, array, self._by_thread[thread])
+
+    def row_hash(self) -> int:
+        """Returns the row hash, once all columns were added."""
+        first, *others = self._by_thread.values()
+        for numbers in others:
+            first += numbers
+        return fold_rows(first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some rows of all columns."""
+
+    columns: Mapping[str, pa.Array]
+    rows: int
+    bits: Mapping[str, int]
+    """What each column takes, as `format.sizes` counts."""
+
+    def divided(self, rows: int) -> tuple[_Piece, _Piece]:
+        """Returns the first rows, and the others."""
+        head = _piece_of({name: array.slice(0, rows) for name, array in self.columns.items()})
+        rest = {name: array.slice(rows) for name, array in self.columns.items()}
+        bits = {name: bits - head.bits[name] for name, bits in self.bits.items()}
+        return head, _Piece(rest, self.rows - rows, bits)
+
+
+def _piece_of(columns: Mapping[str, pa.Array]) -> _Piece:
+    rows = len(next(iter(columns.values())))
+    return _Piece(columns, rows, {name: total_bits(array) for name, array in columns.items()})
 
 
 class _Pending:
-    """Rows that do not fill a row group yet."""
+    """Rows that do not fill a row group yet, in pieces as they came."""
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        self._pieces: list[dict[str, pa.Array]] = []
-        self._bytes = dict.fromkeys(names, 0)
+    def __init__(self) -> None:
+        self._pieces: deque[_Piece] = deque()
+        self._bits: Counter[str] = Counter()
         self.rows = 0
 
-    @property
-    def heaviest_bytes(self) -> int:
-        return max(self._bytes.values())
+    def append(self, columns: Mapping[str, pa.Array]) -> None:
+        piece = _piece_of(columns)
+        self._pieces.append(piece)
+        self._bits.update(piece.bits)
+        self.rows += piece.rows
 
-    def append(self, columns: dict[str, pa.Array], rows: int) -> None:
-        self._pieces.append(columns)
-        self.rows += rows
-        for name, array in columns.items():
-            self._bytes[name] += total_bytes(array)
+    def rows_within(self, max_rows: int, limit_bytes: int) -> int:
+        """Returns the most leading rows, at least 1, that take at most so many bytes in every column."""
+        rows = min(self.rows, max_rows)
+        for name, bits in self._bits.items():
+            if bits // 8 > limit_bytes:
+                pieces = (piece.columns[name].slice(0, rows) for piece in self._pieces)
+                rows = min(rows, rows_of_pieces_within(pieces, limit_bytes))
+        return max(1, rows)
 
-    def drain(self) -> tuple[dict[str, pa.Array], int]:
-        """Returns all rows, one array per column, and their number; nothing is pending afterwards."""
-        pieces, rows = self._pieces, self.rows
-        self._pieces, self.rows, self._bytes = [], 0, dict.fromkeys(self._names, 0)
-        return {n: concat_storage([piece[n] for piece in pieces]) for n in self._names}, rows
+    def take(self, rows: int) -> dict[str, pa.Array]:
+        """Removes and returns the first rows, one array for each column."""
+        taken: list[_Piece] = []
+        self.rows -= rows
+        while rows:
+            piece = self._pieces.popleft()
+            if piece.rows > rows:
+                piece, rest = piece.divided(rows)
+                self._pieces.appendleft(rest)
+            self._bits.subtract(piece.bits)
+            taken.append(piece)
+            rows -= piece.rows
+        names = taken[0].columns
+        return {name: concat_storage([piece.columns[name] for piece in taken]) for name in names}
 
 
 class _ColumnSpool:
-    """A spool of finished blocks by column: statistics in memory, bytes in memory and then on disk."""
+    """A spool of finished blocks by column, in memory and, beyond its limit, in a temporary file."""
 
     def __init__(self, directory: str | None, memory_bytes: int) -> None:
-        self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by close()
-            max_size=memory_bytes, dir=directory
-        )
-        self._stats: dict[str, list[ChunkStats]] = {}
+        self._directory = directory
+        self._left_bytes = memory_bytes
+        self._file: IO[bytes] | None = None
+        self._file_bytes = 0
+        self._blocks: dict[str, list[tuple[ChunkStats, Parts | None]]] = {}
+        """The blocks of each column; None in place of one in the file, which is where the statistics say."""
         self._has_values: set[str] = set()
-        self._position = 0
 
     def append(self, name: str, chunk: Chunk) -> None:
-        block = chunk.block(BlockKind.DATA)
-        self._file.write(block)
-        stats = chunk.stats(offset=self._position, stored_bytes=len(block))
-        self._stats.setdefault(name, []).append(stats)
-        self._position += len(block)
+        parts = chunk.parts(BlockKind.DATA)
+        size = sum(map(len, parts))
+        stats = chunk.stats(offset=self._file_bytes, stored_bytes=size)
+        is_held = size <= self._left_bytes
+        if is_held:
+            self._left_bytes -= size
+        else:
+            self._write(parts, size)
+        self._blocks.setdefault(name, []).append((stats, parts if is_held else None))
         if chunk.null_count < chunk.rows:
             self._has_values.add(name)
 
     def has_values(self, name: str) -> bool:
         return name in self._has_values
 
-    def blocks(self, name: str) -> Iterator[tuple[bytes, ChunkStats]]:
-        """Yields the column's blocks in row-group order; offsets in their statistics are those of the
-        spool."""
-        for stats in self._stats[name]:
-            self._file.seek(stats.offset)
-            yield self._file.read(stats.stored_bytes), stats
+    def blocks(self, name: str) -> Iterator[tuple[Parts, ChunkStats]]:
+        """Yields the parts of the column's blocks in row-group order, and their statistics, where offsets
+        mean nothing."""
+        for stats, parts in self._blocks.pop(name):
+            if parts is None:
+                assert self._file is not None
+                self._file.seek(stats.offset)
+                parts = (self._file.read(stats.stored_bytes),)
+            yield parts, stats
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, parts: Parts, size: int) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by close()
+        self._file.writelines(parts)
+        self._file_bytes += size

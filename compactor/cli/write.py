@@ -16,6 +16,7 @@ from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
 from compactor.common.message import Message
+from compactor.common.setting_keys import PROMOTE
 from compactor.errors import CompactorError, InputError, message_of
 from compactor.planner.debt import Debt, Pressure
 from compactor.telemetry.metrics import mapping
@@ -87,6 +88,8 @@ def ingest_command(
                     error.args = (Message(message_of(error), f" ({done})"),)
                 raise
             reports.append(report)
+            for name in report.not_promoted:
+                warn(Message(PROMOTE, f": {path} has no column {name!r}; nothing was promoted"))
             told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
             if not as_json:
                 click.echo(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types as pt
 
 from compactor.common.counts import counted
 from compactor.errors import InputError
@@ -19,6 +21,7 @@ from compactor.files.kept_types import (
     with_kept_types,
     with_said_types,
 )
+from compactor.files.parquet_codes import Sizes, agrees, coded_columns
 from compactor.files.problems import PROBLEMS, one_line, reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
@@ -43,22 +46,36 @@ _OLD_PREFIX_BYTES: Final = 4
 class ParquetBatches(FileBatches):
     """An open Parquet file, decoded `batch_bytes` at a time; see `compactor.files.read.open_table_file`."""
 
-    def __init__(self, path: str, batch_bytes: int) -> None:
+    is_checked = True
+
+    def __init__(self, path: str, batch_bytes: int, *, keeps_codes: bool = False) -> None:
+        """keeps_codes: leaves columns of strings and binaries that the file has as codes in that form, other
+        than `schema` says."""
         super().__init__(path, batch_bytes)
         with reading(path):
-            # Pre-buffering would hold the compressed bytes of every row group asked for.
-            self._file = pq.ParquetFile(
-                path,
-                buffer_size=_READ_BYTES,
-                pre_buffer=False,
-                page_checksum_verification=True,
-            )
+            self._file = _opened(path)
             check_names(self._file.schema_arrow, path)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
             kept = _types_kept(self._file)
         self.schema = _plain_schema(path, kept)
         self._rows_read = 0
         self._check_rows()
+        self._sizes: list[Sizes] = []
+        self._coded = self._file
+        if keeps_codes:
+            with reading(path):
+                self._open_coded()
+
+    def _open_coded(self) -> None:
+        """Opens the file once more, to read columns as codes."""
+        sizes = coded_columns(self.path, self._file)
+        names = {name for group in sizes for name in group}
+        names = {
+            n for n in names if self.schema.field(n).type == self._file.schema_arrow.field(n).type
+        }
+        if names:
+            self._coded = _opened(self.path, metadata=self._file.metadata, read_dictionary=names)
+            self._sizes = [{n: size for n, size in group.items() if n in names} for group in sizes]
 
     def _check_rows(self) -> None:
         metadata = self._file.metadata
@@ -77,6 +94,7 @@ class ParquetBatches(FileBatches):
 
     def close(self) -> None:
         self._file.close()
+        self._coded.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         metadata, check = self._file.metadata, ValueCheck()
@@ -84,10 +102,10 @@ class ParquetBatches(FileBatches):
             group = metadata.row_group(index)
             rows, read = self._batch_bytes * group.num_rows // max(1, group.total_byte_size), 0
             try:
-                for batch in self._group(index, max(1, min(rows, group.num_rows))):
+                for batch in self._coded_group(index, max(1, min(rows, group.num_rows))):
                     read += batch.num_rows
                     # Parquet's reader does not validate text.
-                    yield as_schema(canonical(batch, check.check), self.schema)
+                    yield self._typed(canonical(batch, check.check))
             except (OSError, *PROBLEMS) as error:
                 if not _is_of_file(error):
                     raise
@@ -96,10 +114,29 @@ class ParquetBatches(FileBatches):
                 raise self._damaged(index, f"it has {read:,} of {counted(group.num_rows, 'row')}")
             self._rows_read += read
 
+    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the rows in the schema, codes as they are."""
+        schema = self.schema
+        for place, dtype in enumerate(batch.schema.types):
+            if pt.is_dictionary(dtype) and dtype.value_type == schema.field(place).type:
+                schema = schema.set(place, schema.field(place).with_type(dtype))
+        return as_schema(batch, schema)
+
+    def _coded_group(self, index: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yields a row group with some columns as codes, as long as their dictionaries can be believed."""
+        if not self._sizes:
+            yield from self._group(index, rows)
+            return
+        for number, batch in enumerate(_row_group(self._coded, index, rows)):
+            if not agrees(batch, self._sizes[index]):
+                yield from itertools.islice(self._group(index, rows), number, None)
+                return
+            yield batch
+
     def _group(
         self, index: int, rows: int, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        return iter(self._file.iter_batches(batch_size=rows, row_groups=[index], columns=columns))
+        return _row_group(self._file, index, rows, columns)
 
     def _damaged(self, index: int, cause: str) -> InputError:
         """Returns the error of a row group that cannot be read or has columns of other lengths than stated.
@@ -125,6 +162,8 @@ class ParquetBatches(FileBatches):
 
 class ArrowBatches(FileBatches):
     """An open Arrow IPC file; see `compactor.files.read.open_table_file`. Reads one batch of it at a time."""
+
+    is_checked = True
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         super().__init__(path, batch_bytes)
@@ -186,6 +225,8 @@ class ArrowBatches(FileBatches):
 class FragmentBatches(FileBatches):
     """An open fragment; see `compactor.files.read.open_table_file`. Decodes one row group at a time."""
 
+    is_checked = True
+
     def __init__(self, path: str, batch_bytes: int) -> None:
         super().__init__(path, batch_bytes)
         with reading(path):
@@ -206,6 +247,25 @@ class FragmentBatches(FileBatches):
         for batch in self._reader.scan():
             self._rows_read += batch.num_rows
             yield as_schema(batch, self.schema)
+
+
+def _opened(path: str, **options: Any) -> pq.ParquetFile:
+    # Pre-buffering would hold the compressed bytes of every row group asked for.
+    return pq.ParquetFile(
+        path, buffer_size=_READ_BYTES, pre_buffer=False, page_checksum_verification=True, **options
+    )
+
+
+def _row_group(
+    file: pq.ParquetFile, index: int, rows: int, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    batches = file.iter_batches(
+        batch_size=rows,
+        row_groups=[index],
+        columns=columns,
+        use_threads=pa.cpu_count() > 1,  # one core would only hand the work to another thread
+    )
+    return iter(batches)
 
 
 def _types_kept(file: pq.ParquetFile) -> pa.Schema:

@@ -31,6 +31,8 @@ class PromotedBatches(FileBatches):
         self._file = open_file()
         self.path = self._file.path
         self.bytes_total = self._file.bytes_total
+        self.absent = tuple(name for name in columns if name not in self._file.schema.names)
+        """Columns to promote that the file does not have."""
         try:
             self._columns = [name for name in columns if name in self._file.schema.names]
             keys: dict[str, list[str]] = {}

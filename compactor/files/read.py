@@ -29,6 +29,7 @@ def open_table_file(
     on_scan: Callable[[int], None] | None = None,
     leaves_out_bad_rows: bool = False,
     kept_column: str | None = None,
+    keeps_codes: bool = False,
 ) -> FileBatches:
     """Opens a file in the format that its name states; a text file is read once for its types.
 
@@ -40,6 +41,7 @@ def open_table_file(
     leaves_out_bad_rows: leaves out rows of text files that can't be read, and lists them in `bad_rows`,
         which is complete before the first batch.
     kept_column: column whose values of bad rows are kept for `kept_of_bad_rows`.
+    keeps_codes: leaves strings and binaries that a Parquet file has as dictionary codes in that form.
     Raises `InputError`, here and while iterating.
     """
     with reading(path):
@@ -52,7 +54,7 @@ def open_table_file(
     if kind is None or kind.format is FileFormat.XML:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     if kind.format is FileFormat.PARQUET:
-        return ParquetBatches(path, batch_bytes)
+        return ParquetBatches(path, batch_bytes, keeps_codes=keeps_codes)
     if kind.format is FileFormat.ARROW:
         return ArrowBatches(path, batch_bytes)
     if kind.format is FileFormat.FRAGMENT:

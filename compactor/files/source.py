@@ -37,6 +37,8 @@ class FileBatches(ABC):
     """Schema of every batch."""
     sort: SortSchema | None = None
     """How the rows are sorted, if the file states it: an unchecked hint."""
+    is_checked: bool = False
+    """Whether batches are canonical, and all their values were found to be such as their types allow."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         """Raises `InputError` if the file does not exist."""

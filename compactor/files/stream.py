@@ -45,6 +45,8 @@ class StreamBatches(FileBatches):
     name are left out.
     """
 
+    is_checked = True
+
     def __init__(self, rows: Any, batch_bytes: int) -> None:
         """Raises `InputError` for an object that is not a stream of rows."""
         self.path = NAME

@@ -19,7 +19,8 @@ from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_di
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
 from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
-from format.encode import by_dictionary
+from format.encode import Coding, by_dictionary
+from format.errors import LimitError
 from format.fitting import expanded_bytes
 from format.gather import Pieces, gather
 from format.hashing import U64, add_column, column_contributions
@@ -71,7 +72,18 @@ class ColumnChunk:
 
 
 def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
-    """Makes the chunk. Raises `FoldError` where values cannot be folded."""
+    """Makes the chunk.
+
+    Raises `FoldError` where values cannot be folded, `LimitError` where readers would refuse them,
+    `MemoryError`, and `pa.ArrowInvalid` where 32-bit offsets do not reach; all name the column.
+    """
+    try:
+        return _column_chunk(rows)
+    except (LimitError, MemoryError, pa.ArrowInvalid) as error:
+        raise type(error)(f"column {rows.name!r}: {error}") from error
+
+
+def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     watch = Stopwatch(time.thread_time)
     made = ColumnChunk(seconds=watch.seconds)
     with watch.on("gather"):
@@ -82,24 +94,24 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
     if made.stops or rows.only_weighs:
         return made
     # Native code finds the distinct strings; those of other types may come twice from different inputs.
-    is_decided = is_binary_like(rows.pieces.dtype)
+    coding = Coding.FINAL if is_binary_like(rows.pieces.dtype) else Coding.OPEN
     if not pt.is_dictionary(array.type):
         # Comes before the rows are hashed, because only distinct values need hashing.
         with watch.on("encode"):
-            array, is_decided = by_dictionary(array), True
+            array, coding = by_dictionary(array), Coding.FINAL
     if array.null_count < len(array):
         with watch.on("hash"):
             made.contributions = column_contributions(rows.name, array)
     if rows.flags is not None:
         with watch.on("gather"):
             array, is_same = _written(rows, array, rows.flags)
-        is_decided &= is_same
+        coding = Coding.DISTINCT if is_same and coding is Coding.FINAL else Coding.OPEN
         if rows.function is not None and array.null_count < len(array):
             with watch.on("hash"):
                 made.folded_contributions = column_contributions(rows.name, array)
     if len(array):
         with watch.on("encode"):
-            made.chunk = make_chunk(array, level=rows.level, is_decided=is_decided)
+            made.chunk = make_chunk(array, level=rows.level, coding=coding)
             if rows.summarise is not None:
                 made.summary = rows.summarise(array)
     return made

@@ -16,7 +16,7 @@ from compactor.table.not_null import null_place
 from format.cast import as_type
 from format.errors import SchemaError
 from format.type_json import type_to_json
-from format.types import check_nesting, is_list_like, storage_type, table_type
+from format.types import check_nesting, is_binary_like, is_list_like, storage_type, table_type
 from format.widening import converts_to, may_be_text, widens_to
 
 
@@ -210,7 +210,8 @@ def conform_batch(
 ) -> pa.RecordBatch:
     """Returns `batch` in the table's schema: columns cast and ordered, missing ones null.
 
-    shown: as for `merged_schema`.
+    Strings and binaries that come as dictionary codes stay codes where the table has their plain type, and
+    only the batch's own schema says so. shown: as for `merged_schema`.
     Raises `InputError` where a value cannot be cast, or is null where the table allows no nulls.
     """
     columns = []
@@ -222,7 +223,9 @@ def conform_batch(
         column = batch.column(index)
         name = shown.get(field.name, field.name)
         try:
-            columns.append(as_type(column, field.type))
+            columns.append(
+                column if _has_codes_of(column.type, field.type) else as_type(column, field.type)
+            )
         except (pa.ArrowException, SchemaError) as error:
             cause = str(error).splitlines()[0]
             raise InputError(
@@ -233,7 +236,13 @@ def conform_batch(
                 f"{path}: {place!r} has a null, which the table does not allow: correct the value or leave "
                 "the row out"
             )
+    pairs = zip(schema, columns, strict=True)
+    schema = pa.schema([field.with_type(column.type) for field, column in pairs])
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _has_codes_of(source: pa.DataType, target: pa.DataType) -> bool:
+    return bool(is_binary_like(target) and pt.is_dictionary(source) and source.value_type == target)
 
 
 def _is_text(dtype: pa.DataType) -> bool:

@@ -38,8 +38,8 @@ _MISTAKES: Final = {
     "The YAML file of `run` or `entity-merge` is missing or wrong.": 2,
     "A file can't be written because its folder is missing or its ending stands for no format.": 2,
     "An option, a condition or a YAML file names a column that is not there.": 2,
-    "A file of `ingest` lacks a sort column of the table. It may lack any other column, also that of "
-    "`--promote`; a `--delete-marker` that it lacks is added.": 3,
+    "A file of `ingest` lacks a sort column of the table. It may lack any other column; a warning says if "
+    "that is one of `--promote`, and a `--delete-marker` that it lacks is added.": 3,
     "`delete`, `export`, `head`, `ingest`, `inspect FRAGMENT`, `query` or `run` reads a damaged place of a "
     "fragment.": 3,
     "One of these commands reads an object that the log names and that is missing.": 4,

@@ -1,7 +1,8 @@
 """Loops over the values of one chunk, compiled by Cython: the one implementation of each.
 
 hashing    hashes values for the row hash
-strings    finds distinct strings, the least and the greatest one, and those that codes stand for
+extremes   finds the least and the greatest value
+strings    finds distinct strings, adds up their lengths, copies those that codes stand for
 integers   renumbers codes, fills nulls, divides by common factors
 bits       packs integers by bits
 floats     turns floats into integers
@@ -26,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 if sys.byteorder != "little":
     raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
@@ -34,6 +36,7 @@ try:
     from format.native import (
         bits,
         decode,
+        extremes,
         floats,
         gather,
         hashing,
@@ -55,6 +58,7 @@ __all__ = [
     "as_words",
     "bits",
     "decode",
+    "extremes",
     "floats",
     "gather",
     "hashing",
@@ -63,6 +67,7 @@ __all__ = [
     "keys",
     "strings",
     "text",
+    "validity",
 ]
 
 
@@ -79,3 +84,10 @@ def as_words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def as_flags(mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
     """Returns a mask in the form that the loops take, without copying."""
     return None if mask is None else mask.view(np.uint8)
+
+
+def validity(array: pa.Array) -> tuple[npt.NDArray[np.uint8] | None, int]:
+    """Returns an array's validity bitmap, None if nothing is null, and the bit at which its rows begin."""
+    if not array.null_count:
+        return None, 0
+    return np.frombuffer(array.buffers()[0], dtype=np.uint8), array.offset

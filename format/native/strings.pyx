@@ -1,11 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finds distinct strings, the least and the greatest one, and those that codes stand for."""
+"""Looks at strings: which are distinct, how long they are; copies those that codes stand for."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
-from format.native.words cimport big_endian, hash_of, loaded, offset
+from format.native.nulls cimport Nulls, is_null, nulls_of, require
+from format.native.words cimport hash_of, offset
 
 cdef enum:
     SHORT = 16
@@ -70,36 +71,50 @@ def code_strings(
     return count
 
 
-def extreme_rows(const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid):
-    """Returns the rows of the least and the greatest string by bytes; (-1, -1) if all are null."""
-    cdef int64_t row, low = -1, high = -1
-    cdef uint64_t head, low_head = 0, high_head = 0
-    cdef bint has_nulls = valid is not None
-    cdef const uint8_t* base = &data[0] if data.shape[0] else &NOTHING
+def longest(const offset[::1] offsets):
+    """Returns the bytes of the longest string; 0 if there is none."""
+    cdef int64_t row, most = 0
     with nogil:
-        for row in range(offsets.shape[0] - 1):
-            if has_nulls and not valid[row]:
+        for row in range(1, offsets.shape[0]):
+            most = max(most, <int64_t>(offsets[row] - offsets[row - 1]))
+    return most
+
+
+def hidden_bytes(const offset[::1] offsets, const uint8_t[::1] valid, int64_t start):
+    """Returns the bytes that null strings have, and nobody sees.
+
+    valid: the validity bitmap, read from bit `start` on. Raises ValueError if it is too short.
+    """
+    cdef int64_t row, total = 0, rows = offsets.shape[0] - 1
+    require(rows >= 0, "its offsets")
+    cdef Nulls nulls = nulls_of(valid, start, rows)
+    with nogil:
+        for row in range(rows):
+            if is_null(nulls, row):
+                total += offsets[row + 1] - offsets[row]
+    return total
+
+
+def coded_bytes(const int32_t[::1] codes, const offset[::1] offsets, const uint8_t[::1] valid, int64_t start):
+    """Returns the bytes of the strings that codes name, each as often as it is named; nulls have none.
+
+    valid: the validity bitmap, read from bit `start` on. Raises ValueError if it is too short, and for a code
+    without a string.
+    """
+    cdef int64_t row, code, total = 0, size = offsets.shape[0] - 1
+    cdef bint are_inside = True
+    cdef Nulls nulls = nulls_of(valid, start, codes.shape[0])
+    with nogil:
+        for row in range(codes.shape[0]):
+            if is_null(nulls, row):
                 continue
-            # Most are decided by their first eight bytes.
-            head = big_endian(base + offsets[row], min(8, offsets[row + 1] - offsets[row]))
-            if low < 0:
-                low = high = row
-                low_head = high_head = head
-            elif head < low_head or (head == low_head and compared(base, offsets, row, low) < 0):
-                low = row
-                low_head = head
-            elif head > high_head or (head == high_head and compared(base, offsets, row, high) > 0):
-                high = row
-                high_head = head
-    return low, high
-
-
-cdef inline int compared(const uint8_t* base, const offset[::1] offsets, int64_t a, int64_t b) noexcept nogil:
-    cdef int64_t length_a = offsets[a + 1] - offsets[a], length_b = offsets[b + 1] - offsets[b]
-    cdef int sign = memcmp(base + offsets[a], base + offsets[b], min(length_a, length_b))
-    if sign:
-        return sign
-    return (length_a > length_b) - (length_a < length_b)
+            code = codes[row]
+            if not 0 <= code < size:
+                are_inside = False
+                break
+            total += offsets[code + 1] - offsets[code]
+    require(are_inside, "a code without a value")
+    return total
 
 
 def offsets_by_code(

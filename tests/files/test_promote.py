@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from compactor.cli.main import run
 from compactor.errors import UsageError
 from compactor.files.promote import PromotedBatches
 from compactor.files.read import open_table_file
@@ -116,3 +117,16 @@ def test_two_thousand_sparse_columns_go_through_a_table(tmp_path: Path) -> None:
     batches = scan(store, snapshot, ["n"], condition)
     found = {row["n"] for batch in batches for row in batch.to_pylist()}
     assert found == {n for n, row in expected.items() if row.get(key) == value}
+
+
+def test_a_column_that_is_not_there_to_promote_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.ndjson"
+    path.write_text('{"n": 1, "a": {"x": 1}}')
+    store = LocalStore(tmp_path / "t")
+    options = IngestOptions(promotes=("a", "b", "c"))
+    report = ingest_file(store, CommitLog(store), str(path), parse_sort_schema("n"), options)
+    assert report.not_promoted == ("b", "c")
+    assert run(["ingest", str(tmp_path / "t"), str(path), "--promote", "b", "--json"]) == 0
+    assert "--promote" in (said := capsys.readouterr().err) and "'b'" in said

@@ -14,7 +14,7 @@ from format.blocks import Block, make_chunk
 from format.decode import decode_array
 from format.encode import encode_array
 from format.errors import CorruptFragmentError
-from format.keys import min_max
+from format.extremes import min_max
 from format.layout import BlockKind, unpack_block_header
 from format.nodes import Encoding, Node, join_buffers, pack_nodes
 from tests.support.wording import refuses

@@ -254,7 +254,7 @@ def test_statistics_of_very_many_row_groups_are_read() -> None:
     for name in names:
         emitter.begin_column(name)
         for _ in range(groups):
-            emitter.copy_block(block, stats)
+            emitter.copy_block((block,), stats)
     emitter.finish([0] * groups)
     data = sink.getvalue()
     reader = FragmentReader(BytesSource(data), len(data), "mem")

@@ -16,12 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import format
-from format import native
 from format.arrays import in_order_of_use
 from format.encode import by_dictionary
 from format.hashing import add_column, column_contributions, value_hashes
 from format.native import hashing
-from format.nodes import binary_parts, valid_mask
 from format.storage import decoded, plain, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
@@ -52,22 +50,6 @@ def test_distinct_strings_come_in_the_order_of_their_first_use(
         assert coded.dictionary.to_pylist() == list(used)
         coded = coded.cast(dtype)
     assert coded.equals(array)
-
-
-@given(st.data(), st.sampled_from(STRING_TYPES))
-def test_the_least_and_the_greatest_string_are_those_by_bytes(
-    data: st.DataObject, dtype: pa.DataType
-) -> None:
-    array = data.draw(strings(dtype))
-    values = array.cast(pa.large_binary() if "large" in str(dtype) else pa.binary()).to_pylist()
-    present = [value for value in values if value is not None]
-    offsets, data_bytes = binary_parts(array)
-    valid = native.as_flags(valid_mask(array))
-    rows = native.strings.extreme_rows(offsets, native.as_bytes(data_bytes), valid)
-    if not present:
-        assert rows == (-1, -1)
-    else:
-        assert [values[row] for row in rows] == [min(present), max(present)]
 
 
 @given(st.lists(st.none() | st.integers(0, 9), max_size=100), st.integers(0, 20))

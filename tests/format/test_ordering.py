@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from format.dictionaries import coded as coded_of
 from format.key_comparator import KeyComparator
 from format.keys import key_at, lower_bound, upper_bound
 from format.ordering import (
@@ -113,13 +114,24 @@ def test_disorder_and_equal_neighbours_are_found(case) -> None:
     signs = [compare_keys(a, b, sort) for a, b in itertools.pairwise(values)]
     falls = [row + 1 for row, sign in enumerate(signs) if sign > 0]
     assert columns.first_disorder() == (falls[0] if falls else None)
+    arrays = key_arrays(table, sort)
+    coded = [key if _is_coded_or_null(key.type) else coded_of(key) for key in arrays]
+    assert key_columns(coded, sort).first_disorder() == (falls[0] if falls else None)
     keys = columns.keys()
     if len(table):
+        start = len(table) // 3
+        later = [row - start for row in falls if row > start]
+        parts = [key.slice(start) for key in arrays]
+        assert key_columns(parts, sort).first_disorder() == (later[0] if later else None)
         assert same_as_previous(keys).tolist() == [False] + [sign == 0 for sign in signs]
     order = stable_order(keys)
     rows = [keys.key(row) for row in order]
     same = [a == b for a, b in itertools.pairwise(rows)]
     assert same_as_previous(keys, order).tolist() == [False, *same][: len(rows)]
+
+
+def _is_coded_or_null(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(dtype) or pa.types.is_null(dtype))
 
 
 @settings(max_examples=150, deadline=None)

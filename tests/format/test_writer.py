@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from format.errors import OrderError, SchemaError
 from format.reader import FragmentReader
+from format.storage import plain, to_logical, to_storage
 from format.writer import FragmentWriter, WriterOptions
 from tests.support.fragments import (
     BytesSource,
@@ -42,6 +43,46 @@ def test_bytes_do_not_depend_on_how_rows_are_batched(batch_rows: int) -> None:
     table = numbers(1000)
     expected = write_fragment(table, "k", options)
     assert write_fragment(table, "k", options, batch_rows=batch_rows) == expected
+
+
+@pytest.mark.parametrize("batch_rows", [*AWKWARD_SIZES, 1000])
+def test_bytes_of_columns_that_come_as_codes_do_not_depend_on_batches(batch_rows: int) -> None:
+    """Whether batches share a dictionary, in which a value may be twice, or have their own."""
+    rows = np.arange(1000)
+    values = pa.array([f"value {n % 5}" for n in range(10)])
+    codes = pa.array(rows * 7 % 10, pa.int32(), mask=rows % 11 == 0)
+    lists = pa.array([[n % 3, n % 2] for n in range(10)])
+    coded = [pa.DictionaryArray.from_arrays(codes, v) for v in (values, lists)]
+    table = pa.table({"k": rows, "t": coded[0], "l": coded[1]})
+    options = WriterOptions(max_rows=300, target_row_group_bytes=3000)
+    own = []
+    for start in range(0, len(rows), batch_rows):
+        part = table.slice(start, batch_rows)
+        pieces = [plain(to_storage(column.combine_chunks())) for column in part.columns]
+        arrays = [pieces[0], *(to_logical(p, coded[0].type if n == 0 else coded[1].type)
+                               for n, p in enumerate(pieces[1:]))]  # fmt: skip
+        own.append(pa.RecordBatch.from_arrays(arrays, schema=table.schema))
+    shared = write_fragment(table, "k", options)
+    assert write_fragment(table, "k", options, batch_rows=batch_rows) == shared
+    assert write_fragment(pa.Table.from_batches(own), "k", options) == shared
+    assert rows_of(read_random(shared)) == rows_of(table)
+
+
+def test_rows_that_the_caller_has_checked_give_the_same_bytes_in_any_number_of_threads() -> None:
+    table, options = numbers(1000), WriterOptions(max_rows=100, target_row_group_bytes=3000)
+    expected = write_fragment(table, "k", options)
+    columns = {name: table[name].combine_chunks() for name in reversed(table.column_names)}
+    for threads in (1, 3):
+        sink = NonSeekableSink()
+        with FragmentWriter(
+            sink, table.schema, sort_schema("k"), options, threads=threads
+        ) as writer:
+            for start in (0, 1, 450):
+                rows = {0: 1, 1: 449, 450: 550}[start]
+                writer.write_sorted({n: a.slice(start, rows) for n, a in columns.items()})
+                assert writer.rows_written == start + rows
+            writer.finish()
+        assert sink.getvalue() == expected
 
 
 @pytest.mark.parametrize("max_rows", AWKWARD_SIZES)

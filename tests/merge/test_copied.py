@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from format.blocks import BlockReader
 from format.errors import CorruptFragmentError, OrderError
-from format.keys import min_max
+from format.extremes import min_max
 from format.layout import BlockKind
 from format.reader import FragmentReader
 from format.types import storage_type

@@ -20,6 +20,8 @@ from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
 from compactor.settings.compaction import CompactionSettings
 from format.blocks import Chunk, make_chunk
+from format.encode import Coding
+from format.errors import LimitError
 from format.stream_reader import FragmentStream
 from format.writer import WriterOptions
 from tests.merge.test_memory import run, run_spilling
@@ -167,18 +169,33 @@ def test_an_error_in_a_thread_ends_the_merge_and_leaves_nothing(
     merged = Merged(fragments, parts[0].schema, sort, max_rows=500, threads=2)
     calls: list[pa.Array] = []
 
-    def failing(array: pa.Array, *, level: int, is_decided: bool = False) -> Chunk:
+    def failing(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> Chunk:
         assert threading.current_thread() is not threading.main_thread()
         calls.append(array)
         if len(calls) >= 4:
             raise MemoryError("no more")
-        return make_chunk(array, level=level, is_decided=is_decided)
+        return make_chunk(array, level=level, coding=coding)
 
     monkeypatch.setattr(group_work, "make_chunk", failing)
     with refuses(MemoryError):
         merged.run()
     assert {output.state for output in merged.outputs} == {"aborted"}
     assert not working_threads()
+
+
+@pytest.mark.parametrize("error", [LimitError, MemoryError, pa.ArrowInvalid])
+def test_an_error_of_a_chunk_names_its_column(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def failing(*_: object) -> pa.Array:
+        raise error("too much")
+
+    monkeypatch.setattr(group_work, "gather", failing)
+    parts, sort = log_like(400, 2), sort_schema("host,ts")
+    merged = Merged([write_fragment(p, sort) for p in parts], parts[0].schema, sort)
+    first = min(name for name in parts[0].schema.names if name not in ("host", "ts"))
+    with pytest.raises(error, match=f"^column '{first}': too much$"):
+        merged.run()
 
 
 def test_a_task_has_as_many_threads_as_cores_unless_the_settings_say_how_many() -> None:

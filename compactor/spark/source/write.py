@@ -275,6 +275,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class _TaskRows(FileBatches):
     """The rows of a task, in the form of a file's."""
 
+    is_checked = True
+
     def __init__(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, url: str) -> None:
         self.path = _rows_for(url)
         self.schema = schema

@@ -5,7 +5,6 @@ from compactor.write.ingest.files import IngestReport, ingest_batches, ingest_fi
 from compactor.write.ingest.fragments import ByteProgress, WrittenFragments, write_fragments
 from compactor.write.ingest.options import BUFFER_BYTES, IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
-from compactor.write.ingest.sorting import sorted_batches
 
 __all__ = [
     "BUFFER_BYTES",
@@ -19,6 +18,5 @@ __all__ = [
     "ingest_batches",
     "ingest_file",
     "plan_ingest",
-    "sorted_batches",
     "write_fragments",
 ]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import InputError
+from compactor.files.names import FileFormat, kind_of
 from compactor.files.promote import PromotedBatches
-from compactor.files.read import open_table_file
+from compactor.files.read import DEFAULT_BATCH_BYTES, open_table_file
 from compactor.files.source import FileBatches
 from compactor.rows.policy import APPEND, RowPolicy
 from compactor.stores.base import Store
@@ -24,6 +27,10 @@ from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
 from format.schema import SortSchema
+
+_PARQUET_BATCH_BYTES: Final = 32 << 20
+"""Bytes of a Parquet file that are decoded at a time. All rows of a fragment are held for sorting anyway, and
+larger batches have fewer row groups that go on in the next batch, for which rows are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class IngestReport:
     bytes_written: int
     sort_of_file: SortSchema | None = None
     """Sort schema of a new table, if it was taken from the file's metadata."""
+    not_promoted: tuple[str, ...] = ()
+    """Columns that were to be promoted and that the file does not have."""
 
 
 def ingest_file(
@@ -60,29 +69,38 @@ def ingest_file(
     """
     snapshot = log.refresh()
     known = None if snapshot.metadata is None else schema_to_read(snapshot.metadata)
-    with _open_promoted(path, known, snapshot.metadata, options) as file:
+
+    def open_file() -> FileBatches:
+        return _open(path, known, snapshot.metadata, options)
+
+    def ingested(file: FileBatches) -> IngestReport:
         return ingest_batches(
             store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
         )
 
-
-def _open_promoted(
-    path: str, known: pa.Schema | None, table: TableMetadata | None, options: IngestOptions
-) -> FileBatches:
-    def open_file() -> FileBatches:
-        return _open(path, known, table, options.on_conflict)
-
-    return PromotedBatches(open_file, options.promotes) if options.promotes else open_file()
+    if not options.promotes:
+        with open_file() as file:
+            return ingested(file)
+    with PromotedBatches(open_file, options.promotes) as promoted:
+        return replace(ingested(promoted), not_promoted=promoted.absent)
 
 
 def _open(
-    path: str, known: pa.Schema | None, table: TableMetadata | None, on_conflict: OnConflict
+    path: str, known: pa.Schema | None, table: TableMetadata | None, options: IngestOptions
 ) -> FileBatches:
     """Opens a file with the table's types for the columns whose values fit them."""
-    if known is None or table is None or on_conflict is OnConflict.ERROR:
-        return open_table_file(path, known)
+    kind = kind_of(path)
+    is_parquet = kind is not None and kind.format is FileFormat.PARQUET
+    open_as = partial(
+        open_table_file,
+        path,
+        batch_bytes=_PARQUET_BATCH_BYTES if is_parquet else DEFAULT_BATCH_BYTES,
+        keeps_codes=not options.promotes,
+    )
+    if known is None or table is None or options.on_conflict is OnConflict.ERROR:
+        return open_as(known)
     try:
-        return open_table_file(path, known)
+        return open_as(known)
     except InputError:
         with open_table_file(path) as file:
             conflicts = conflicting(known, file.schema, fixed_shown(table))
@@ -91,10 +109,9 @@ def _open(
     # Columns of another kind cannot be read as the table's type; for those of the same kind, try.
     other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
     try:
-        return open_table_file(path, pa.schema([f for f in known if f.name not in other_kind]))
+        return open_as(pa.schema([f for f in known if f.name not in other_kind]))
     except InputError:
-        left = pa.schema([f for f in known if f.name not in dict(conflicts)])
-        return open_table_file(path, left)
+        return open_as(pa.schema([f for f in known if f.name not in dict(conflicts)]))
 
 
 def ingest_batches(

@@ -21,11 +21,14 @@ from compactor.table.object_names import fragment_key, skip_index_key
 from compactor.table.windows import split_by_window
 from compactor.write.ingest.columns import with_counts
 from compactor.write.ingest.plan import IngestPlan
-from compactor.write.ingest.sorting import sorted_batches
+from compactor.write.ingest.sorting import sorted_columns
 from compactor.write.schema_union import conform_batch
+from format.canonical import canonical
+from format.errors import SchemaError
 from format.schema import ordering
 from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from format.storage import to_storage
+from format.validity import ValueCheck
 from format.writer import FragmentWriter
 
 _LEAST_ROW_BYTES: Final = 16
@@ -83,10 +86,12 @@ class _FragmentsOfFile:
     def write(self, file: FileBatches, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
         pending: list[pa.RecordBatch] = []
         rows, size, held = 0, 0, HeldBytes()
-        shown = dict(self._metadata.names)
+        shown, check = dict(self._metadata.names), ValueCheck()
         for raw in file:
             batch = with_counts(self._names.of(raw), self._metadata.rows)
             batch = conform_batch(batch, self._schema, file.path, shown)
+            if not file.is_checked:
+                batch = _checked(batch, check)
             self._check_keys(batch, file.path)
             self.rows += batch.num_rows
             while batch.num_rows:
@@ -142,10 +147,10 @@ class _FragmentsOfFile:
             ) as writer,
         ):
             row_statistics = RowStatistics()
-            for batch in sorted_batches(batches, schema, sort, self._rule):
-                keys = [to_storage(batch.column(column.column)) for column in sort]
+            for columns in sorted_columns(batches, schema, sort, self._rule):
+                keys = [columns[column.column] for column in sort]
                 row_statistics += self._rule.row_statistics(keys)
-                writer.write(batch)
+                writer.write_sorted(columns)
             written = writer.finish()
             upload.complete()
         self._written += 1
@@ -190,3 +195,11 @@ class _FragmentsOfFile:
     @property
     def _skips_key(self) -> str:
         return skip_index_key(self._base_version, self._attempt_id)
+
+
+def _checked(batch: pa.RecordBatch, check: ValueCheck) -> pa.RecordBatch:
+    """Returns the rows in canonical form. Raises `SchemaError` for values that their types do not allow."""
+    try:
+        return canonical(batch, check.check)
+    except ValueError as error:
+        raise SchemaError(str(error)) from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,42 +14,45 @@ from compactor.rows.fold import merged_rows
 from format.arrays import concat_storage
 from format.ordering import key_columns, same_as_previous, sort_keys, stable_order
 from format.schema import SortSchema
-from format.storage import to_logical, to_storage
+from format.storage import to_storage
 
-_SORTED_BATCH_ROWS = 16_384
+Columns = Mapping[str, pa.Array]
+_TAKEN_ROWS: Final = 16_384
+"""Rows that are put in order at a time, since the copies take memory."""
 
 
-def sorted_batches(
+def sorted_columns(
     batches: list[pa.RecordBatch], schema: pa.Schema, sort: SortSchema, rule: RowRule
-) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of all batches in stable sort order, `_SORTED_BATCH_ROWS` at a time.
+) -> Iterator[Columns]:
+    """Yields the rows of all batches in stable sort order, some at a time, as storage arrays by column name.
 
     Merges rows of one key if the rule says so.
     """
-    arrays = {
-        name: concat_storage([to_storage(batch.column(name)) for batch in batches])
-        for name in schema.names
-    }
-    keys = key_columns([arrays[column.column] for column in sort], sort)
-    # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
-    order = None if keys.first_disorder() is None else stable_order(keys.keys())
-    rows = len(arrays[sort[0].column])
+    pieces = [{n: to_storage(batch.column(n)) for n in schema.names} for batch in batches]
+    if not rule.merges and _are_sorted(pieces, sort):
+        # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
+        yield from pieces
+        return
+    arrays = {name: concat_storage([piece[name] for piece in pieces]) for name in schema.names}
+    del pieces
+    order = pa.array(stable_order(sort_keys([arrays[column.column] for column in sort], sort)))
     if rule.merges:
-        positions = pa.array(np.arange(rows) if order is None else order)
-        arrays.update(_merged(arrays, positions, sort, rule))
-        order, rows = None, len(arrays[sort[0].column])
-    for start in range(0, rows, _SORTED_BATCH_ROWS):
-        if order is None:
-            batch = {f.name: arrays[f.name].slice(start, _SORTED_BATCH_ROWS) for f in schema}
-        else:
-            positions = pa.array(order[start : start + _SORTED_BATCH_ROWS])
-            batch = {f.name: arrays[f.name].take(positions) for f in schema}
-        columns = [to_logical(batch[f.name], f.type) for f in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield dict(_merged(arrays, order, sort, rule))
+        return
+    for start in range(0, len(order), _TAKEN_ROWS):
+        positions = order.slice(start, _TAKEN_ROWS)
+        yield {name: array.take(positions) for name, array in arrays.items()}
+
+
+def _are_sorted(pieces: Sequence[Columns], sort: SortSchema) -> bool:
+    keys = [key_columns([piece[column.column] for column in sort], sort) for piece in pieces]
+    return all(columns.first_disorder() is None for columns in keys) and all(
+        one.key(one.rows - 1) <= other.key(0) for one, other in itertools.pairwise(keys)
+    )
 
 
 def _merged(
-    arrays: Mapping[str, pa.Array], order: pa.Array, sort: SortSchema, rule: RowRule
+    arrays: Columns, order: pa.Array, sort: SortSchema, rule: RowRule
 ) -> Iterator[tuple[str, pa.Array]]:
     """Yields each column by name, in order, with one row for each key."""
     keys = [arrays[column.column].take(order) for column in sort]

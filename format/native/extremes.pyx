@@ -1,0 +1,139 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Finds the least and the greatest value of a column by SPEC section 6.
+
+`valid` is the validity bitmap of an Arrow array, read from bit `start` on, or None; values are those of the
+rows only. Raises ValueError where a buffer is too short, and where offsets or codes point outside.
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from format.native.nulls cimport Nulls, is_null, nulls_of, require
+from format.native.words cimport big_endian, offset
+
+ctypedef fused number:
+    int8_t
+    int16_t
+    int32_t
+    int64_t
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+    float
+    double
+
+cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcmp must not get NULL
+
+
+cdef inline bint is_less(number one, number other) noexcept nogil:
+    """Compares numbers; NaN is greater than all others."""
+    if number is float or number is double:
+        return one < other or (other != other and one == one)
+    else:
+        return one < other
+
+
+cdef inline int sign_of_wide(const uint64_t* one, const uint64_t* other, int64_t words) noexcept nogil:
+    """Compares signed integers of several words, the least significant first."""
+    cdef int64_t word = words - 1
+    if one[word] != other[word]:
+        return 1 if <int64_t>one[word] > <int64_t>other[word] else -1
+    while word > 0:
+        word -= 1
+        if one[word] != other[word]:
+            return 1 if one[word] > other[word] else -1
+    return 0
+
+
+cdef inline int sign_of_strings(const uint8_t* base, const offset* one, const offset* other) noexcept nogil:
+    """Compares two strings. one, other: where their offsets stand."""
+    cdef int64_t one_size = one[1] - one[0], other_size = other[1] - other[0]
+    cdef int sign = memcmp(base + one[0], base + other[0], min(one_size, other_size))
+    return sign if sign else (one_size > other_size) - (one_size < other_size)
+
+
+cdef const uint8_t* bytes_of(const offset[::1] offsets, const uint8_t[::1] data) except NULL:
+    """Returns where the bytes of strings begin, all of which are there."""
+    cdef int64_t row
+    cdef bint are_inside
+    require(offsets.shape[0] > 0, "its offsets")
+    with nogil:
+        are_inside = offsets[0] >= 0 and offsets[offsets.shape[0] - 1] <= data.shape[0]
+        for row in range(1, offsets.shape[0]):
+            are_inside &= offsets[row - 1] <= offsets[row]
+    require(are_inside, "its offsets")
+    return &data[0] if data.shape[0] else &NOTHING
+
+
+def extreme_numbers(const number[::1] values, const uint8_t[::1] valid, int64_t start):
+    """Returns the least and the greatest number; None if all are null. Zeros of both signs are equal."""
+    cdef Nulls nulls = nulls_of(valid, start, values.shape[0])
+    cdef int64_t first = 0, row, rows = values.shape[0]
+    cdef number low, high, value
+    with nogil:
+        while first < rows and is_null(nulls, first):
+            first += 1
+        if first < rows:
+            low = high = values[first]
+            for row in range(first + 1, rows):
+                value = values[row]
+                if not is_null(nulls, row):
+                    low = value if is_less(value, low) else low
+                    high = value if is_less(high, value) else high
+    return (low, high) if first < rows else None
+
+
+def extreme_wide(const uint64_t[:, ::1] values, const uint8_t[::1] valid, int64_t start):
+    """Returns the rows of the least and the greatest signed integer of several words; -1 if all are null."""
+    cdef Nulls nulls = nulls_of(valid, start, values.shape[0])
+    cdef int64_t row, low = -1, high = -1, words = values.shape[1]
+    with nogil:
+        for row in range(values.shape[0]):
+            if is_null(nulls, row):
+                continue
+            if low < 0 or sign_of_wide(&values[row, 0], &values[low, 0], words) < 0:
+                low = row
+            if high < 0 or sign_of_wide(&values[row, 0], &values[high, 0], words) > 0:
+                high = row
+    return low, high
+
+
+def extreme_bytes(const uint8_t[:, ::1] values, const uint8_t[::1] valid, int64_t start):
+    """Returns the rows of the least and the greatest of values of equally many bytes; -1 if all are null."""
+    cdef Nulls nulls = nulls_of(valid, start, values.shape[0])
+    cdef int64_t row, low = -1, high = -1, width = values.shape[1]
+    with nogil:
+        for row in range(values.shape[0]):
+            if is_null(nulls, row):
+                continue
+            if low < 0 or memcmp(&values[row, 0], &values[low, 0], width) < 0:
+                low = row
+            if high < 0 or memcmp(&values[row, 0], &values[high, 0], width) > 0:
+                high = row
+    return low, high
+
+
+def extreme_strings(const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t start):
+    """Returns the rows of the least and the greatest string by bytes; -1 if all are null."""
+    cdef int64_t row, low = -1, high = -1
+    cdef uint64_t head, low_head = 0, high_head = 0
+    cdef const uint8_t* base = bytes_of(offsets, data)
+    cdef const offset* at = &offsets[0]
+    cdef Nulls nulls = nulls_of(valid, start, offsets.shape[0] - 1)
+    with nogil:
+        for row in range(offsets.shape[0] - 1):
+            if is_null(nulls, row):
+                continue
+            # Most are decided by their first eight bytes.
+            head = big_endian(base + at[row], min(8, at[row + 1] - at[row]))
+            if low < 0:
+                low = high = row
+                low_head = high_head = head
+            elif head < low_head or (head == low_head and sign_of_strings(base, at + row, at + low) < 0):
+                low = row
+                low_head = head
+            elif head > high_head or (head == high_head and sign_of_strings(base, at + row, at + high) > 0):
+                high = row
+                high_head = head
+    return low, high
