@@ -103,7 +103,7 @@ def _rank(value: Value, dtype: pa.DataType, width: int) -> int | Fraction:
         return _rank_of_float(plain_value(value, dtype))
     half = 1 << (8 * width - 1)
     if pt.is_decimal(dtype):
-        number: Fraction = Fraction(plain_value(value, dtype)) * 10**dtype.scale
+        number: Fraction = Fraction(plain_value(value, dtype)) * Fraction(10) ** dtype.scale
         return number + half
     return int(value) + (0 if pt.is_unsigned_integer(dtype) or pt.is_boolean(dtype) else half)
 

@@ -295,3 +295,20 @@ def test_columns_of_another_type_than_the_layout_are_refused() -> None:
     for array in (pa.array([1], pa.int32()), pa.nulls(1), pa.array(["a"])):
         with pytest.raises(TypeError):
             KeyColumns([array], layout)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [pa.decimal64(12, -3), pa.decimal128(19, -2), pa.decimal256(19, -2), pa.decimal128(9, 4)],
+    ids=str,
+)
+def test_keys_of_decimals_of_any_scale_are_the_same_from_values_as_from_rows(
+    dtype: pa.DataType,
+) -> None:
+    unit = decimal.Decimal(1).scaleb(-dtype.scale)
+    array = pa.array([unit * n for n in (-987_654, -2, -1, 0, 1, 3, 987_654)], dtype)
+    for sort in (parse_sort_schema("k"), parse_sort_schema("k:desc")):
+        compare = KeyComparator(pa.schema([("k", dtype)]), sort)
+        rows = KeyColumns([array], compare.layout)
+        for row in range(len(array)):
+            assert compare.key(key_at([array], row)) == rows.key(row)
