@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 import xxhash
@@ -55,8 +55,7 @@ class ByteSink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A block as read: header and checksum of the payload are checked, the payload is still compressed."""
 
     header: BlockHeader
@@ -158,14 +157,21 @@ class BlockReader:
         *,
         offset: int = 0,
         before_payload: Callable[[BlockHeader], None] = lambda _header: None,
+        ahead_bytes: int = 0,
     ) -> None:
-        """before_payload: called with each block's checked header before its payload takes memory."""
+        """before_payload: called with each block's checked header before its payload takes memory.
+
+        ahead_bytes: the most bytes that are read with the beginning of a block, of what is at hand. What
+        follows a header is short, and a request of its own costs more than its bytes.
+        """
         self._source = source
         self._before_payload = before_payload
+        self._ahead_bytes = max(ahead_bytes, BLOCK_HEADER_BYTES)
         self.name = name
         self.offset = offset
-        self._head = b""
-        """The header of a block of which only the kind was looked at."""
+        self._ahead = b""
+        self._ahead_at = 0
+        """How many of the bytes read ahead were taken."""
 
     def read_prologue(self) -> None:
         """Reads the prologue.
@@ -176,8 +182,9 @@ class BlockReader:
 
     def read_block(self, column: str | None = None) -> Block:
         """Reads the next block. Raises `CorruptFragmentError`, also if the source ends."""
-        head, self._head = self._head or self.read_exactly(BLOCK_HEADER_BYTES, column), b""
-        offset = self.offset - BLOCK_HEADER_BYTES
+        offset = self.offset
+        self._look_ahead()
+        head = self.read_exactly(BLOCK_HEADER_BYTES, column)
         header = layout.unpack_block_header(head, name=self.name, offset=offset)
         meta = self.read_exactly(header.meta_bytes, column)
         layout.check_block_header(header, head, meta, name=self.name, offset=offset)
@@ -194,13 +201,16 @@ class BlockReader:
 
     def next_kind(self) -> int:
         """Returns the kind of the next block, which need not be one that this reader knows."""
-        self._head = self._head or self.read_exactly(BLOCK_HEADER_BYTES)
-        return self._head[0]
+        self._look_ahead()
+        if len(self._ahead) - self._ahead_at < BLOCK_HEADER_BYTES:
+            self.read_exactly(BLOCK_HEADER_BYTES)  # raises
+        return self._ahead[self._ahead_at]
 
     def skip_block(self) -> None:
         """Reads a block of any kind and checks its checksums, but never holds its payload."""
-        head, self._head = self._head or self.read_exactly(BLOCK_HEADER_BYTES), b""
-        offset = self.offset - BLOCK_HEADER_BYTES
+        offset = self.offset
+        self._look_ahead()
+        head = self.read_exactly(BLOCK_HEADER_BYTES)
         block = layout.unpack_skipped(head, name=self.name, offset=offset)
         meta = self.read_exactly(block.meta_bytes)
         layout.check_header_checksum(
@@ -228,23 +238,39 @@ class BlockReader:
 
     def at_end(self) -> bool:
         """Returns whether nothing follows; consumes a byte if something does."""
-        return not self._source.read(1)
+        return self._ahead_at == len(self._ahead) and not self._source.read(1)
+
+    def _look_ahead(self) -> None:
+        """Reads ahead until there is a block's header, unless the source ends."""
+        while (held := len(self._ahead) - self._ahead_at) < BLOCK_HEADER_BYTES:
+            piece = self._source.read(self._ahead_bytes - held)
+            if not piece:
+                return
+            rest = self._ahead[self._ahead_at :]
+            self._ahead, self._ahead_at = b"".join((rest, piece)) if held else piece, 0
 
     def _read_up_to(self, size: int) -> bytes:
+        start, end = self._ahead_at, self._ahead_at + size
+        first = self._ahead[start:end]
+        if end <= len(self._ahead):
+            self._ahead_at = end
+            self.offset += size
+            return first
+        self._ahead, self._ahead_at = b"", 0
         if size > _STEP_BYTES:
-            return self._read_large(size)
-        pieces: list[bytes] = []
-        left = size
-        while left and (piece := self._source.read(min(left, _STEP_BYTES))):
+            return self._read_large(first, size)
+        pieces = [first] if first else []
+        left = size - len(first)
+        while left and (piece := self._source.read(left)):
             pieces.append(piece)
             left -= len(piece)
         self.offset += size - left
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _read_large(self, size: int) -> bytes:
+    def _read_large(self, first: bytes, size: int) -> bytes:
         """Reads a large payload into memory that grows with the data that arrives, and never holds it
-        twice."""
-        data = bytearray()
+        twice. first: its bytes that were read ahead."""
+        data = bytearray(first)
         while len(data) < size and (piece := self._source.read(min(size - len(data), _STEP_BYTES))):
             data += piece
         self.offset += len(data)

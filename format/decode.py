@@ -232,7 +232,7 @@ class _Chunk:
             # The figure is exact, because rough ones of many fields would add up to a refusal.
             self._allowance.charge(_expanded_bytes(array))
             return decoded(array)
-        if length * _most_value_bytes(values) > _LITTLE_BYTES:
+        if _may_be_large(values, length):
             self._allowance.check_kept(_expanded_bytes(array))
         return array
 
@@ -246,6 +246,13 @@ def _may_hold_others(array: pa.Array) -> bool:
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         return not is_ascii(array.buffers()[2])
     return bool(pt.is_decimal(dtype) and dtype.bit_width <= 64)
+
+
+def _may_be_large(values: pa.Array, length: int) -> bool:
+    """Returns whether `length` rows of a dictionary's values may take more than `_LITTLE_BYTES`."""
+    if is_binary_like(values.type) and length * values.get_total_buffer_size() <= _LITTLE_BYTES:
+        return False  # as most dictionaries are, whose strings need not be looked at
+    return length * _most_value_bytes(values) > _LITTLE_BYTES
 
 
 def _most_value_bytes(values: pa.Array) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,39 +47,43 @@ class GatherArray:
 
     __slots__ = ("array", "dtype", "fields", "kind")
 
-    def __init__(self, array: pa.Array, dtype: pa.DataType | None = None) -> None:
+    def __init__(
+        self, array: pa.Array, dtype: pa.DataType | None = None, *, is_weighed: bool = True
+    ) -> None:
         """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
-        gathered."""
-        dtype = dtype or (array.type.value_type if pt.is_dictionary(array.type) else array.type)
-        if pt.is_dictionary(array.type) and not (is_binary_like(dtype) or pt.is_nested(dtype)):
+        gathered. is_weighed: whether `Pieces.weigh` has to know its weight."""
+        is_coded = isinstance(array, pa.DictionaryArray)
+        dtype = dtype or (array.type.value_type if is_coded else array.type)
+        if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):
             array = plain(array)
         self.array = array
         self.dtype = dtype
         self.kind = _kind(array)
-        self.fields = self._fields()
+        self.fields = self._fields(is_weighed=is_weighed)
         """The fields of `Piece` in `format.native.gather` for a piece without rows."""
 
-    def _fields(self) -> tuple[int, ...]:
-        array, width = self.array, fixed_width_bytes(self.dtype)
+    def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
+        array = self.array
         if self.kind == _NULLS:
             return (self.kind, *_NO_FIELDS)
         is_text = is_binary_like(self.dtype)
         if self.kind == _VALUES:
             if pt.is_nested(self.dtype):
                 return (self.kind, *_NO_FIELDS)
-            beside = (8 if is_large_offsets(self.dtype) else 4) if is_text else width or 0
+            width = fixed_width_bytes(self.dtype) or 0
+            beside = (8 if is_large_offsets(self.dtype) else 4) if is_text else width
             return (self.kind, 0, 0, *_validity(array), *_values(array), 0, 0, -1, beside, 0, 0)
         codes, values = array.indices, array.dictionary
         at = codes.buffers()[1].address + 4 * codes.offset
         memory = _values(values) if is_text else (0, 0)
-        weights = 4, heaviest_value_bytes(array), values.nbytes
+        weights = (4, heaviest_value_bytes(array), values.nbytes) if is_weighed else (4, 0, 0)
         return (self.kind, 0, 0, *_validity(codes), *memory, at, len(values), -1, *weights)
 
 
 def _kind(array: pa.Array) -> int:
     if array.null_count == len(array):
         return _NULLS
-    return _CODES if pt.is_dictionary(array.type) else _VALUES
+    return _CODES if isinstance(array, pa.DictionaryArray) else _VALUES
 
 
 class Pieces:
@@ -160,13 +164,17 @@ class Pieces:
         return held, most
 
 
-def pieces_of(sources: Sequence[Sequence[pa.Array]], dtype: pa.DataType) -> Pieces:
+def pieces_of(
+    sources: Sequence[Sequence[pa.Array]], dtype: pa.DataType, *, are_weighed: bool = True
+) -> Pieces:
     """Returns the pieces that are whole storage arrays, some of which may be of type null.
 
-    sources: for each source its arrays.
+    sources: for each source its arrays. are_weighed: see `GatherArray`.
     """
     kept = [[array for array in source if len(array)] for source in sources]
-    arrays = [GatherArray(array, dtype) for source in kept for array in source]
+    arrays = [
+        GatherArray(array, dtype, is_weighed=are_weighed) for source in kept for array in source
+    ]
     fields = np.array([array.fields for array in arrays], dtype=np.int64).reshape(-1, FIELDS)
     fields[:, ROWS] = [len(array.array) for array in arrays]
     firsts = np.cumsum([0, *(len(source) for source in kept[:-1])], dtype=np.int64)
@@ -209,7 +217,32 @@ def gather_arrays(sources: Sequence[Sequence[pa.Array]], origins: Origins) -> pa
     dtype = next(array.type for source in sources for array in source)
     if pt.is_dictionary(dtype):
         dtype = dtype.value_type
-    return gather(pieces_of(sources, dtype), origins)
+    return gather(pieces_of(sources, dtype, are_weighed=False), origins)
+
+
+class Span(NamedTuple):
+    """Consecutive rows of some columns. Other rows of the same arrays may be in other spans."""
+
+    columns: Sequence[GatherArray]
+    start: int
+    rows: int
+
+
+def gather_columns(sources: Sequence[Sequence[Span]], origins: Origins) -> list[pa.Array]:
+    """Gathers columns like `gather`. sources: for each source its spans, none of which is empty; there must
+    be one."""
+    spans = [span for source in sources for span in source]
+    firsts = np.cumsum([0, *(len(source) for source in sources[:-1])], dtype=np.int64)
+    places = np.array([(span.rows, span.start) for span in spans], dtype=np.int64)
+    gathered = []
+    for column, first in enumerate(spans[0].columns):
+        arrays = [span.columns[column] for span in spans]
+        fields = np.array([array.fields for array in arrays], dtype=np.int64)
+        fields[:, [ROWS, START]] = places
+        pieces = Pieces(arrays, fields, firsts, first.dtype)
+        pieces.mark_nulls()
+        gathered.append(gather(pieces, origins))
+    return gathered
 
 
 def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:

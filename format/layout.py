@@ -20,6 +20,7 @@ _PROLOGUE: Final = struct.Struct("<8sHHI")
 _BLOCK: Final = struct.Struct("<BBHIIIQQQ")
 _TRAILER: Final = struct.Struct("<QQHHI4s")
 _CHECKSUM_SLICE: Final = slice(12, 16)
+_NO_CHECKSUM: Final = bytes(4)
 
 PROLOGUE_BYTES: Final = _PROLOGUE.size
 BLOCK_HEADER_BYTES: Final = _BLOCK.size
@@ -135,8 +136,9 @@ def repack_block_header(header: BlockHeader) -> bytes:
 
 
 def _header_checksum(head: bytes | bytearray, meta: bytes) -> int:
-    digest = xxhash.xxh3_64()
-    digest.update(head)
+    """Returns the checksum of header and meta, in which the checksum itself counts as zeros."""
+    start, stop = _CHECKSUM_SLICE.start, _CHECKSUM_SLICE.stop
+    digest = xxhash.xxh3_64(b"".join((head[:start], _NO_CHECKSUM, head[stop:])))
     digest.update(meta)
     return digest.intdigest() & 0xFFFFFFFF
 
@@ -170,9 +172,7 @@ def check_header_checksum(
     checksum: int, data: bytes, meta: bytes, *, name: str, offset: int
 ) -> None:
     """Raises `CorruptFragmentError` unless a block header's checksum over `data` and `meta` agrees."""
-    head = bytearray(data)
-    head[_CHECKSUM_SLICE] = bytes(4)
-    if _header_checksum(head, meta) != checksum:
+    if _header_checksum(data, meta) != checksum:
         raise CorruptFragmentError(
             "the block header's checksum does not match", name=name, offset=offset
         )

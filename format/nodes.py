@@ -122,6 +122,21 @@ _INT_DTYPES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
 }
 
 
+_FIXED_SIZE_BINARY: Final = pa.binary(1).id
+_WIDTHS: Final = {
+    dtype.id: dtype.bit_width // 8
+    for dtype in (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(),
+        pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float16(), pa.float32(), pa.float64(),
+        pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1),
+        pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("us"),
+        pa.duration("us"), pa.month_day_nano_interval(),
+    )
+}  # fmt: skip
+"""Bytes of values by the type's id, for types all of whose values have one width."""
+
+
 def float_words(dtype: pa.DataType) -> type[Any] | None:
     """Returns numpy's unsigned type for the patterns of a float type; None for other types."""
     return _INT_DTYPES[dtype.bit_width // 8][1] if pt.is_floating(dtype) else None
@@ -149,14 +164,9 @@ def integer_bytes(dtype: pa.DataType) -> int | None:
 
 def fixed_width_bytes(dtype: pa.DataType) -> int | None:
     """Returns the bytes per value of a fixed-width type other than bool; None for other types."""
-    if pt.is_fixed_size_binary(dtype):
+    if dtype.id == _FIXED_SIZE_BINARY:
         return int(dtype.byte_width)
-    if pt.is_boolean(dtype) or pt.is_null(dtype) or pt.is_nested(dtype) or pt.is_dictionary(dtype):
-        return None
-    try:
-        return int(dtype.bit_width) // 8
-    except ValueError:
-        return None
+    return _WIDTHS.get(dtype.id)
 
 
 def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -35,6 +35,8 @@ from format.types import storage_type
 PAGE_BYTES: Final = 64 << 10
 """Writers begin another page before a record with which the page would have more bytes than this."""
 _HEAD: Final = struct.Struct("<QIIIIQQ")
+_COUNTS: Final = 5
+"""The first fields of `ChunkStats`, which are 64-bit numbers in arrays one after the other."""
 _ENCODINGS: Final = {encoding.name: int(encoding) for encoding in Encoding}
 _NAMES: Final = {int(encoding): encoding.name for encoding in Encoding}
 
@@ -68,7 +70,8 @@ class ColumnRecord:
         if not self.count:
             table.finish()
             return []
-        offset, stored, raw, decoded, nulls = (table.counts(self.count) for _ in range(5))
+        counts, end = table.counts(_COUNTS * self.count), _COUNTS * self.count
+        columns = [counts[start : start + self.count] for start in range(0, end, self.count)]
         try:
             encodings = [_NAMES[code] for code in table.raw(self.count)]
         except KeyError as error:
@@ -76,7 +79,7 @@ class ColumnRecord:
         kind = self._parsed()[1]
         low, high = (unpack_values(table, self.count, kind) for _ in range(2))
         table.finish()
-        values = zip(offset, stored, raw, decoded, nulls, encodings, low, high, strict=True)
+        values = zip(*columns, encodings, low, high, strict=True)
         return [ChunkStats(*chunk) for chunk in values]
 
     def _parsed(self) -> tuple[pa.Field, ValueKind]:

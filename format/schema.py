@@ -13,6 +13,7 @@ from pyarrow import types as pt
 
 from format.errors import SchemaError, UnsupportedVersionError, cause_of
 from format.layout import KNOWN_FEATURES
+from format.short_texts import remembered
 from format.type_json import JsonObject, schema_from_json, schema_to_json
 from format.types import check_nesting, storage_type
 
@@ -186,27 +187,39 @@ class FragmentHeader:
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, name: str = "") -> Self:
+    def from_bytes(cls, data: bytes, *, name: str = "") -> FragmentHeader:
         """Parses a header. name: the fragment's, for errors.
 
         Raises `SchemaError` for anything that is not a header, and `UnsupportedVersionError`.
         """
         try:
-            document = json.loads(data)
-            features = features_of(document)
-            check_features(features, name=name)
-            if b"\\u" in data:
-                json.dumps(document, ensure_ascii=False).encode()  # refuses half a character
-            return cls(
-                schema=schema_from_json(document["schema"]),
-                sort=tuple(SortColumn.from_json(column) for column in document["sort"]),
-                max_rows=_count(document["max_rows"]),
-                writer=document.get("writer", {}),
-                sources=tuple(document.get("sources", ())),
-                required_features=features,
-            )
+            features, header = _parsed(data)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SchemaError(f"the header is not a fragment header: {cause_of(error)}") from error
+        check_features(features, name=name)
+        assert header is not None
+        return header
+
+
+@remembered(most=16, most_bytes=64 << 10)
+def _parsed(data: bytes) -> tuple[tuple[str, ...], FragmentHeader | None]:
+    """Returns the required features, and the header unless this reader lacks one of them. Fragments that one
+    writer adds to a table say the same."""
+    document = json.loads(data)
+    features = features_of(document)
+    if not KNOWN_FEATURES.issuperset(features):
+        return features, None
+    if b"\\u" in data:
+        json.dumps(document, ensure_ascii=False).encode()  # refuses half a character
+    header = FragmentHeader(
+        schema=schema_from_json(document["schema"]),
+        sort=tuple(SortColumn.from_json(column) for column in document["sort"]),
+        max_rows=_count(document["max_rows"]),
+        writer=document.get("writer", {}),
+        sources=tuple(document.get("sources", ())),
+        required_features=features,
+    )
+    return features, header
 
 
 def _count(value: object) -> int:

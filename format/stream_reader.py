@@ -20,6 +20,8 @@ from format.pages import ColumnRecord, check_records, unpack_page
 from format.schema import FragmentHeader, column_order
 
 TakeColumn = Callable[[str, Sequence[ChunkStats]], None]
+_AHEAD_BYTES: Final = 1 << 10
+"""Enough for the header of a column, that of its first chunk, and the nodes of that."""
 _FOOTER: Final = (BlockKind.STATISTICS, BlockKind.DIRECTORY)
 
 
@@ -38,7 +40,9 @@ class FragmentStream:
         before_payload: Callable[[BlockHeader], None] = lambda _header: None,
     ) -> None:
         """before_payload: see `BlockReader`."""
-        self._reader = BlockReader(source, name, before_payload=before_payload)
+        self._reader = BlockReader(
+            source, name, before_payload=before_payload, ahead_bytes=_AHEAD_BYTES
+        )
         self._reader.read_prologue()
         block = self._reader.read_block()
         if block.header.kind is not BlockKind.HEADER:

@@ -95,6 +95,8 @@ _CODES: Final = {
     ValueKind.BOOL: "B",
 }
 _NULL, _VALUE, _NO_VALUE = 0, 1, 2
+_STATES: Final = bytes((_NULL, _VALUE, _NO_VALUE))
+_RESERVED: Final = bytes(7)
 _DECIMAL: Final = re.compile("-?[0-9]+([.][0-9]+)?(E[+-][0-9]{1,10})?")
 
 
@@ -143,15 +145,16 @@ def unpack_values(table: TableReader, count: int, kind: ValueKind) -> list[Value
 
     Raises `ValueError` for values of another kind, and for texts and decimals that are none.
     """
-    found, *reserved = table.raw(8)
-    if any(reserved):
+    head = table.raw(8)
+    found = head[0]
+    if head[1:] != _RESERVED:
         raise ValueError("bounds with reserved bytes that are not 0")
     if found == ValueKind.NONE:
         return [None] * count
     if found != kind:
         raise ValueError(f"bounds of kind {found} where the column's type has {kind.value}")
     states = table.raw(count)
-    if states.translate(None, bytes((_NULL, _VALUE, _NO_VALUE))):
+    if states.translate(None, _STATES):
         raise ValueError("a bound that is neither null, nor a value, nor left out")
     code = _CODES.get(kind)
     if code is None:

@@ -15,6 +15,32 @@ from format.errors import SchemaError
 
 MAX_NESTING: Final = 64
 """The most levels of nested types, as in Arrow's IPC."""
+_BINARY_LIKE: Final = frozenset(
+    dtype.id for dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+)
+_LIST_LIKE: Final = frozenset(
+    make(pa.null()).id for make in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+)
+_LARGE_OFFSETS: Final = frozenset(
+    dtype.id for dtype in (pa.large_string(), pa.large_binary(), pa.large_list(pa.null()))
+)
+_MAP: Final = pa.map_(pa.int8(), pa.null()).id
+_STAY_CODED: Final = _BINARY_LIKE | _LIST_LIKE | {_MAP}
+_NEVER_CODED: Final = frozenset(
+    dtype.id for dtype in (pa.struct([]), pa.list_(pa.null(), 1), pa.bool_(), pa.null())
+)
+_DISGUISED: Final = (
+    _LIST_LIKE
+    | {_MAP}
+    | {
+        dtype.id
+        for dtype in (
+            pa.string_view(), pa.binary_view(), pa.struct([]), pa.list_(pa.null(), 1),
+            pa.dictionary(pa.int32(), pa.null()), pa.uuid(),
+        )
+    }
+)  # fmt: skip
+"""The ids of types that may not be storage types; that of `pa.uuid` is the one of all extensions."""
 LISTS: Final = {
     "list": pa.list_,
     "large_list": pa.large_list,
@@ -49,6 +75,8 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 def storage_type(dtype: pa.DataType) -> pa.DataType:
     """Returns the type under which values of `dtype` are stored, merged and hashed."""
+    if dtype.id not in _DISGUISED:
+        return dtype
     if isinstance(dtype, pa.BaseExtensionType):
         return storage_type(dtype.storage_type)
     if pt.is_dictionary(dtype):
@@ -112,30 +140,25 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
 
 def is_list_like(dtype: pa.DataType) -> bool:
     """Returns whether values are lists of varying length, other than maps."""
-    return bool(
-        pt.is_list(dtype) or pt.is_large_list(dtype)
-        or pt.is_list_view(dtype) or pt.is_large_list_view(dtype)
-    )  # fmt: skip
+    return dtype.id in _LIST_LIKE
 
 
 def is_binary_like(dtype: pa.DataType) -> bool:
     """Returns whether values are strings or binaries in their storage forms, small or large."""
-    return bool(
-        pt.is_string(dtype) or pt.is_large_string(dtype)
-        or pt.is_binary(dtype) or pt.is_large_binary(dtype)
-    )  # fmt: skip
+    return dtype.id in _BINARY_LIKE
 
 
 def may_stay_coded(dtype: pa.DataType) -> bool:
     """Returns whether moving dictionary-coded values of the type as codes pays: it does for varying
     lengths."""
-    return is_binary_like(dtype) or is_list_like(dtype) or bool(pt.is_map(dtype))
+    return dtype.id in _STAY_CODED
 
 
 def is_large_offsets(dtype: pa.DataType) -> bool:
-    return bool(pt.is_large_string(dtype) or pt.is_large_binary(dtype) or pt.is_large_list(dtype))
+    """Returns whether offsets of the type have 64 bits."""
+    return dtype.id in _LARGE_OFFSETS
 
 
 def may_be_coded(dtype: pa.DataType) -> bool:
-    is_fixed_nested = pt.is_struct(dtype) or pt.is_fixed_size_list(dtype)
-    return not (is_fixed_nested or pt.is_boolean(dtype) or pt.is_null(dtype))
+    """Returns whether the format has dictionaries of the type."""
+    return dtype.id not in _NEVER_CODED

@@ -13,6 +13,7 @@ from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.contract import MergeSettings
 from compactor.merge.copied import CopiedRowGroups
 from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.input_schemas import InputSchemas
 from compactor.merge.merge_input import MergeInput
 from compactor.merge.outputs import OutputFragment
 from compactor.merge.row_numbers import STAGE as ROW_HASHES
@@ -25,7 +26,6 @@ from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import PARTS, BudgetedUploads
 from format.key_comparator import KeyComparator
-from format.schema import FragmentHeader
 
 
 class MergeContext:
@@ -48,8 +48,7 @@ class MergeContext:
         self.uploads = BudgetedUploads(budget, plan.upload_bytes)
         self.tasks = OrderedTasks(budget, settings.memory.threads)
         self.inputs: Sequence[MergeInput] = ()
-        self.schemas: list[pa.Schema] = []
-        """The distinct schemas of the inputs."""
+        self.schemas = InputSchemas(settings.schema)
         self._order_tape = Tape(budget, "row order", disk)
         self.order = RowOrder(self._order_tape)
         self.outputs: list[OutputFragment] = []
@@ -65,15 +64,6 @@ class MergeContext:
         )
         budget.spill_by(CHUNKS, self._spill_chunks)
         budget.spill_by(PARTS, self._spill_parts)
-
-    def with_shared_schema(self, header: FragmentHeader) -> FragmentHeader:
-        """Returns the header with the schema object of an earlier input if that is equal, because a thousand
-        copies would add up."""
-        for schema in self.schemas:
-            if schema.equals(header.schema, check_metadata=True):
-                return header.with_schema(schema)
-        self.schemas.append(header.schema)
-        return header
 
     @contextmanager
     def column_cursors(

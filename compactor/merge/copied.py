@@ -6,7 +6,6 @@ Only the input's footer has the statistics of their chunks. It comes last, as do
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from compactor.merge.decoded import STAGE as CHUNKS
@@ -40,7 +39,7 @@ class StoredKeys:
             data, at, blocks = self._disk.read(self._region), 0, []
             for block in self._blocks:
                 end = at + block.header.stored_bytes
-                blocks.append(replace(block, stored=data[at:end]))
+                blocks.append(block._replace(stored=data[at:end]))
                 at = end
         self.drop()
         return blocks
@@ -60,7 +59,7 @@ class StoredKeys:
         if freed:
             self._region = self._disk.allocate(freed)
             self._disk.write(self._region, b"".join(block.stored for block in self._blocks))
-            self._blocks = [replace(block, stored=b"") for block in self._blocks]
+            self._blocks = [block._replace(stored=b"") for block in self._blocks]
             self._budget.discharge(CHUNKS, freed)
             self.held_bytes = 0
         return freed

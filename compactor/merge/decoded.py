@@ -13,6 +13,7 @@ from pyarrow import types as pt
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
+from format.gather import GatherArray, Span
 
 STAGE: Final = "chunks"
 
@@ -22,12 +23,20 @@ class _InMemory:
     arrays: list[pa.Array]
     charged: int
     position: int = 0
+    gathered: list[GatherArray] | None = None
+    """The arrays as rows are gathered of them, once some are."""
     lent: int = 0
     """How often the caller holds rows of it; as long as it does, dropping it would free nothing."""
 
     @property
     def rows(self) -> int:
         return len(self.arrays[0]) - self.position
+
+    def span(self, rows: int) -> Span:
+        """Returns the first `rows` rows."""
+        if self.gathered is None:
+            self.gathered = [GatherArray(array, is_weighed=False) for array in self.arrays]
+        return Span(self.gathered, self.position, rows)
 
 
 @dataclass(slots=True)
@@ -67,7 +76,7 @@ class DecodedRows:
 
     def push(self, arrays: list[pa.Array]) -> None:
         """Adds a row group. arrays: one for each column."""
-        size = sum(array.nbytes for array in arrays)
+        size = sum(array.get_total_buffer_size() for array in arrays)
         self.rows += len(arrays[0])
         if size > self._slice_bytes and not self._budget.has_room(size, self._reserve_bytes):
             self._parts.extend(self._to_disk(arrays, size))
@@ -97,6 +106,16 @@ class DecodedRows:
             pieces.append(self.take_piece(rows))
             rows -= len(pieces[-1][0])
         return pieces
+
+    def take_spans(self, rows: int) -> list[Span]:
+        """Removes the first `rows` rows to be gathered; otherwise like `take`."""
+        spans = []
+        while rows:
+            part = self._in_memory(0)
+            spans.append(part.span(min(rows, part.rows)))
+            self._lend(part, spans[-1].rows)
+            rows -= spans[-1].rows
+        return spans
 
     def take_piece(self, most: int) -> list[pa.Array]:
         """Removes some of the first rows, at most `most`, in one piece; otherwise like `take`."""

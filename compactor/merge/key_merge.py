@@ -25,7 +25,7 @@ from compactor.merge.tournament import MergedRows, Tournament
 from compactor.rows.flags import Flags, RowRule
 from format.arrays import concat_storage
 from format.errors import OrderError
-from format.gather import gather_arrays
+from format.gather import Span, gather_columns
 from format.key_comparator import ComparableKey, KeyComparator
 from format.keys import key_at
 from format.native.key_merge import Stop
@@ -302,18 +302,15 @@ def _not_sorted(name: str, what: str = "rows") -> OrderError:
 
 
 def _gathered(
-    taken: Sequence[Sequence[list[pa.Array]]], numbers: npt.NDArray[np.intp], merged: MergedRows
+    taken: Sequence[Sequence[Span]], numbers: npt.NDArray[np.intp], merged: MergedRows
 ) -> MergeWindow:
-    """Gathers the sort columns of a window. taken: the pieces of each of the inputs `numbers`."""
+    """Gathers the sort columns of a window. taken: the rows of each of the inputs `numbers`."""
     origins = merged.inputs
     if len(numbers) <= numbers[-1]:
         places = np.zeros(int(numbers[-1]) + 1, dtype=np.uint16)
         places[numbers] = np.arange(len(numbers))
         origins = places[origins]
-    columns = [
-        gather_arrays([[piece[index] for piece in pieces] for pieces in taken], origins)
-        for index in range(len(taken[0][0]))
-    ]
+    columns = gather_columns(taken, origins)
     return MergeWindow(columns, merged.inputs, merged.starts_group, merged.row_bytes)
 
 
@@ -393,10 +390,10 @@ class _Input:
             self._last_key = columns.key(len(piece[0]) - 1)
         return pieces
 
-    def take(self, rows: int) -> list[list[pa.Array]]:
-        """Takes rows that were given; the caller must settle. Returns their sort columns in pieces."""
+    def take(self, rows: int) -> list[Span]:
+        """Takes rows that were given; the caller must settle. Returns their sort columns."""
         self._given -= rows
-        return self._source.keys.take(rows)
+        return self._source.keys.take_spans(rows)
 
     def settle(self) -> None:
         """Releases the memory of rows that were taken."""

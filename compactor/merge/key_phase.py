@@ -125,7 +125,7 @@ class KeyPhase:
 
     def _start_output(self) -> OutputFragment:
         sink = self._open_output(self._context.uploads)
-        present = {name for schema in self._context.schemas for name in schema.names}
+        present = self._context.schemas.column_names()
         schema = pa.schema(
             [column for column in self._context.settings.schema if column.name in present],
             metadata=self._context.settings.schema.metadata,

@@ -17,6 +17,7 @@ from compactor.merge.decoding import STAGE as DECODE
 from compactor.merge.decoding import Decoding, may_decode_ahead
 from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
+from compactor.merge.input_schemas import InputSchemas
 from compactor.merge.key_merge import loaded_group
 from compactor.merge.loaded_rows import LoadedGroup
 from compactor.merge.tasks import OrderedTasks
@@ -33,7 +34,6 @@ from format.layout import BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream, TakeColumn
 from format.types import storage_type
-from format.widening import converts_to, is_stored_as
 
 _LEAST_SHARE: Final = 4
 """A row group of less than one part in this many of the usual size is not copied, but merged with others."""
@@ -123,37 +123,23 @@ class MergeInput:
     def name(self) -> str:
         return self.fragment.name
 
-    def open(
-        self,
-        schema: pa.Schema,
-        sort: SortSchema,
-        shared: Callable[[FragmentHeader], FragmentHeader] = lambda header: header,
-    ) -> None:
-        """Reads the header. Raises `InputMismatchError` if it does not fit `schema` and `sort`.
-
-        shared: returns an equal header that other inputs use too, so that one copy is held.
-        """
+    def open(self, sort: SortSchema, schemas: InputSchemas) -> None:
+        """Reads the header. Raises `InputMismatchError` if it does not fit `sort` and the table's schema."""
         self._stream = FragmentStream(self._source, self.name, before_payload=self._before_payload)
-        self._stream.header = header = shared(self._stream.header)
         self._discharge_decode()
+        header = self._stream.header
         if header.sort != sort:
             raise InputMismatchError(
                 f"{self.name}: sorted by {', '.join(map(str, header.sort))} where the table sorts by "
                 + ", ".join(map(str, sort)),
                 name=self.name,
             )
-        self._check_types(header.schema, schema)
-        self._schema = schema
-        stored = [field for field in header.schema if self._is_wanted(field.name)]
-        self._is_as_wide = len(stored) == len(header.schema) and all(
-            storage_type(field.type) == storage_type(schema.field(field.name).type)
-            for field in stored
-        )
-        is_converted = len(stored) < len(header.schema) or any(
-            converts_to(storage_type(field.type), storage_type(schema.field(field.name).type))
-            for field in stored
-        )
-        if is_converted and self._disk is not None:
+        ours = schemas.of(header, self.name)
+        if header.schema is not ours.schema:
+            self._stream.header = header.with_schema(ours.schema)
+        self._schema = schema = schemas.table
+        self._is_as_wide = ours.is_as_wide
+        if ours.is_converted and self._disk is not None:
             self._converted = ConvertedRows(self._budget, self._disk)
         self._key_names = [column.column for column in sort]
         self._key_types = [storage_type(schema.field(name).type) for name in self._key_names]
@@ -435,19 +421,6 @@ class MergeInput:
         for part in (self._dropped, self._converted):
             if part is not None:
                 part.close()
-
-    def _check_types(self, ours: pa.Schema, table: pa.Schema) -> None:
-        for field in ours:
-            index = table.get_field_index(field.name)
-            if index < 0:
-                continue  # the table has dropped the column
-            expected = table.field(index).type
-            if not is_stored_as(field.type, expected):
-                raise InputMismatchError(
-                    f"{self.name}: column {field.name!r} is of type {field.type}, "
-                    f"the table's is {expected}",
-                    name=self.name,
-                )
 
     def _decoding(self, block: Block, dtype: pa.DataType) -> Decoding:
         """Returns the decoding of a chunk that was just read, which takes over its charge."""

@@ -100,7 +100,7 @@ class MergePass:
     def _run(self) -> MergeResult | None:
         context = self._context
         for source in context.inputs:
-            source.open(context.settings.schema, context.settings.sort, context.with_shared_schema)
+            source.open(context.settings.sort, context.schemas)
         with context.watch.on("order"):
             self._keys.run()
         self._columns.run()

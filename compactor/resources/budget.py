@@ -43,7 +43,10 @@ class MemoryBudget:
         self._spillers: dict[str, Spiller] = {}
         self._draining: set[str] = set()
         self._finish: Callable[[], None] = _nothing
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
+        """Number of threads that wait for a discharge. Mostly there is none, and nobody need be notified."""
         self._trimmer = Trimmer(self.soft_bytes, plan.limit_bytes // _SLACK_SHARE)
         self.used_bytes = 0
         self.peak_bytes = 0
@@ -82,20 +85,16 @@ class MemoryBudget:
         excess = self.used_bytes + size - self.soft_bytes
         if excess > 0:
             self._spill(excess)
-        with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self.used_bytes + size <= self.limit_bytes
-                    or not any(self._held[name] for name in self._draining)
-                )
-            )
-            if self.used_bytes + size > self.limit_bytes:
-                raise MemoryLimitError(self._explain(stage, size))
+        with self._lock:
+            while self.used_bytes + size > self.limit_bytes:
+                if not any(self._held[name] for name in self._draining):
+                    raise MemoryLimitError(self._explain(stage, size))
+                self._wait()
             self._add(stage, size)
 
     def try_charge(self, stage: str, size: int, *, is_urgent: bool = False) -> bool:
         """Charges bytes if they fit below the soft limit (if urgent, the limit); returns whether so."""
-        with self._changed:
+        with self._lock:
             room = self.limit_bytes if is_urgent else self.soft_bytes
             if self.used_bytes + size > room:
                 return False
@@ -104,27 +103,27 @@ class MemoryBudget:
 
     def force(self, stage: str, size: int) -> None:
         """Charges bytes that are in memory already, even beyond the limit."""
-        with self._changed:
+        with self._lock:
             self._add(stage, size)
 
     def discharge(self, stage: str, size: int) -> None:
         if size <= 0:
             return
-        with self._changed:
+        with self._lock:
             assert self._held[stage] >= size, f"{stage} gives back more than it holds"
             self._held[stage] -= size
             self.used_bytes -= size
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     def move_when_below(self, source: str, target: str, size: int, most: int) -> None:
         """Moves a charge to `target`, which drains by itself.
 
         Waits until `target` would then hold at most `most` bytes, or holds nothing.
         """
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._held[target] == 0 or self._held[target] + size <= most
-            )
+        with self._lock:
+            while self._held[target] and self._held[target] + size > most:
+                self._wait()
             self._held[source] -= size
             self.used_bytes -= size
             self._add(target, size)
@@ -149,6 +148,14 @@ class MemoryBudget:
             self._spill(self.used_bytes + size - self.soft_bytes)
         return self.has_room(size)
 
+    def _wait(self) -> None:
+        """Waits for a discharge. The caller holds the lock."""
+        self._waiting += 1
+        try:
+            self._changed.wait()
+        finally:
+            self._waiting -= 1
+
     def _spill(self, excess: int) -> None:
         for stage in sorted(self._spillers, key=lambda name: (self._priorities[name] or 0, name)):
             if excess <= 0:
@@ -157,10 +164,12 @@ class MemoryBudget:
                 excess -= self._spillers[stage](excess)
 
     def _add(self, stage: str, size: int) -> None:
-        self._held[stage] += size
-        self.used_bytes += size
-        self._peaks[stage] = max(self._peaks[stage], self._held[stage])
-        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        held = self._held[stage] = self._held[stage] + size
+        used = self.used_bytes = self.used_bytes + size
+        if held > self._peaks[stage]:
+            self._peaks[stage] = held
+        if used > self.peak_bytes:
+            self.peak_bytes = used
 
     def _explain(self, stage: str, size: int) -> Message:
         held = sorted(((n, name) for name, n in self._held.items() if n), reverse=True)

@@ -89,7 +89,8 @@ class FetchedSource:
         self._credit = 0
         self._ended = self._closed = self._complete = False
         self._error: BaseException | None = None
-        self._changed = threading.Condition()  # of a lock that its holder may take again
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self.wait_seconds = 0.0
         """Time that `read` spent waiting for the store."""
         self.spooled_bytes = 0
@@ -99,14 +100,18 @@ class FetchedSource:
 
     def read(self, max_bytes: int, /) -> bytes:
         """Returns up to `max_bytes` bytes, after waiting for at least one; b"" at the end."""
+        start, end = self._first_at, self._first_at + max_bytes
+        if end < len(self._first):
+            self._first_at = end
+            return self._first[start:end]
         if self._first:
-            return self._take(max_bytes)
-        with self._changed:
+            return self._take_rest()
+        with self._lock:
             if not (self._window or self._gap or self._ended):
                 self._wait_for_bytes()
             if self._window:
                 self._first = self._window.popleft()
-                return self._take(max_bytes)
+                return self.read(max_bytes)
             gap = self._gap
             if not gap:
                 if self._error is not None:
@@ -115,7 +120,7 @@ class FetchedSource:
         assert self._region is not None
         size = min(max_bytes, gap, self._settings.piece_bytes)
         data = self._disk.read(self._region, self._read_at, size)
-        with self._changed:
+        with self._lock:
             self._read_at = self._window_end = self._read_at + size
             self._changed.notify_all()
         return data
@@ -134,7 +139,7 @@ class FetchedSource:
 
     def stop(self) -> None:
         """Begins to close: stops fetching and frees the window, without waiting."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._first, self._first_at = b"", 0
             self._window.clear()
@@ -161,17 +166,15 @@ class FetchedSource:
         self._changed.wait_for(lambda: self._window or self._gap or self._ended)
         self.wait_seconds += time.perf_counter() - started
 
-    def _take(self, max_bytes: int) -> bytes:
+    def _take_rest(self) -> bytes:
+        """Takes what is left of the first piece."""
         piece, start = self._first, self._first_at
-        end = min(start + max_bytes, len(piece))
-        self._first_at = end
-        if end == len(piece):
-            self._first, self._first_at = b"", 0
-            with self._changed:
-                self._read_at += end
-                self._give_back(end)
-                self._changed.notify_all()
-        return piece[start:end]
+        self._first, self._first_at = b"", 0
+        with self._lock:
+            self._read_at += len(piece)
+            self._give_back(len(piece))
+            self._changed.notify_all()
+        return piece[start:]
 
     def _give_back(self, size: int) -> None:
         self._charged -= size
@@ -193,14 +196,14 @@ class FetchedSource:
                 source.close()
         except BaseException as error:  # noqa: BLE001 - `read` raises it in its thread.
             self._error = error
-        with self._changed:
+        with self._lock:
             self._ended = True
             self._changed.notify_all()
 
     def _admit(self) -> _Admission:
         """Waits for room for one more piece and charges it; returns where the piece goes."""
         deadline = time.monotonic() + self._settings.spool_after_seconds
-        with self._changed:
+        with self._lock:
             while not self._closed:
                 if self._gap:
                     return _Admission.DISK
@@ -209,7 +212,11 @@ class FetchedSource:
                 left = deadline - time.monotonic()
                 if left <= 0 and self._region is not None:
                     return _Admission.DISK
-                self._changed.wait(min(max(left, 0.01), _LOOK_AGAIN_SECONDS))
+                if self._is_full():
+                    pause = threading.TIMEOUT_MAX if self._region is None else left
+                else:
+                    pause = min(max(left, 0.01), _LOOK_AGAIN_SECONDS)
+                self._changed.wait(min(pause, threading.TIMEOUT_MAX))
             return _Admission.CLOSED
 
     def _has_room(self) -> bool:
@@ -217,13 +224,15 @@ class FetchedSource:
         if self._credit:
             self._credit = 0
             return True
-        held = self._window_end - self._read_at
-        if held and held + size > self._settings.window_bytes:
-            return False
-        if not self._budget.try_charge(FETCH_STAGE, size):
+        if self._is_full() or not self._budget.try_charge(FETCH_STAGE, size):
             return False
         self._charged += size
         return True
+
+    def _is_full(self) -> bool:
+        """Returns whether the window has no room; who reads from it notifies."""
+        held = self._window_end - self._read_at
+        return held > 0 and held + self._settings.piece_bytes > self._settings.window_bytes
 
     def _accept(self, piece: bytes, admission: _Admission) -> None:
         spooled = admission is _Admission.DISK
@@ -232,7 +241,7 @@ class FetchedSource:
             if spooled and not on_disk:
                 self._wait_until_read()
                 spooled = False
-        with self._changed:
+        with self._lock:
             if admission is _Admission.MEMORY:
                 self._give_back(min(self._charged, self._settings.piece_bytes - len(piece)))
             if self._closed:
@@ -259,14 +268,14 @@ class FetchedSource:
             else:
                 return True
         self._keeps_all = False
-        with self._changed:
+        with self._lock:
             if not self._gap:
                 self._region = None
         return False
 
     def _wait_until_read(self) -> None:
         """Waits until window and disk are read, so that the next piece belongs in the window."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._closed or self._read_at == self._fetched)
 
 

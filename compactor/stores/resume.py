@@ -37,14 +37,10 @@ class ResumingStream:
         self._position = 0
 
     def read(self, max_bytes: int) -> bytes:
-        retrying = Retrying(
-            retry=retry_if_exception_type(StoreUnreachableError),
-            wait=wait_random_exponential(multiplier=0.1, max=5.0),
-            stop=stop_after_attempt(self._max_resumes + 1),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        data: bytes = retrying(self._read_once, max_bytes)
+        try:
+            data = self._read_once(max_bytes)
+        except StoreUnreachableError as error:
+            data = self._resumed(max_bytes, error)
         self._position += len(data)
         return data
 
@@ -61,6 +57,24 @@ class ResumingStream:
             self._stream.close()
             self._stream = None
             raise
+
+    def _resumed(self, max_bytes: int, failure: StoreUnreachableError) -> bytes:
+        """Reads again after a failure, which counts as the first attempt."""
+        failures = [failure]
+
+        def attempt() -> bytes:
+            if failures:
+                raise failures.pop()
+            return self._read_once(max_bytes)
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(StoreUnreachableError),
+            wait=wait_random_exponential(multiplier=0.1, max=5.0),
+            stop=stop_after_attempt(self._max_resumes + 1),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        return retrying(attempt)
 
     def _reopened(self) -> ByteStream:
         stream = self._store.open_stream(self._key, start=self._position, if_match=self.etag)

@@ -57,6 +57,13 @@ cdef struct Walk:
     int64_t out
 
 
+cdef struct Head:
+    # Where a source goes on: the bytes of its next string, and the rows that its piece has left.
+    const uint8_t* bytes
+    int64_t left
+    const Piece* piece
+
+
 cdef int begin(
     Walk* walk, const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins
 ) except -1:
@@ -194,12 +201,17 @@ def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
 cdef bint is_simple(const Walk* walk, int64_t sources, int64_t pieces) noexcept nogil:
     """Returns whether every source is one piece of values and most runs are short, so that going row by row is
     faster than finding runs."""
-    cdef int64_t row, changes = 0
+    cdef int64_t row
     if pieces != sources:
         return False
     for row in range(sources):
         if walk.piece_at[row] != row or walk.pieces[row].kind != VALUES:
             return False
+    return has_short_runs(walk)
+
+
+cdef bint has_short_runs(const Walk* walk) noexcept nogil:
+    cdef int64_t row, changes = 0
     for row in range(1, walk.rows):
         changes += walk.origins[row] != walk.origins[row - 1]
     return changes * SHORT_RUN > walk.rows
@@ -284,7 +296,17 @@ def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint1
     cdef int32_t code
     cdef const offset* at
     cdef uint8_t* base = &out[0] if out.shape[0] else NULL
+    cdef Head* heads
     begin(&walk, pieces, firsts, origins)
+    if are_values(&walk, pieces.shape[0]) and has_short_runs(&walk):
+        free(walk.piece_at)
+        heads = <Head*>malloc(firsts.shape[0] * sizeof(Head))
+        if heads == NULL:
+            raise MemoryError()
+        with nogil:
+            each_string(&walk, heads, firsts, pieces.shape[0], placed, base)
+        free(heads)
+        return
     with nogil:
         while next_segment(&walk):
             at = <const offset*>walk.piece.offsets
@@ -299,6 +321,49 @@ def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint1
                         code = walk.piece.codes[walk.start + row]
                         memcpy(base + placed[walk.out + row], walk.piece.values + at[code], size)
     free(walk.piece_at)
+
+
+cdef bint are_values(const Walk* walk, int64_t pieces) noexcept nogil:
+    cdef int64_t number
+    for number in range(pieces):
+        if walk.pieces[number].kind == CODES:
+            return False
+    return True
+
+
+cdef void each_string(
+    const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, const offset[::1] placed, uint8_t* out
+) noexcept nogil:
+    """Gathers strings row by row. Those of a piece lie back to back, so nothing has to be looked up but their sizes,
+    which `placed` has."""
+    cdef int64_t source, row, size
+    cdef Head* head
+    cdef const Piece* end = walk.pieces + pieces
+    for source in range(firsts.shape[0]):
+        heads[source].piece = walk.pieces + firsts[source]
+        enter(&heads[source], end, placed)
+    for row in range(walk.rows):
+        head = heads + walk.origins[row]
+        size = placed[row + 1] - placed[row]
+        if size:
+            memcpy(out + placed[row], head.bytes, size)
+        head.bytes += size
+        head.left -= 1
+        if head.left == 0:
+            head.piece += 1
+            enter(head, end, placed)
+
+
+cdef inline void enter(Head* head, const Piece* end, const offset[::1] like) noexcept nogil:
+    """Goes to the beginning of the first piece from here on that has rows."""
+    while head.piece < end and head.piece.rows == 0:
+        head.piece += 1
+    if head.piece == end:
+        return  # no source has rows left
+    head.left = head.piece.rows
+    head.bytes = head.piece.values
+    if head.piece.kind == VALUES:
+        head.bytes += (<const offset*>head.piece.offsets)[head.piece.start]
 
 
 # --- one dictionary of several --------------------------------------------------------------

@@ -103,6 +103,28 @@ def test_many_rows_in_runs_and_one_by_one(shape: str) -> None:
         assert gather_arrays(sources, origins).equals(expected)
 
 
+@pytest.mark.parametrize("dtype", [pa.string(), pa.large_binary()])
+def test_strings_of_many_sources_in_many_pieces_come_one_by_one(dtype: pa.DataType) -> None:
+    rng = np.random.default_rng(3)
+    origins = rng.integers(0, 200, 10_000).astype(np.uint16)
+    sources = []
+    for rows in np.bincount(origins, minlength=201).tolist():  # the last source has no rows
+        texts = ["x" * int(size) + str(size) for size in rng.integers(0, 40, rows + 2)]
+        values = pa.array(texts).cast(dtype)
+        hidden = pa.array(rng.integers(0, 9, rows + 2) > 0)
+        validity = hidden.buffers()[1]
+        array = pa.Array.from_buffers(dtype, rows + 2, [validity, *values.buffers()[1:]])
+        cuts = np.sort(rng.integers(1, rows + 2, 3)).tolist()
+        ends = zip([1, *cuts], [*cuts, rows + 1], strict=True)
+        pieces = [array.slice(start, stop - start) for start, stop in ends]
+        sources.append([pa.nulls(len(p)) if p.null_count == len(p) else p for p in pieces])
+    together = pa.concat_arrays([p.cast(dtype) for source in sources for p in source])
+    expected = together.take(pa.array(positions_by_source(origins)))
+    got = gather_arrays(sources, origins)
+    got.validate(full=True)
+    assert got.equals(expected)
+
+
 def test_a_dictionary_has_the_values_in_use_by_first_use() -> None:
     first = pa.array(["unused", "b", "a", "b"]).dictionary_encode().slice(1)
     second = pa.array(["a", None, "c"]).dictionary_encode()

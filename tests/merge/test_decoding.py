@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -106,7 +105,7 @@ def test_a_chunk_for_which_there_is_no_memory_at_all_is_refused(
 def test_a_damaged_chunk_is_refused_when_its_rows_are_taken(
     block: Block, budget: MemoryBudget, tasks: OrderedTasks
 ) -> None:
-    chunk = decoding(replace(block, meta=block.meta[:-1]), budget)
+    chunk = decoding(block._replace(meta=block.meta[:-1]), budget)
     chunk.begin(tasks)
     with refuses(CorruptFragmentError, "'v'"):
         chunk.result(tasks, Stopwatch())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from compactor.resources import fetch
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError
@@ -268,3 +269,17 @@ def test_short_memory_pauses_fetching_but_never_whom_the_consumer_waits_for(
     assert budget.peaks["fetch"] <= 2 * PIECE
     ahead.close()
     assert budget.held_bytes("fetch") == 0
+
+
+def test_a_full_window_goes_on_when_it_is_read_and_nobody_looks_again(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "_LOOK_AGAIN_SECONDS", FOR_EVER)
+    source = CountedSource(40 * PIECE)
+    stream = fetched(source, disk)
+    assert settled(source) < 40 * PIECE
+    data = b""
+    while piece := stream.read(300):
+        data += piece
+    stream.close()
+    assert data == content(0, 40 * PIECE)
