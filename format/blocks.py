@@ -25,6 +25,7 @@ from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from format.native.decode import root_of
 from format.nodes import Encoding
 from format.sizes import total_bytes
+from format.templates import value_type
 from format.types import may_stay_coded
 
 _STEP_BYTES: Final = 16 << 20
@@ -84,11 +85,13 @@ class Block:
         dtype: pa.DataType,
         *,
         keep_dictionary: bool = False,
+        keep_templates: bool = False,
         reserve: Callable[[int], None] | None = None,
     ) -> pa.Array:
         """Decodes the chunk to a storage array of `dtype`. Raises `CorruptFragmentError`.
 
-        Chunks of only nulls decode as any type. reserve: see `format.decode.decode_array`.
+        Chunks of only nulls decode as any type. keep_dictionary, keep_templates, reserve: see
+        `format.decode.decode_array`.
         """
         most_bytes = most_chunk_bytes(self.header.stored_bytes)
         raw = self._decompressed(most_bytes)
@@ -109,6 +112,7 @@ class Block:
                 dtype,
                 self.header.rows,
                 keep_dictionary=keep_dictionary,
+                keep_templates=keep_templates,
                 most_bytes=most_bytes,
                 reserve=None if reserve is None else ask,
             )
@@ -296,8 +300,9 @@ class Chunk:
 
 
 def make_chunk(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> Chunk:
-    """Encodes and compresses a storage array, possibly dictionary-coded. level: zstd's; 0 for no compression.
+    """Encodes and compresses a storage array, possibly dictionary-coded or templated.
 
+    level: zstd's; 0 for no compression.
     coding: `Coding.FINAL` if the array went through `format.encode.by_dictionary`.
     Raises `LimitError` if readers would refuse it.
     """
@@ -326,8 +331,9 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
 
     They depend only on the values and how they are stored, not on how the array holds them.
     """
-    is_coded = pt.is_dictionary(array.type)
-    dtype = array.type.value_type if is_coded else array.type
+    is_coded, dtype = pt.is_dictionary(array.type), value_type(array.type)
+    if encoded.encoding is Encoding.TEMPLATE:
+        return encoded.text_bytes + 4 * len(array)
     if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(dtype):
         return 4 * len(array) + len(encoded.raw)
     return expanded_bytes(array) if is_coded else total_bytes(array)

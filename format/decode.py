@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -23,11 +24,14 @@ from format.nodes import (
     integer_bytes,
 )
 from format.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
+from format.slots import FORMS, NUMBER, load, slots_bytes
 from format.storage import decoded
+from format.templates import count_marks, layout_of, templated
 from format.types import (
     is_binary_like,
     is_large_offsets,
     is_list_like,
+    is_string,
     may_be_coded,
     may_stay_coded,
 )
@@ -50,6 +54,7 @@ def decode_array(
     rows: int,
     *,
     keep_dictionary: bool = False,
+    keep_templates: bool = False,
     most_bytes: int | None = None,
     reserve: Callable[[int], None] | None = None,
 ) -> pa.Array:
@@ -57,6 +62,8 @@ def decode_array(
 
     keep_dictionary: keeps strings, binaries, lists and maps dictionary-coded (int32 codes over distinct
     values), so that a merge can move codes instead of bytes.
+    keep_templates: keeps strings that are stored as templates and variables as a templated array
+    (`format.templates`).
     most_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
     kept dictionary; by default derived from the payload's length.
     reserve: called with every larger size before memory is allocated for it; what it raises comes through.
@@ -66,7 +73,9 @@ def decode_array(
     allowance = _Allowance(most_bytes or most_chunk_bytes(payload.size), reserve)
     most_values = max(MAX_UNBACKED_VALUES, 8 * payload.size)
     chunk = _Chunk(Cursor(meta, payload, most_values, allowance.charge), allowance)
-    array = chunk.decode(dtype, rows, keep_dictionary=keep_dictionary)
+    array = chunk.decode(
+        dtype, rows, keep_dictionary=keep_dictionary, keep_templates=keep_templates
+    )
     chunk.cursor.finish()
     return array
 
@@ -112,7 +121,14 @@ class _Chunk:
         self.cursor = cursor
         self._allowance = allowance
 
-    def decode(self, dtype: pa.DataType, length: int, *, keep_dictionary: bool = False) -> pa.Array:
+    def decode(
+        self,
+        dtype: pa.DataType,
+        length: int,
+        *,
+        keep_dictionary: bool = False,
+        keep_templates: bool = False,
+    ) -> pa.Array:
         """Decodes the next node, and those below it."""
         cursor = self.cursor
         encoding = cursor.take(length)
@@ -123,6 +139,8 @@ class _Chunk:
         validity = cursor.validity()
         if encoding == Encoding.DICTIONARY and may_be_coded(dtype):
             return self._dictionary(dtype, length, validity, null_count, keep=keep_dictionary)
+        if encoding == Encoding.TEMPLATE and is_string(dtype):
+            return self._templates(dtype, length, validity, null_count, keep=keep_templates)
         children: list[pa.Array] = []
         if encoding == Encoding.VARLEN and is_binary_like(dtype):
             buffers = self._strings(dtype, length, validity)
@@ -173,6 +191,38 @@ class _Chunk:
         data, is_large = self.cursor.buffer(self.cursor.param), is_large_offsets(dtype)
         offsets = self.cursor.child_integers(length).offsets(data.size, is_large)
         return [validity, offsets, data]
+
+    def _templates(
+        self,
+        dtype: pa.DataType,
+        length: int,
+        validity: pa.Buffer | None,
+        null_count: int,
+        *,
+        keep: bool,
+    ) -> pa.Array:
+        packed = np.frombuffer(self.cursor.buffer(self.cursor.param), dtype=np.uint8)
+        templates = self._strings_child(dtype)
+        codes = self.cursor.child_integers(length).codes(len(templates))
+        self._allowance.charge(slots_bytes(len(templates), count_marks(templates)))
+        layout = layout_of(templates)
+        numbers = int(np.count_nonzero(layout.kinds == NUMBER))
+        forms = np.frombuffer(self.cursor.child_integers(numbers).codes(FORMS), dtype=np.int32)
+        texts = self._strings_child(dtype)
+        indices = pa.Array.from_buffers(pa.int32(), length, [validity, codes], null_count)
+        slots = load(layout, indices, forms, packed, texts, self._allowance.charge, for_rows=keep)
+        if keep:
+            return templated(templates, indices, slots.by_rows())
+        buffers = [validity, *slots.text(is_large_offsets(dtype))]
+        return pa.Array.from_buffers(dtype, length, buffers, null_count)
+
+    def _strings_child(self, dtype: pa.DataType) -> pa.Array:
+        if self.cursor.next_encoding != Encoding.VARLEN:
+            raise ValueError("templates have strings that are not VARLEN")
+        strings = self.decode(dtype, self.cursor.next_length)
+        if strings.null_count:
+            raise ValueError("a null among templates, or among their variables")
+        return strings
 
     def _lists(self, dtype: pa.DataType, length: int) -> tuple[pa.Buffer, pa.Array]:
         counts = self.cursor.child_integers(length)
@@ -243,7 +293,7 @@ def _may_hold_others(array: pa.Array) -> bool:
     Callers rely on valid UTF-8, and small decimals of more digits than their type could not be compared.
     """
     dtype = array.type
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return not is_ascii(array.buffers()[2])
     return bool(pt.is_decimal(dtype) and dtype.bit_width <= 64)
 

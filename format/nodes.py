@@ -39,6 +39,7 @@ class Encoding(IntEnum):
     STRUCT = 9
     DECIMAL = 10
     MULTIPLE = 11
+    TEMPLATE = 12
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
@@ -62,8 +63,10 @@ class Node:
     has_validity: bool = False
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
-    null_bytes: int = 0
-    """Bytes of the decoded nulls of a NULL node; known when writing, and not stored."""
+    known_bytes: int = 0
+    """Bytes that decoding a NULL or TEMPLATE node takes; known when writing, and not stored."""
+    text_bytes: int = 0
+    """The bytes of a TEMPLATE node's strings; known when writing, and not stored."""
     is_dense: bool = False
     """Whether no codec makes the buffers smaller; known when writing, and not stored."""
 

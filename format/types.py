@@ -126,6 +126,11 @@ def is_binary_like(dtype: pa.DataType) -> bool:
     )  # fmt: skip
 
 
+def is_string(dtype: pa.DataType) -> bool:
+    """Returns whether values are strings in their storage forms, small or large."""
+    return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
+
+
 def may_stay_coded(dtype: pa.DataType) -> bool:
     """Returns whether moving dictionary-coded values of the type as codes pays: it does for varying
     lengths."""
