@@ -51,6 +51,7 @@ from format.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
 from format.slots import store
 from format.storage import decoded
 from format.templates import (
+    TEMPLATES_SHARE,
     codes_of,
     is_templated,
     joined,
@@ -93,8 +94,6 @@ _SAMPLE_TEXT_BYTES: Final = 128 << 10
 """The most text that is compressed to see whether templates pay."""
 _SAMPLE_TEMPLATES_SHARE: Final = 2
 """Rows of a sample to each template, at least."""
-_TEMPLATES_SHARE: Final = 16
-"""Rows of a chunk to each template, at least."""
 _TEMPLATE_BYTES_SHARE: Final = 8
 """Bytes of text to each byte of templates, at least."""
 _TEMPLATES_PAY: Final = 0.85
@@ -533,7 +532,7 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     _, as_text = compress(join_buffers(_encode_varlen(sample)), 1)
     if len(by_templates) > _TEMPLATES_PAY * len(as_text):
         return None
-    found = split(array, len(array) // _TEMPLATES_SHARE)
+    found = split(array, len(array) // TEMPLATES_SHARE)
     return None if found is None else _encode_templated(found)
 
 
@@ -546,7 +545,7 @@ def _stretch(array: pa.Array) -> pa.Array:
 def _encode_templated(array: pa.Array) -> Node | None:
     """Encodes a templated array; None if its templates are too many or too long for so many rows."""
     templates = templates_of(array)
-    if len(templates) * _TEMPLATES_SHARE > len(array) - array.null_count:
+    if len(templates) * TEMPLATES_SHARE > len(array) - array.null_count:
         return None
     node = _templated_node(array)
     return node if total_bytes(templates) * _TEMPLATE_BYTES_SHARE <= node.text_bytes else None

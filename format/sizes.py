@@ -87,8 +87,6 @@ def total_bits(array: pa.Array) -> int:
 
 def heaviest_value_bytes(array: pa.Array) -> int:
     """Returns the bytes of the heaviest value; values of a dictionary count even if no row uses them."""
-    if is_templated(array.type):
-        return int(text_lengths(array).max(initial=0)) + _LENGTH_BITS // 8
     values = array.dictionary if pt.is_dictionary(array.type) else array
     width = fixed_width_bytes(values.type)
     if width is not None:

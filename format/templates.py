@@ -23,8 +23,12 @@ I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 
+TEMPLATES_SHARE: Final = 16
+"""Rows to each template, at least, for which templates are worth their place."""
 SLACK_BYTES: Final = 16
 """Bytes behind templates and text that native code may touch."""
+_MOST_GROWTH: Final = 3
+"""Bytes of text that a byte of variables makes at most: a byte stands for up to three digits."""
 _MAX_OFFSET_32: Final = 2**31 - 1
 
 
@@ -115,6 +119,13 @@ def templates_of(array: pa.Array) -> pa.Array:
     return array.field(0).dictionary
 
 
+def coded_templates(array: pa.Array) -> pa.Array:
+    """Returns each row's template, dictionary-coded, with the nulls of the array."""
+    buffers = [_bitmap(array), pa.py_buffer(codes_of(array))]
+    indices = pa.Array.from_buffers(pa.int32(), len(array), buffers, array.null_count)
+    return pa.DictionaryArray.from_arrays(indices, templates_of(array), safe=False)
+
+
 def codes_of(array: pa.Array) -> IntArray:
     """Returns the number of each row's template, without copying; null places hold anything."""
     return dictionary_codes(array.field(0))
@@ -129,7 +140,7 @@ def templated(templates: pa.Array, codes: pa.Array, variables: pa.Array) -> pa.A
     """Makes a templated array, null where codes are. The caller guarantees that each row has the variables of
     its template.
 
-    codes: integers of 32 bits that are below the number of templates even where they are null.
+    codes: integers of 32 bits, below the number of templates where they are not null.
     """
     buffers = [None, codes.buffers()[1]]
     indices = pa.Array.from_buffers(pa.int32(), len(codes), buffers, 0, codes.offset)
@@ -191,6 +202,14 @@ def joined(array: pa.Array) -> pa.Array:
     native.templates.join(*layout, *rows, offsets, text)
     buffers = [_bitmap(array), pa.py_buffer(offsets), pa.py_buffer(text[:size])]
     return pa.Array.from_buffers(dtype, len(array), buffers, array.null_count)
+
+
+def most_text_bytes(array: pa.Array) -> int:
+    """Returns an upper bound of the text of all rows, without looking at their variables."""
+    layout, rows = layout_of(templates_of(array)), rows_of(array)
+    by_template = np.bincount(rows.codes, minlength=len(layout.offsets) - 1)
+    constants = int((np.diff(layout.offsets) * by_template).sum())
+    return constants + _MOST_GROWTH * int(rows.ends[-1] - rows.ends[0])
 
 
 def text(array: pa.Array) -> pa.Array:
