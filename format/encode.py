@@ -60,6 +60,7 @@ from format.templates import (
     templates_of,
     text,
     value_type,
+    variables_of,
 )
 from format.types import is_binary_like, is_list_like, may_stay_coded
 
@@ -361,9 +362,9 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
     """
     if is_templated(array.type):
-        strings = joined(_middle(array))
-        if len(array) > len(strings) and _by_sampled_dictionary(strings) is None:
-            return array
+        sample = _middle(array)
+        if _coded_values(variables_of(sample), _most_distinct(sample, _DISTINCT_SHARE)) is None:
+            return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
         return _by_sampled_dictionary(array) or array

@@ -231,7 +231,9 @@ def add_hashes(array: pa.Array, seed: int, numbers: U64) -> None:
 
 def extreme_texts(array: pa.Array) -> pa.Array:
     """Returns the least and the greatest text. At least one row must not be null."""
-    low, high = native.templates.extremes(*layout_of(templates_of(array)), *rows_of(array))
+    layout = layout_of(templates_of(array))
+    between = np.zeros(len(layout.offsets) - 1, dtype=np.int64)
+    low, high = native.templates.extremes(*layout, *rows_of(array), between)
     return joined(array.take(pa.array([low, high])))
 
 

@@ -142,12 +142,14 @@ def choose(const int64_t[::1] starts, const uint64_t[::1] numbers, uint8_t[::1] 
 
 
 cdef int64_t digits_of(const uint64_t* numbers, int64_t count) noexcept nogil:
-    """Returns how many digits numbers have together."""
+    """Returns how many digits numbers have together; -1 if one stands for no variable."""
     cdef uint64_t low = ~<uint64_t>0, high = 0
     cdef int64_t index, total = 0
     for index in range(count):
         low = min(low, numbers[index])
         high = max(high, numbers[index])
+    if high >= LEAST[MOST_DIGITS + 1]:
+        return -1
     if count and digits_in(low) == digits_in(high):
         return count * digits_in(low)
     for index in range(count):
@@ -155,11 +157,19 @@ cdef int64_t digits_of(const uint64_t* numbers, int64_t count) noexcept nogil:
     return total
 
 
-cdef int64_t varints_of(const uint64_t* numbers, int64_t count) noexcept nogil:
-    """Returns the bytes of numbers in rows."""
-    cdef int64_t index, total = 0
-    for index in range(count):
-        total += varint_bytes(numbers[index])
+cdef int64_t most_varints(const uint64_t* numbers, int64_t count) noexcept nogil:
+    """Returns an upper bound of the bytes of numbers in rows; -1 if one stands for no variable."""
+    cdef uint64_t high
+    cdef int64_t index, start = 0, stop, total = 0
+    while start < count:
+        stop = min(start + VALUES, count)
+        high = 0
+        for index in range(start, stop):
+            high = max(high, numbers[index])
+        if high >= LEAST[MOST_DIGITS + 1]:
+            return -1
+        total += (stop - start) * varint_bytes(high)
+        start = stop
     return total
 
 
@@ -230,7 +240,7 @@ def take(
     contradict themselves.
     """
     cdef int64_t slot, index, number = 0, number_slot = 0, text_slot = 0, used
-    cdef int64_t size = 0
+    cdef int64_t size = 0, added
     cdef uint8_t nothing = 0
     cdef const uint8_t* entries = &packed[0] if packed.shape[0] else &nothing
     cdef const uint8_t* data = entries + ENTRY * blocks
@@ -273,14 +283,14 @@ def take(
                 text_slot += 1
                 if not is_sound:
                     break
-            for index in range(number, number + counts[slot]):
-                is_sound &= numbers[index] < LEAST[MOST_DIGITS + 1]
-            if not is_sound:
-                break
             if for_rows:
-                size += varints_of(&numbers[0] + number, counts[slot])
+                added = most_varints(&numbers[0] + number, counts[slot])
             else:
-                size += digits_of(&numbers[0] + number, counts[slot])
+                added = digits_of(&numbers[0] + number, counts[slot])
+            if added < 0:
+                is_sound = False
+                break
+            size += added
             number += counts[slot]
     if not is_sound or available:
         raise ValueError("the variables of templates do not fit their slots")

@@ -73,4 +73,5 @@ def extremes(
     variables: U8,
     valid: U8 | None,
     first_bit: int,
+    between: I64,
 ) -> tuple[int, int]: ...

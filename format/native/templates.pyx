@@ -448,11 +448,14 @@ def extremes(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
     const int64_t[::1] places, const uint8_t[::1] kinds,
     const int32_t[::1] codes, const int32_t[::1] ends, const uint8_t[::1] variables,
-    const uint8_t[::1] valid, int64_t first_bit,
+    const uint8_t[::1] valid, int64_t first_bit, int64_t[::1] between,
 ):
-    """Returns the rows of the least and of the greatest text, or -1 where all rows are null."""
+    """Returns the rows of the least and of the greatest text, or -1 where all rows are null.
+
+    between: zeros, one for each template.
+    """
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
-    cdef int64_t row, rows = codes.shape[0], most, size, whole
+    cdef int64_t row, rows = codes.shape[0], most, size, whole, changes = 1
     cdef Nulls nulls = nulls_of(valid, first_bit, rows)
     cdef const uint8_t* base = &variables[0] if variables.shape[0] else NULL
     cdef uint8_t* scratch
@@ -468,7 +471,7 @@ def extremes(
     low.size = high.size = 0
     with nogil:
         for row in range(rows):
-            if is_null(nulls, row):
+            if is_null(nulls, row) or between[codes[row]] == changes:
                 continue
             # Most rows are told apart by their first bytes, so only those are joined at first.
             size = join_row(&layout, codes[row], base + ends[row], scratch, PREFIX) - scratch
@@ -477,11 +480,15 @@ def extremes(
                 whole = join_row(&layout, codes[row], base + ends[row], scratch, most) - scratch
                 if low.row < 0 or order_of(scratch, whole, low.text, low.size, most) < 0:
                     replace(&low, row, scratch, whole)
+                    changes += 1
             if high.row < 0 or order_of(scratch, size, high.text, high.size, PREFIX) >= 0:
                 if whole < 0:
                     whole = join_row(&layout, codes[row], base + ends[row], scratch, most) - scratch
                 if high.row < 0 or order_of(scratch, whole, high.text, high.size, most) > 0:
                     replace(&high, row, scratch, whole)
+                    changes += 1
+            if whole < 0 and is_between(&layout, codes[row], &low, &high):
+                between[codes[row]] = changes
     free(scratch)
     return low.row, high.row
 
@@ -490,6 +497,17 @@ cdef struct Extreme:
     int64_t row
     uint8_t* text
     int64_t size
+
+
+cdef inline bint is_between(const Layout* layout, int32_t code, const Extreme* low, const Extreme* high) noexcept nogil:
+    """Returns whether the constant text before a template's first variable tells that it is neither extreme."""
+    cdef int64_t start = layout.offsets[code]
+    cdef int64_t stop = layout.places[layout.firsts[code]] if layout.firsts[code] < layout.firsts[code + 1] else start
+    cdef int64_t size = stop - start
+    return (
+        memcmp(layout.data + start, low.text, min(size, low.size)) > 0
+        and memcmp(layout.data + start, high.text, min(size, high.size)) < 0
+    )
 
 
 cdef inline void replace(Extreme* extreme, int64_t row, const uint8_t* text, int64_t size) noexcept nogil:
