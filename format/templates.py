@@ -157,12 +157,15 @@ def templated(templates: pa.Array, codes: pa.Array, variables: pa.Array) -> pa.A
 def split(array: pa.Array, most_templates: int) -> pa.Array | None:
     """Divides strings into a templated array, templates in the order of their first use.
 
-    Returns None if there are more than `most_templates`, or more bytes than offsets of 32 bits reach.
+    Returns None if there are more than `most_templates` or none, or more bytes than offsets of 32 bits reach.
     """
     rows = len(array)
     offsets, data = binary_parts(array)
-    room = int(offsets[-1]) - int(offsets[0]) + rows
-    if room > _MAX_OFFSET_32:
+    size = int(offsets[-1]) - int(offsets[0])
+    # Numbers take no more bytes than their digits. Texts do not touch, so that each has a byte more for its
+    # length, and one for every 128 bytes.
+    room = size + rows + size // 128
+    if room > _MAX_OFFSET_32 or array.null_count == rows:
         return None
     codes = np.empty(rows, dtype=np.int32)
     ends = np.empty(rows + 1, dtype=np.int32)

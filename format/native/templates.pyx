@@ -203,7 +203,7 @@ def split(
     """Divides strings into codes of templates, numbered by first use, and variables.
 
     valid: the validity bitmap, read from bit `first_bit` on. ends: gets the offsets of the variables. variables: at
-    least as many bytes as the strings have, and one for each row. Nulls get code 0 and no variables.
+    least as many bytes as the strings have, one for each row, and one for every 128 bytes. Nulls get code 0 and no variables.
     Returns the offsets of the templates, 64-bit integers, and their bytes; None if they are more than `most`.
     """
     cdef int64_t rows = codes.shape[0], row, longest = 0, size, slots = 16
