@@ -26,6 +26,7 @@ from format.templates import (
     Layout,
     binaries,
     layout_of,
+    room_for,
     rows_of,
     templates_of,
 )
@@ -72,8 +73,8 @@ def store(array: pa.Array) -> StoredSlots:
     text_stops = _running(sizes[~are_numbers])
     places = np.empty(len(kinds), dtype=np.int64)
     places[are_numbers], places[~are_numbers] = starts[:-1], text_stops[:-1]
-    numbers = np.empty(int(starts[-1]), dtype=np.uint64)
-    own_texts = np.empty(int(text_stops[-1]), dtype=np.uint8)
+    numbers = room_for(int(starts[-1]), np.uint64)
+    own_texts = room_for(int(text_stops[-1]), np.uint8)
     native.slots.scatter(layout.firsts, kinds, *rows, places, numbers, own_texts)
     forms = np.empty(len(starts) - 1, dtype=np.uint8)
     number_sizes = np.empty(len(forms), dtype=np.int64)
@@ -81,9 +82,9 @@ def store(array: pa.Array) -> StoredSlots:
     text_values = _total(counts[~are_numbers])
     text_bytes = len(own_texts) - text_values + digits + constant_bytes(layout, by_template)
     sizes[are_numbers] = number_sizes
-    texts = np.empty(_total(sizes) + SLACK_BYTES, dtype=np.uint8)
+    texts = room_for(_total(sizes) + SLACK_BYTES, np.uint8)
     in_blocks = int(counts[are_numbers][forms == PACKED].sum())
-    packed = np.empty(ENTRY_BYTES * 2 * blocks + most_bytes(in_blocks), dtype=np.uint8)
+    packed = room_for(ENTRY_BYTES * 2 * blocks + most_bytes(in_blocks), np.uint8)
     used = native.slots.store(
         starts, numbers, kinds, forms, text_stops[1:], own_texts, packed, blocks, texts
     )
@@ -124,7 +125,7 @@ class LoadedSlots:
         _check_reach(self.size)
         self.charge(4 * len(codes) + self.size)
         ends = np.empty(len(codes) + 1, dtype=np.int32)
-        variables = np.empty(self.size + SLACK_BYTES, dtype=np.uint8)
+        variables = room_for(self.size + SLACK_BYTES, np.uint8)
         native.slots.by_rows(
             self.layout.firsts, self.layout.kinds, *self.rows,
             self.places, self.numbers, self.texts, ends, variables,
@@ -138,7 +139,7 @@ class LoadedSlots:
             _check_reach(self.size)
         self.charge((8 if is_large else 4) * rows + self.size)
         offsets = np.empty(rows + 1, dtype=np.int64 if is_large else np.int32)
-        text = np.empty(self.size + SLACK_BYTES, dtype=np.uint8)
+        text = room_for(self.size + SLACK_BYTES, np.uint8)
         native.slots.as_text(
             *self.layout, *self.rows, self.places, self.numbers, self.texts, offsets, text
         )
@@ -177,9 +178,9 @@ def load(
         raise ValueError("templates name other texts than there are")
     count = _total(counts[are_numbers])
     charge(8 * count + len(data))
-    text = np.zeros(len(data) + SLACK_BYTES, dtype=np.uint8)
+    text = room_for(len(data) + SLACK_BYTES, np.uint8)
     text[: len(data)] = native.as_bytes(data)
-    numbers = np.empty(count, dtype=np.uint64)
+    numbers = room_for(count, np.uint64)
     places = np.empty(len(counts), dtype=np.int64)
     size = native.slots.take(
         layout.kinds, forms.astype(np.uint8), counts, packed, blocks,

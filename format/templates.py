@@ -7,7 +7,7 @@ it is told from others by its type alone. It stands for strings: `joined` gives 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ U64 = npt.NDArray[np.uint64]
 
 TEMPLATES_SHARE: Final = 16
 """Rows to each template, at least, for which templates are worth their place."""
-SLACK_BYTES: Final = 16
+SLACK_BYTES: Final = 32
 """Bytes behind templates and text that native code may touch."""
 _MOST_GROWTH: Final = 3
 """Bytes of text that a byte of variables makes at most: a byte stands for up to three digits."""
@@ -169,7 +169,7 @@ def split(array: pa.Array, most_templates: int) -> pa.Array | None:
         return None
     codes = np.empty(rows, dtype=np.int32)
     ends = np.empty(rows + 1, dtype=np.int32)
-    variables = np.empty(room, dtype=np.uint8)
+    variables = room_for(room, np.uint8)
     validity, first_bit = native.validity(array)
     found = native.templates.split(
         offsets, native.as_bytes(data), validity, first_bit, most_templates, codes, ends, variables
@@ -201,7 +201,7 @@ def joined(array: pa.Array) -> pa.Array:
     if not is_large_offsets(dtype) and size > _MAX_OFFSET_32:
         raise pa.ArrowInvalid(f"{size} bytes of strings exceed 32-bit offsets")
     offsets = np.empty(len(array) + 1, np.int64 if is_large_offsets(dtype) else np.int32)
-    text = np.empty(size + SLACK_BYTES, dtype=np.uint8)
+    text = room_for(size + SLACK_BYTES, np.uint8)
     native.templates.join(*layout, *rows, offsets, text)
     buffers = [_bitmap(array), pa.py_buffer(offsets), pa.py_buffer(text[:size])]
     return pa.Array.from_buffers(dtype, len(array), buffers, array.null_count)
@@ -238,6 +238,12 @@ def extreme_texts(array: pa.Array) -> pa.Array:
     between = np.zeros(len(layout.offsets) - 1, dtype=np.int64)
     low, high = native.templates.extremes(*layout, *rows_of(array), between)
     return joined(array.take(pa.array([low, high])))
+
+
+def room_for(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Returns an array of any content. Its memory comes from Arrow's pool, whose pages are reused."""
+    item = np.dtype(dtype)
+    return np.frombuffer(pa.allocate_buffer(count * item.itemsize), dtype=item)
 
 
 def binaries(ends: I32, data: U8) -> pa.Array:

@@ -32,8 +32,12 @@ from format.native.words cimport loaded, offset
 cdef extern from *:
     """
     static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
+    static inline void expect_read(const void* at) { __builtin_prefetch(at, 0); }
+    static inline void expect_write(const void* at) { __builtin_prefetch(at, 1); }
     """
     int lowest_bit(uint64_t value) noexcept nogil
+    void expect_read(const void* at) noexcept nogil  # slots are more streams than processors foresee
+    void expect_write(const void* at) noexcept nogil
 
 fill_short()
 
@@ -45,6 +49,7 @@ cdef enum:
     LEAST_PACKED = 64  # values of a slot from which packing them can pay for an entry
     AS_TEXT = 0
     PACKED = 1
+    AHEAD = 12  # numbers
 
 
 def rows_of_templates(const int32_t[::1] codes, const uint8_t[::1] valid, int64_t first_bit, int64_t[::1] counts):
@@ -108,6 +113,7 @@ def scatter(
             for slot in range(firsts[codes[row]], firsts[codes[row] + 1]):
                 at = take_varint(at, &value)
                 if kinds[slot] == NUMBER:
+                    expect_write(&numbers[0] + places[slot] + AHEAD)
                     numbers[places[slot]] = value
                     places[slot] += 1
                 else:
@@ -143,17 +149,24 @@ def choose(const int64_t[::1] starts, const uint64_t[::1] numbers, uint8_t[::1] 
 
 cdef int64_t digits_of(const uint64_t* numbers, int64_t count) noexcept nogil:
     """Returns how many digits numbers have together; -1 if one stands for no variable."""
-    cdef uint64_t low = ~<uint64_t>0, high = 0
-    cdef int64_t index, total = 0
-    for index in range(count):
-        low = min(low, numbers[index])
-        high = max(high, numbers[index])
-    if high >= LEAST[MOST_DIGITS + 1]:
-        return -1
-    if count and digits_in(low) == digits_in(high):
-        return count * digits_in(low)
-    for index in range(count):
-        total += digits_in(numbers[index])
+    cdef uint64_t low, high
+    cdef int64_t index, start = 0, stop, total = 0
+    cdef int digits
+    while start < count:
+        stop = min(start + VALUES, count)
+        low, high = ~<uint64_t>0, 0
+        for index in range(start, stop):
+            low = min(low, numbers[index])
+            high = max(high, numbers[index])
+        if high >= LEAST[MOST_DIGITS + 1]:
+            return -1
+        digits = digits_in(low)
+        total += (stop - start) * digits
+        while digits < digits_in(high):  # mostly none, and seldom more than two
+            digits += 1
+            for index in range(start, stop):
+                total += numbers[index] >= LEAST[digits]
+        start = stop
     return total
 
 
@@ -217,7 +230,7 @@ def store(
                 entries += ENTRY * blocks_of(index)
             else:
                 for index in range(starts[number_slot], starts[number_slot + 1]):
-                    at = put_digits(at, numbers[index])  # at most 4 bytes too far, into the slack
+                    at = put_digits(at, numbers[index])  # a little too far, into the next or the slack
                     at[0] = END
                     at += 1
             number_slot += 1
@@ -354,6 +367,7 @@ def by_rows(
             if not is_null(nulls, row):
                 for slot in range(firsts[codes[row]], firsts[codes[row] + 1]):
                     if kinds[slot] == NUMBER:
+                        expect_read(&numbers[0] + places[slot] + AHEAD)
                         out = put_varint(out, numbers[places[slot]])
                         places[slot] += 1
                     else:
@@ -389,6 +403,7 @@ def as_text(
                     to = put_loosely(to, data + start, marks[slot] - start)
                     start = marks[slot] + 1
                     if kinds[slot] == NUMBER:
+                        expect_read(&numbers[0] + places[slot] + AHEAD)
                         to = put_digits(to, numbers[places[slot]])
                         places[slot] += 1
                     else:
