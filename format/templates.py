@@ -23,7 +23,7 @@ I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 
-TEMPLATES_SHARE: Final = 16
+TEMPLATES_SHARE: Final = 4
 """Rows to each template, at least, for which templates are worth their place."""
 SLACK_BYTES: Final = 32
 """Bytes behind templates and text that native code may touch."""
@@ -213,6 +213,22 @@ def most_text_bytes(array: pa.Array) -> int:
     by_template = np.bincount(rows.codes, minlength=len(layout.offsets) - 1)
     constants = int((np.diff(layout.offsets) * by_template).sum())
     return constants + _MOST_GROWTH * int(rows.ends[-1] - rows.ends[0])
+
+
+def variable_texts(array: pa.Array) -> pa.Array:
+    """Returns the variables of each row as one string, each followed by a line feed, which none of them
+    has."""
+    templates = templates_of(array)
+    layout = layout_of(templates)
+    lines = np.full((len(layout.kinds), 2), ord("\n"), dtype=np.uint8)
+    lines[:, 0] = layout.kinds
+    offsets = 2 * layout.firsts
+    if not is_large_offsets(templates.type):
+        offsets = offsets.astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(lines)]
+    marks = pa.Array.from_buffers(templates.type, len(templates), buffers, 0)
+    codes = coded_templates(array).indices
+    return joined(templated(marks, codes, variables_of(array)))
 
 
 def text(array: pa.Array) -> pa.Array:

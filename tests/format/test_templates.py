@@ -20,6 +20,7 @@ from format.gather import gather_arrays
 from format.hashing import column_contributions
 from format.layout import BlockKind
 from format.nodes import NODE_BYTES, Encoding
+from format.reader import FragmentReader
 from format.sizes import cumulative_bits, total_bytes
 from format.templates import (
     codes_of,
@@ -29,8 +30,12 @@ from format.templates import (
     split,
     templated_type,
     templates_of,
+    text,
+    variable_texts,
 )
+from format.writer import WriterOptions
 from tests.support import spec_reader
+from tests.support.fragments import BytesSource, write_fragment
 
 TOKEN = re.compile(r"[0-9A-Za-z\x11\x12\x80-\U0010ffff]+")
 PIECES = st.sampled_from(
@@ -159,6 +164,26 @@ def test_what_is_asked_of_templates_is_what_their_text_says(values: list[str | N
     assert most_text_bytes(found) >= sum(
         len(value.encode()) for value in values if value is not None
     )
+
+
+def test_variables_are_given_as_text() -> None:
+    array = pa.array(["took 012 ms, u7", None, "", "took 3 ms, u8", "x"])
+    found = split(array, 5)
+    assert found is not None
+    assert templates_of(found).to_pylist() == ["took \x11 ms, \x12", "", "x"]
+    assert variable_texts(found).to_pylist() == ["012\nu7\n", None, "", "3\nu8\n", ""]
+    assert variable_texts(found.slice(3)).to_pylist() == ["3\nu8\n", ""]
+
+
+def test_a_reader_gives_templates_to_those_who_ask() -> None:
+    array = logs(3000)
+    data = write_fragment(pa.table({"k": range(3000), "v": array}), "k", WriterOptions(1000))
+    reader = FragmentReader(BytesSource(data), len(data), "mem")
+    for keep in (False, True):
+        found = reader.read_storage(["k", "v"], [0, 2], keep_templates=keep)
+        assert [is_templated(group[1].type) for group in found] == [keep, keep]
+        strings = pa.concat_arrays([text(group[1]) for group in found])
+        assert strings.equals(pa.concat_arrays([array[:1000], array[2000:]]))
 
 
 def test_more_templates_than_allowed_are_not_divided() -> None:

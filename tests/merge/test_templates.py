@@ -12,6 +12,7 @@ from compactor.merge import group_work
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from format import encode, templates
+from format.gather import Origins, Pieces, gather
 from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_codes import encodings, interleaved, merged_rows
@@ -38,6 +39,12 @@ def words(seed: int, rows: int) -> pa.Array:
     )
 
 
+def _key(row: dict[str, object]) -> int:
+    key = row["k"]
+    assert isinstance(key, int)
+    return key
+
+
 def data_of(merged: Merged) -> list[bytes]:
     return [bytes(output.data) for output in merged.outputs if output.state == "complete"]
 
@@ -46,8 +53,12 @@ def test_templates_of_several_inputs_are_joined(monkeypatch: pytest.MonkeyPatch)
     columns = [messages(seed, 2000) for seed in range(3)]
     tables = interleaved(columns)
     asked: list[int] = []
-    real = templates.joined
-    monkeypatch.setattr(encode, "joined", lambda array: asked.append(len(array)) or real(array))
+
+    def joined(array: pa.Array) -> pa.Array:
+        asked.append(len(array))
+        return templates.joined(array)
+
+    monkeypatch.setattr(encode, "joined", joined)
     merged = merged_rows(tables, max_rows=3000)
     assert encodings(merged) == {"TEMPLATE"}
     assert asked == []
@@ -125,7 +136,7 @@ def test_rows_that_are_left_out_leave_templates() -> None:
     merged.run()
     rows = sorted(
         (row for i, t in enumerate(tables) for n, row in enumerate(rows_of(t)) if i or n % 3),
-        key=lambda row: row["k"],
+        key=_key,
     )
     assert merged.rows_of_complete() == rows
 
@@ -136,7 +147,7 @@ def test_a_column_that_becomes_wider_is_joined_first() -> None:
     schema = pa.schema([("k", pa.int64()), ("v", pa.large_string())])
     merged = Merged(fragments, schema, sort_schema("k"), max_rows=1000)
     merged.run()
-    expected = sorted((row for t in tables for row in rows_of(t)), key=lambda row: row["k"])
+    expected = sorted((row for t in tables for row in rows_of(t)), key=_key)
     assert merged.rows_of_complete() == expected
 
 
@@ -144,10 +155,9 @@ def test_a_merge_notices_variables_of_another_row(monkeypatch: pytest.MonkeyPatc
     tables = interleaved([messages(seed, 1500) for seed in range(2)])
     fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
     merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
-    real = group_work.gather
 
-    def swapped(*args: object) -> pa.Array:
-        array = real(*args)
+    def swapped(pieces: Pieces, origins: Origins, most_plain_bytes: int) -> pa.Array:
+        array = gather(pieces, origins, most_plain_bytes)
         if not templates.is_templated(array.type):
             return array
         return array.take(pa.array([1, 0, *range(2, len(array))]))
