@@ -36,6 +36,8 @@ from format.nodes import (
     join_buffers,
     pack_bits,
     pack_nodes,
+    padded_bytes,
+    raw_bytes,
     valid_mask,
 )
 from format.numbers import (
@@ -127,6 +129,8 @@ class EncodedArray:
     """Number of dictionary nodes."""
     text_bytes: int
     """The bytes of the strings that the root's templates and variables make, if it has them."""
+    head_bytes: int
+    """The bytes of the payload before such variables; 0 without them."""
     is_dense: bool
     """Whether no codec makes the payload smaller."""
 
@@ -154,6 +158,7 @@ def encode_array(
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
         root.text_bytes,
+        root.param if root.encoding is Encoding.TEMPLATE else 0,
         loose * _LOOSE_SHARE <= len(raw),
     )
 
@@ -563,21 +568,25 @@ def _templated_node(array: pa.Array, *, with_templates: bool = True) -> Node:
         buffers=(stored.texts,),
         children=(encode_ints(stored.text_sizes),),
     )
-    children = (
+    numbers = Node(
+        Encoding.PLAIN,
+        len(stored.packed),
+        param=1,
+        buffers=(stored.packed,),
+        known_bytes=len(stored.packed),
+    )
+    # What queries read alone comes first.
+    head = (
         _encode_varlen(templates_of(array) if with_templates else templates_of(array)[:0]),
         encode_ints(codes),
-        encode_ints(stored.forms),
-        texts,
+        encode_ints(stored.alphabets),
     )
+    children = (*head, encode_ints(stored.forms), numbers, texts)
+    node = _with_validity(Encoding.TEMPLATE, len(array), valid, [], children=children)
+    head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
     return replace(
-        _with_validity(
-            Encoding.TEMPLATE,
-            len(array),
-            valid,
-            [stored.packed],
-            param=len(stored.packed),
-            children=children,
-        ),
+        node,
+        param=head_bytes,
         known_bytes=_MOST_VALUE_BYTES * len(array) + stored.decoding_bytes + stored.text_bytes,
         text_bytes=stored.text_bytes,
     )

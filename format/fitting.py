@@ -53,7 +53,9 @@ def encode_fitting(
 
 def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
     """Returns the payload as readers accept it; None if they refuse it even uncompressed."""
-    codec, stored = compress(encoded.raw, _STORED if encoded.is_dense else level)
+    codec, stored = compress(
+        encoded.raw, _STORED if encoded.is_dense else level, encoded.head_bytes
+    )
     if _is_taken(encoded, array, len(stored)):
         return codec, stored
     if codec is not Codec.NONE and _is_taken(encoded, array, len(encoded.raw)):

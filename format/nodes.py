@@ -108,6 +108,16 @@ def join_buffers(root: Node) -> memoryview:
     return out
 
 
+def raw_bytes(root: Node) -> int:
+    """Returns the bytes of a node, and of those below it, in the raw payload."""
+    return sum(padded_bytes(buffer) for node in root.walk() for buffer in node.buffers)
+
+
+def padded_bytes(buffer: Buffer) -> int:
+    """Returns the bytes that a buffer takes in the raw payload."""
+    return _padded(memoryview(buffer).nbytes)
+
+
 def _padded(size: int) -> int:
     return size + -size % 8
 

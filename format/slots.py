@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from format import native
+from format.alphabets import BITS
 from format.native.bits import BLOCK_VALUES, ENTRY_BYTES, most_bytes
 from format.nodes import binary_parts, fixed_width_view
 from format.templates import (
@@ -52,6 +53,8 @@ class StoredSlots:
     text_sizes: I64
     """The bytes of each slot that is not packed."""
     texts: U8
+    alphabets: U64
+    """The bytes of each slot that has no numbers (`format.alphabets`)."""
     text_bytes: int
     """The bytes of the rows' strings."""
     decoding_bytes: int
@@ -76,6 +79,8 @@ def store(array: pa.Array) -> StoredSlots:
     numbers = room_for(int(starts[-1]), np.uint64)
     own_texts = room_for(int(text_stops[-1]), np.uint8)
     native.slots.scatter(layout.firsts, kinds, *rows, places, numbers, own_texts)
+    alphabets = np.empty(len(text_stops) - 1, dtype=np.uint64)
+    native.slots.alphabets(text_stops, own_texts, BITS, alphabets)
     forms = np.empty(len(starts) - 1, dtype=np.uint8)
     number_sizes = np.empty(len(forms), dtype=np.int64)
     blocks, digits = native.slots.choose(starts, numbers, forms, number_sizes)
@@ -95,6 +100,7 @@ def store(array: pa.Array) -> StoredSlots:
         packed[: ENTRY_BYTES * blocks + used],
         sizes[is_text],
         texts[:-SLACK_BYTES],
+        alphabets,
         text_bytes,
         slots_bytes(len(layout.firsts), len(kinds)) + numbers.nbytes + len(texts),
     )
@@ -132,22 +138,29 @@ class LoadedSlots:
         )  # fmt: skip
         return binaries(ends, variables[: ends[-1]])
 
-    def text(self, is_large: bool) -> list[pa.Buffer]:
-        """Returns offsets, of 64 bits if `is_large`, and bytes of the rows' strings."""
-        rows = len(self.rows[0])
+    def text(self, is_large: bool, chosen: U8 | None) -> list[pa.Buffer]:
+        """Returns offsets, of 64 bits if `is_large`, and bytes of the rows' strings.
+
+        chosen: 1 for the rows to return, 0 for others; None for all.
+        """
+        rows = len(self.rows[0]) if chosen is None else int(np.count_nonzero(chosen))
         if not is_large:
             _check_reach(self.size)
         self.charge((8 if is_large else 4) * rows + self.size)
         offsets = np.empty(rows + 1, dtype=np.int64 if is_large else np.int32)
         text = room_for(self.size + SLACK_BYTES, np.uint8)
         native.slots.as_text(
-            *self.layout, *self.rows, self.places, self.numbers, self.texts, offsets, text
+            *self.layout, *self.rows, chosen, self.places, self.numbers, self.texts, offsets, text
         )
-        return [pa.py_buffer(offsets), pa.py_buffer(text[: self.size])]
+        used = int(offsets[-1])
+        if used < self.size // 2:  # a part must not hold the memory of the whole
+            text = text[:used].copy()
+        return [pa.py_buffer(offsets), pa.py_buffer(text[:used])]
 
 
 def load(
     layout: Layout,
+    alphabets: U64,
     codes: pa.Array,
     forms: I32,
     packed: U8,
@@ -158,9 +171,9 @@ def load(
 ) -> LoadedSlots:
     """Reads stored slots, of which nothing is believed. Raises `ValueError` if they contradict themselves.
 
-    codes: below the number of templates. forms: one below `FORMS` for each slot of numbers. texts: without
-    nulls. charge: called with sizes before memory is allocated for them. for_rows: whether `by_rows`
-    is wanted, or else `text`.
+    alphabets: of each slot. codes: below the number of templates. forms: one below `FORMS` for each slot of
+    numbers. texts: without nulls. charge: called with sizes before memory is allocated for them. for_rows:
+    whether `by_rows` is wanted, or else `text`.
     """
     rows = (fixed_width_view(codes, np.int32), *native.validity(codes))
     by_template = np.zeros(len(layout.firsts) - 1, dtype=np.int64)
@@ -182,6 +195,10 @@ def load(
     text[: len(data)] = native.as_bytes(data)
     numbers = room_for(count, np.uint64)
     places = np.empty(len(counts), dtype=np.int64)
+    found = np.empty(len(texts), dtype=np.uint64)
+    ends = native.slots.alphabets(offsets.astype(np.int64), text, BITS, found)
+    if ends != _total(counts[~are_packed]) or np.any(found & ~alphabets[~are_packed]):
+        raise ValueError("variables of templates have bytes that their slots do not state")
     size = native.slots.take(
         layout.kinds, forms.astype(np.uint8), counts, packed, blocks,
         offsets.astype(np.int64), text, for_rows, numbers, places,

@@ -70,7 +70,8 @@ def answers(
 def _among(values: pa.Array, templates: pa.Array, layout: Layout) -> Answers:
     divided = split(values, len(values))
     if divided is None:
-        return np.full(len(templates), Answer.MAYBE, dtype=np.uint8)
+        answer = Answer.MAYBE if len(values) else Answer.NEVER
+        return np.full(len(templates), answer, dtype=np.uint8)
     is_there = pc.is_in(templates, value_set=templates_of(divided))
     has_slots = np.diff(layout.firsts) > 0
     found: Answers = np.where(has_slots, Answer.MAYBE, Answer.ALWAYS).astype(np.uint8)

@@ -55,7 +55,7 @@ cdef int WITH_PARAM = (
     1 << PLAIN | 1 << CONSTANT | 1 << PACKED | 1 << VARLEN | 1 << DECIMALS | 1 << MULTIPLE | 1 << TEMPLATES
 )
 cdef int[ENCODINGS] CHILDREN
-CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 4]
+CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 6]
 
 
 cdef struct Node:
@@ -508,6 +508,11 @@ cdef class Cursor:
         cdef Node node
         self._peek(&node)
         return node.encoding
+
+    @property
+    def position(self):
+        """How many bytes of the payload have been taken."""
+        return self._position
 
     cdef int _peek(self, Node* node) except -1:
         if self._next == self._count:

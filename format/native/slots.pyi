@@ -33,6 +33,7 @@ def scatter(
     numbers: U64,
     texts: U8,
 ) -> None: ...
+def alphabets(offsets: I64, texts: U8, bits: U64, out: U64) -> int: ...
 def choose(starts: I64, numbers: U64, forms: U8, sizes: I64) -> tuple[int, int]: ...
 def store(
     starts: I64,
@@ -78,6 +79,7 @@ def as_text(
     codes: I32,
     valid: U8 | None,
     first_bit: int,
+    chosen: U8 | None,
     places: I64,
     numbers: U64,
     texts: U8,

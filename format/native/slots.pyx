@@ -123,6 +123,27 @@ def scatter(
                     at += value
 
 
+def alphabets(const int64_t[::1] offsets, const uint8_t[::1] texts, const uint64_t[::1] bits, uint64_t[::1] out):
+    """Unites the bits of the bytes of each slot's texts.
+
+    offsets: ascend within the texts, one more than slots. bits: of each of 256 bytes.
+    Returns how many bytes have no bit, which in sound texts are their ends.
+    """
+    cdef int64_t slot, at, others = 0
+    cdef uint64_t bit, united
+    if bits.shape[0] != 256 or out.shape[0] != offsets.shape[0] - 1:
+        raise ValueError("an array is malformed: it has another length")
+    with nogil:
+        for slot in range(out.shape[0]):
+            united = 0
+            for at in range(offsets[slot], offsets[slot + 1]):
+                bit = bits[texts[at]]
+                united |= bit
+                others += bit == 0
+            out[slot] = united
+    return others
+
+
 def choose(const int64_t[::1] starts, const uint64_t[::1] numbers, uint8_t[::1] forms, int64_t[::1] sizes):
     """Chooses for each slot of numbers whether they are packed or stored as text, which a codec makes less of where
     values recur.
@@ -378,24 +399,40 @@ def by_rows(
             ends[row + 1] = <int32_t>(out - begin)
 
 
+cdef void pass_over(
+    int64_t slot, int64_t stop, const uint8_t[::1] kinds, int64_t[::1] places, const uint8_t[::1] texts
+) noexcept nogil:
+    """Moves the places of a row's slots behind its variables."""
+    for slot in range(slot, stop):
+        places[slot] += 1 if kinds[slot] == NUMBER else text_length(&texts[places[slot]]) + 1
+
+
 def as_text(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
     const int64_t[::1] marks, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
-    int64_t first_bit, int64_t[::1] places, const uint64_t[::1] numbers, const uint8_t[::1] texts,
-    offset[::1] offsets, uint8_t[::1] out,
+    int64_t first_bit, const uint8_t[::1] chosen, int64_t[::1] places, const uint64_t[::1] numbers,
+    const uint8_t[::1] texts, offset[::1] offsets, uint8_t[::1] out,
 ):
     """Joins rows to text straight from the slots. places: from `take`, moved. templates, texts, out: have `SLACK`
-    bytes of room at their end."""
+    bytes of room at their end. chosen: 1 for the rows to join, 0 for others; None for all. offsets: one more than
+    such rows."""
     cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
-    cdef int64_t row, slot, start, length
+    cdef int64_t row, slot, start, length, count = 0
     cdef uint8_t* begin = &out[0]
     cdef uint8_t* to = begin
     cdef const uint8_t* data = &templates[0]
     cdef const uint8_t* at
+    cdef const uint8_t* wanted = NULL
     cdef int32_t code
+    if chosen is not None and chosen.shape[0]:
+        wanted = &chosen[0]
     with nogil:
         offsets[0] = 0
         for row in range(codes.shape[0]):
+            if wanted != NULL and not wanted[row]:
+                if not is_null(nulls, row):
+                    pass_over(firsts[codes[row]], firsts[codes[row] + 1], kinds, places, texts)
+                continue
             if not is_null(nulls, row):
                 code = codes[row]
                 start = template_offsets[code]
@@ -412,4 +449,5 @@ def as_text(
                         to = put_loosely(to, at, length)
                         places[slot] += length + 1
                 to = put_loosely(to, data + start, template_offsets[code + 1] - start)
-            offsets[row + 1] = <offset>(to - begin)
+            count += 1
+            offsets[count] = <offset>(to - begin)

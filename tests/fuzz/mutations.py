@@ -248,13 +248,24 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
             param = rng.randrange(17)
             parts = [made_up_tree(rng, length, depth + 2)]
         case 12:
-            param = rng.choice((0, 16, 17, 48))
-            buffers += _random_bytes(rng, param)
+            packed = _random_bytes(rng, rng.choice((0, 16, 17, 48)))
             slots = rng.randrange(4)
-            parts = [
+            head = [
                 _texts(rng, [b"a\x11b", b"\x12", b"", b"\x11\x12"][: slots + 1]),
                 _ints(rng, length, rng.choice((0, 0, slots, 2**20))),
+                _ints(
+                    rng, rng.choice((slots // 2, 0, 1, 2**20)), rng.choice((0, 1 << 51, 2**64 - 1))
+                ),
+            ]
+            param = len(buffers) + sum(len(raw) for _, raw in head) + rng.choice((0, 0, 0, 8, -1))
+            param += -len(buffers) % 8
+            parts = [
+                *head,
                 _ints(rng, rng.choice((slots, 0, 1, 2**20)), rng.choice((0, 1, 1, 2))),
+                (
+                    NODE.pack(1, 0, 0, 0, 0, len(packed), 0, rng.choice((1, 1, 1, 2))),
+                    packed + bytes(-len(packed) % 8),
+                ),
                 _texts(rng, [b"7\n" * rng.choice((1, small)), b"x\n", b""][: rng.randrange(4)]),
             ]
     children = len(parts)

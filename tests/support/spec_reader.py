@@ -9,6 +9,7 @@ from __future__ import annotations
 import decimal
 import json
 import re
+import string
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +26,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
-CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 4}
+CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 6}
 FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
@@ -47,8 +48,12 @@ class Block:
         assert xxh3(head[:12] + bytes(4) + head[16:] + self.meta) & 0xFFFFFFFF == check
         payload = data[at + 40 + meta_bytes : at + 40 + meta_bytes + stored]
         assert xxh3(payload) == payload_check
+        frames = [payload] if codec == 1 else []
+        if codec == 2:
+            stop = 8 + int.from_bytes(payload[:8], "little")
+            frames = [payload[8:stop], payload[stop:]]
         if kind < ord("a"):
-            self.raw = zstandard.decompress(payload) if codec == 1 else payload
+            self.raw = b"".join(map(zstandard.decompress, frames)) if frames else payload
             assert len(self.raw) == raw
         self.end = at + 40 + meta_bytes + stored
 
@@ -272,8 +277,12 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
 def templated(
     cursor: Cursor, dtype: dict[str, Any], valid: list[bool], size: int
 ) -> Iterator[str | None]:
-    packed = cursor.buffer(size)
-    templates, codes, forms = node_values(cursor, dtype), integers(cursor), integers(cursor)
+    before = cursor.at - (-(-len(valid) // 64) * 8 if not all(valid) else 0)
+    templates, codes = node_values(cursor, dtype), integers(cursor)
+    alphabets = [word & MASK for word in integers(cursor)]
+    assert cursor.at - before == size
+    forms = integers(cursor)
+    packed = b"".join(node_values(cursor, {"kind": "fixed_size_binary", "byte_width": 1}))
     texts = node_values(cursor, dtype)
     used = [code for code, ok in zip(codes, valid, strict=True) if ok]
     rows = [used.count(template) for template in range(len(templates))]
@@ -292,10 +301,13 @@ def templated(
         else:
             *found, rest = texts.pop(0).split("\n")
             assert rest == ""
+            if mark == "\x12":
+                bits_of_slot = {alphabet_bit(byte) for byte in "".join(found).encode()}
+                assert not sum(1 << bit for bit in bits_of_slot) & ~alphabets.pop(0)
             assert mark == "\x12" or all(re.fullmatch("[0-9]{1,19}", one) for one in found)
         assert len(found) == rows[template]
         variables[template].append(iter(found))
-    assert texts == []
+    assert texts == alphabets == []
     for code, ok in zip(codes, valid, strict=True):
         if not ok:
             yield None
@@ -303,6 +315,13 @@ def templated(
         constant, *others = re.split("[\x11\x12]", templates[code])
         parts = [next(slot) + after for slot, after in zip(variables[code], others, strict=True)]
         yield constant + "".join(parts)
+
+
+def alphabet_bit(byte: int) -> int:
+    if byte >= 0x80:
+        return 1
+    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits
+    return 0 if byte in b"\x11\x12" else 2 + letters.index(chr(byte))
 
 
 def slot_numbers(packed: bytes, counts: list[int]) -> list[int]:
