@@ -12,8 +12,8 @@ from pyarrow import types as pt
 
 from format import layout
 from format.arrays import in_order_of_use
-from format.compression import compress, decompress
-from format.decode import decode_array
+from format.compression import compress, decompress, decompress_head
+from format.decode import TemplateHead, decode_array, decode_template_head
 from format.encode import Coding, EncodedArray
 from format.errors import CorruptFragmentError
 from format.extremes import min_max
@@ -25,6 +25,7 @@ from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from format.native.decode import root_of
 from format.nodes import Encoding
 from format.sizes import total_bytes
+from format.templates import U8, value_type
 from format.types import may_stay_coded
 
 _STEP_BYTES: Final = 16 << 20
@@ -70,11 +71,13 @@ class Block(NamedTuple):
         """Decompresses the payload. Raises `CorruptFragmentError`."""
         return bytes(self._decompressed(most_metadata_bytes(self.header.stored_bytes)))
 
-    def _decompressed(self, most_bytes: int) -> bytes | memoryview:
+    def _decompressed(
+        self, most_bytes: int, by: Callable[[Codec, bytes, int], bytes | memoryview] = decompress
+    ) -> bytes | memoryview:
         if self.header.raw_bytes > most_bytes:
             raise self.fault(too_large(self.header.raw_bytes, most_bytes))
         try:
-            return decompress(self.header.codec, self.stored, self.header.raw_bytes)
+            return by(self.header.codec, self.stored, self.header.raw_bytes)
         except ValueError as error:
             raise self.fault(str(error)) from error
 
@@ -83,11 +86,14 @@ class Block(NamedTuple):
         dtype: pa.DataType,
         *,
         keep_dictionary: bool = False,
+        keep_templates: bool = False,
+        chosen: U8 | None = None,
         reserve: Callable[[int], None] | None = None,
     ) -> pa.Array:
         """Decodes the chunk to a storage array of `dtype`. Raises `CorruptFragmentError`.
 
-        Chunks of only nulls decode as any type. reserve: see `format.decode.decode_array`.
+        Chunks of only nulls decode as any type. keep_dictionary, keep_templates, chosen, reserve: see
+        `format.decode.decode_array`.
         """
         most_bytes = most_chunk_bytes(self.header.stored_bytes)
         raw = self._decompressed(most_bytes)
@@ -108,6 +114,8 @@ class Block(NamedTuple):
                 dtype,
                 self.header.rows,
                 keep_dictionary=keep_dictionary,
+                keep_templates=keep_templates,
+                chosen=chosen,
                 most_bytes=most_bytes,
                 reserve=None if reserve is None else ask,
             )
@@ -116,8 +124,26 @@ class Block(NamedTuple):
                 refusals
             ):  # The chunk is not to blame: a merge waits for other work before it reserves.
                 raise
-            cause = str(error) or "its values take more memory than there is"
-            raise self.fault(f"the chunk does not decode: {cause}") from error
+            raise self._undecodable(error) from error
+
+    def template_head(self, dtype: pa.DataType) -> TemplateHead:
+        """Decodes templates and codes of a chunk of templates, and decompresses no more than these.
+
+        Raises `CorruptFragmentError`.
+        """
+        most_bytes = most_chunk_bytes(self.header.stored_bytes)
+        head = self._decompressed(most_bytes, decompress_head)
+        try:
+            return decode_template_head(
+                self.meta,
+                head,
+                dtype,
+                self.header.rows,
+                most_bytes=most_bytes,
+                raw_bytes=self.header.raw_bytes,
+            )
+        except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
+            raise self._undecodable(error) from error
 
     @property
     def encoding(self) -> str:
@@ -142,6 +168,10 @@ class Block(NamedTuple):
         except ValueError as error:
             raise self.fault(f"the encoding tree is damaged: {error}") from error
         return Encoding(encoding).name, null_count
+
+    def _undecodable(self, error: Exception) -> CorruptFragmentError:
+        cause = str(error) or "its values take more memory than there is"
+        return self.fault(f"the chunk does not decode: {cause}")
 
     def fault(self, cause: str) -> CorruptFragmentError:
         return CorruptFragmentError(cause, name=self.name, offset=self.offset, column=self.column)
@@ -322,8 +352,9 @@ class Chunk:
 
 
 def make_chunk(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> Chunk:
-    """Encodes and compresses a storage array, possibly dictionary-coded. level: zstd's; 0 for no compression.
+    """Encodes and compresses a storage array, possibly dictionary-coded or templated.
 
+    level: zstd's; 0 for no compression.
     coding: `Coding.FINAL` if the array went through `format.encode.by_dictionary`.
     Raises `LimitError` if readers would refuse it.
     """
@@ -352,8 +383,9 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
 
     They depend only on the values and how they are stored, not on how the array holds them.
     """
-    is_coded = pt.is_dictionary(array.type)
-    dtype = array.type.value_type if is_coded else array.type
+    is_coded, dtype = pt.is_dictionary(array.type), value_type(array.type)
+    if encoded.encoding is Encoding.TEMPLATE:
+        return encoded.text_bytes + 4 * len(array)
     if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(dtype):
         return 4 * len(array) + len(encoded.raw)
     return expanded_bytes(array) if is_coded else total_bytes(array)

@@ -1,7 +1,8 @@
-"""Compresses block payloads: one zstd frame per block; contexts are reused per thread."""
+"""Compresses block payloads to one zstd frame, or to two; contexts are reused per thread."""
 
 from __future__ import annotations
 
+import struct
 import threading
 from typing import Final, cast
 
@@ -16,12 +17,23 @@ _POOLED_BYTES: Final = 1 << 20
 """The size from which it pays to decompress into memory of Arrow's pool, whose pages are reused."""
 _POOL_CODEC: Final = pa.Codec("zstd")
 
+_HEAD_LENGTH: Final = struct.Struct("<Q")
+"""The length of the first of two frames, as stored."""
+
 _contexts = threading.local()
 
 
-def compress(raw: bytes | memoryview, level: int) -> tuple[Codec, bytes]:
-    """Compresses a payload. Falls back to no codec if zstd does not make it smaller."""
-    if level > 0 and len(raw) >= 64:
+def compress(raw: bytes | memoryview, level: int, head_bytes: int = 0) -> tuple[Codec, bytes]:
+    """Compresses a payload. Falls back to no codec if zstd does not make it smaller.
+
+    head_bytes: how much of the payload's beginning gets a frame of its own, so that it can be read alone.
+    """
+    if level > 0 and head_bytes:
+        compressor = _compressor(level)
+        head, rest = (compressor.compress(part) for part in (raw[:head_bytes], raw[head_bytes:]))
+        if _HEAD_LENGTH.size + len(head) + len(rest) < len(raw):
+            return Codec.ZSTD_PARTS, b"".join((_HEAD_LENGTH.pack(len(head)), head, rest))
+    elif level > 0 and len(raw) >= 64:
         stored = _compressor(level).compress(raw)
         if len(stored) < len(raw):
             return Codec.ZSTD, stored
@@ -38,6 +50,8 @@ def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> byte
     raw: bytes | memoryview
     if codec is Codec.NONE:
         raw = bytes(stored) if isinstance(stored, memoryview) else stored
+    elif codec is Codec.ZSTD_PARTS:
+        raw = _decompress_parts(stored, raw_bytes)
     elif raw_bytes <= _TRUST_BYTES:
         raw = _decompress_small(stored, raw_bytes)
     else:
@@ -45,6 +59,53 @@ def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> byte
     if len(raw) != raw_bytes:
         raise ValueError(f"{len(raw)} bytes after decompression where {raw_bytes} were stated")
     return raw
+
+
+def decompress_head(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memoryview:
+    """Decompresses only the first frame of a payload of two, or the whole of any other payload.
+
+    raw_bytes: the length of the whole payload that the block header claims. Raises `ValueError`.
+    """
+    if codec is not Codec.ZSTD_PARTS:
+        return decompress(codec, stored, raw_bytes)
+    head, _ = _parts(stored)
+    return decompress(Codec.ZSTD, head, min(_content_bytes(head), raw_bytes))
+
+
+def _decompress_parts(stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
+    head, rest = _parts(stored)
+    if _content_bytes(head) + _content_bytes(rest) != raw_bytes:
+        raise ValueError("the compressed frames state another length than the block header")
+    frames = memoryview(stored)[_HEAD_LENGTH.size :]
+    if raw_bytes > _TRUST_BYTES:
+        return _decompress_large(frames, raw_bytes, are_several=True)
+    try:
+        return memoryview(_POOL_CODEC.decompress(frames, raw_bytes))
+    except OSError as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+
+
+def _parts(stored: bytes | memoryview) -> tuple[memoryview, memoryview]:
+    """Returns the two frames of a payload. Raises `ValueError`."""
+    view = memoryview(stored)
+    if len(view) < _HEAD_LENGTH.size:
+        raise ValueError("the payload is too short for its frames")
+    (length,) = _HEAD_LENGTH.unpack_from(view)
+    if length > len(view) - _HEAD_LENGTH.size:
+        raise ValueError("the payload's first frame reaches past its end")
+    stop = _HEAD_LENGTH.size + length
+    return view[_HEAD_LENGTH.size : stop], view[stop:]
+
+
+def _content_bytes(frame: memoryview) -> int:
+    """Returns the length that a frame states. Raises `ValueError` if it states none."""
+    try:
+        size = int(zstandard.frame_content_size(frame))
+    except zstandard.ZstdError as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+    if size < 0:
+        raise ValueError("a compressed frame does not state its length")
+    return size
 
 
 def _decompress_small(stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
@@ -58,10 +119,12 @@ def _decompress_small(stored: bytes | memoryview, raw_bytes: int) -> bytes | mem
         raise ValueError(f"it does not decompress ({error})") from error
 
 
-def _decompress_large(stored: bytes | memoryview, raw_bytes: int) -> bytes:
+def _decompress_large(
+    stored: bytes | memoryview, raw_bytes: int, *, are_several: bool = False
+) -> bytes:
     raw = bytearray()  # pieces that are joined later would be held twice
     try:
-        with _decompressor().stream_reader(stored) as reader:
+        with _decompressor().stream_reader(stored, read_across_frames=are_several) as reader:
             while piece := reader.read(_STEP_BYTES):
                 raw += piece
                 if len(raw) > raw_bytes:

@@ -7,11 +7,13 @@ go of the GIL. Every fault is a `ValueError` with the cause; the caller knows th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from format.alphabets import DIGITS
 from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from format.native.decode import Cursor, IntegerStream
 from format.native.text import is_ascii
@@ -23,11 +25,14 @@ from format.nodes import (
     integer_bytes,
 )
 from format.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
+from format.slots import FORMS, NUMBER, load, slots_bytes
 from format.storage import decoded
+from format.templates import U8, U64, Layout, count_marks, layout_of, templated
 from format.types import (
     is_binary_like,
     is_large_offsets,
     is_list_like,
+    is_string,
     may_be_coded,
     may_stay_coded,
 )
@@ -50,6 +55,8 @@ def decode_array(
     rows: int,
     *,
     keep_dictionary: bool = False,
+    keep_templates: bool = False,
+    chosen: U8 | None = None,
     most_bytes: int | None = None,
     reserve: Callable[[int], None] | None = None,
 ) -> pa.Array:
@@ -57,6 +64,9 @@ def decode_array(
 
     keep_dictionary: keeps strings, binaries, lists and maps dictionary-coded (int32 codes over distinct
     values), so that a merge can move codes instead of bytes.
+    keep_templates: keeps strings that are stored as templates and variables as a templated array
+    (`format.templates`).
+    chosen: the rows to return of strings that are stored so, 1 for each of them and 0 for others.
     most_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
     kept dictionary; by default derived from the payload's length.
     reserve: called with every larger size before memory is allocated for it; what it raises comes through.
@@ -66,9 +76,46 @@ def decode_array(
     allowance = _Allowance(most_bytes or most_chunk_bytes(payload.size), reserve)
     most_values = max(MAX_UNBACKED_VALUES, 8 * payload.size)
     chunk = _Chunk(Cursor(meta, payload, most_values, allowance.charge), allowance)
-    array = chunk.decode(dtype, rows, keep_dictionary=keep_dictionary)
+    array = chunk.decode(
+        dtype, rows, keep_dictionary=keep_dictionary, keep_templates=keep_templates, chosen=chosen
+    )
     chunk.cursor.finish()
     return array
+
+
+class TemplateHead(NamedTuple):
+    """What a chunk of strings that is stored as templates says without their variables."""
+
+    templates: pa.Array
+    """May be more than rows use."""
+    layout: Layout
+    alphabets: U64
+    """The bytes of each slot (`format.alphabets`)."""
+    codes: pa.Array
+    """The template of each row, null where the string is."""
+
+
+def decode_template_head(
+    meta: bytes,
+    head: bytes | memoryview,
+    dtype: pa.DataType,
+    rows: int,
+    *,
+    most_bytes: int,
+    raw_bytes: int,
+) -> TemplateHead:
+    """Decodes templates and codes of a chunk of which the root is TEMPLATE.
+
+    head: the raw payload, or as much of it as its first frame has. raw_bytes: the length of the whole.
+    most_bytes: see `decode_array`. Raises `ValueError`.
+    """
+    allowance = _Allowance(most_bytes, None)
+    most_values = max(MAX_UNBACKED_VALUES, 8 * raw_bytes)
+    cursor = Cursor(meta, pa.py_buffer(head), most_values, allowance.charge)
+    if cursor.take(rows) != Encoding.TEMPLATE or not is_string(dtype):
+        raise _unfit(cursor.encoding, dtype)
+    null_count = cursor.null_count
+    return _Chunk(cursor, allowance).template_head(dtype, rows, cursor.validity(), null_count, 0)
 
 
 class _Allowance:
@@ -112,17 +159,29 @@ class _Chunk:
         self.cursor = cursor
         self._allowance = allowance
 
-    def decode(self, dtype: pa.DataType, length: int, *, keep_dictionary: bool = False) -> pa.Array:
+    def decode(
+        self,
+        dtype: pa.DataType,
+        length: int,
+        *,
+        keep_dictionary: bool = False,
+        keep_templates: bool = False,
+        chosen: U8 | None = None,
+    ) -> pa.Array:
         """Decodes the next node, and those below it."""
         cursor = self.cursor
         encoding = cursor.take(length)
         if encoding == Encoding.NULL:
             self._allowance.charge(nulls_bytes(length, dtype))
             return pa.nulls(length, dtype)
-        null_count = cursor.null_count
+        null_count, start = cursor.null_count, cursor.position
         validity = cursor.validity()
         if encoding == Encoding.DICTIONARY and may_be_coded(dtype):
             return self._dictionary(dtype, length, validity, null_count, keep=keep_dictionary)
+        if encoding == Encoding.TEMPLATE and is_string(dtype):
+            return self._templates(
+                dtype, length, validity, null_count, start, keep=keep_templates, chosen=chosen
+            )
         children: list[pa.Array] = []
         if encoding == Encoding.VARLEN and is_binary_like(dtype):
             buffers = self._strings(dtype, length, validity)
@@ -173,6 +232,81 @@ class _Chunk:
         data, is_large = self.cursor.buffer(self.cursor.param), is_large_offsets(dtype)
         offsets = self.cursor.child_integers(length).offsets(data.size, is_large)
         return [validity, offsets, data]
+
+    def _templates(
+        self,
+        dtype: pa.DataType,
+        length: int,
+        validity: pa.Buffer | None,
+        null_count: int,
+        start: int,
+        *,
+        keep: bool,
+        chosen: U8 | None,
+    ) -> pa.Array:
+        head = self.template_head(dtype, length, validity, null_count, start)
+        layout, cursor = head.layout, self.cursor
+        numbers = int(np.count_nonzero(layout.kinds == NUMBER))
+        forms = np.frombuffer(cursor.child_integers(numbers).codes(FORMS), dtype=np.int32)
+        packed = np.frombuffer(self._bytes_child(), dtype=np.uint8)
+        texts = self._strings_child(dtype)
+        slots = load(
+            layout,
+            head.alphabets,
+            head.codes,
+            forms,
+            packed,
+            texts,
+            self._allowance.charge,
+            for_rows=keep,
+        )
+        if keep:
+            return templated(head.templates, head.codes, slots.by_rows())
+        data = slots.text(is_large_offsets(dtype), chosen)
+        if chosen is None:
+            return pa.Array.from_buffers(dtype, length, [validity, *data], null_count)
+        _, bits = head.codes.filter(pa.array(chosen.view(np.bool_))).is_valid().buffers()
+        return pa.Array.from_buffers(dtype, int(np.count_nonzero(chosen)), [bits, *data])
+
+    def template_head(
+        self,
+        dtype: pa.DataType,
+        length: int,
+        validity: pa.Buffer | None,
+        null_count: int,
+        start: int,
+    ) -> TemplateHead:
+        """Takes those children of a node of templates that say nothing of variables.
+
+        start: where the node's buffers begin in the payload.
+        """
+        head_bytes = self.cursor.param
+        templates = self._strings_child(dtype)
+        buffers = [validity, self.cursor.child_integers(length).codes(len(templates))]
+        codes = pa.Array.from_buffers(pa.int32(), length, buffers, null_count)
+        self._allowance.charge(slots_bytes(len(templates), count_marks(templates)))
+        layout = layout_of(templates)
+        are_texts = layout.kinds != NUMBER
+        words = self.cursor.child_integers(int(np.count_nonzero(are_texts))).words(8)
+        alphabets = np.full(len(layout.kinds), DIGITS, dtype=np.uint64)
+        alphabets[are_texts] = np.frombuffer(words, dtype=np.uint64)
+        if self.cursor.position - start != head_bytes:
+            raise ValueError("templates and codes take other bytes than their node states")
+        return TemplateHead(templates, layout, alphabets, codes)
+
+    def _bytes_child(self) -> pa.Buffer:
+        length = self.cursor.next_length
+        if self.cursor.take(length) != Encoding.PLAIN or self.cursor.null_count:
+            raise ValueError("packed numbers of templates are not PLAIN bytes")
+        return self._plain(pa.uint8(), length)
+
+    def _strings_child(self, dtype: pa.DataType) -> pa.Array:
+        if self.cursor.next_encoding != Encoding.VARLEN:
+            raise ValueError("templates have strings that are not VARLEN")
+        strings = self.decode(dtype, self.cursor.next_length)
+        if strings.null_count:
+            raise ValueError("a null among templates, or among their variables")
+        return strings
 
     def _lists(self, dtype: pa.DataType, length: int) -> tuple[pa.Buffer, pa.Array]:
         counts = self.cursor.child_integers(length)
@@ -243,7 +377,7 @@ def _may_hold_others(array: pa.Array) -> bool:
     Callers rely on valid UTF-8, and small decimals of more digits than their type could not be compared.
     """
     dtype = array.type
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return not is_ascii(array.buffers()[2])
     return bool(pt.is_decimal(dtype) and dtype.bit_width <= 64)
 

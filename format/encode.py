@@ -36,6 +36,8 @@ from format.nodes import (
     join_buffers,
     pack_bits,
     pack_nodes,
+    padded_bytes,
+    raw_bytes,
     valid_mask,
 )
 from format.numbers import (
@@ -47,8 +49,21 @@ from format.numbers import (
     sampled,
     survey,
 )
-from format.sizes import hidden_bytes, nulls_bytes
+from format.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
+from format.slots import store
 from format.storage import decoded
+from format.templates import (
+    TEMPLATES_SHARE,
+    codes_of,
+    is_templated,
+    joined,
+    layout_of,
+    split,
+    templates_of,
+    text,
+    value_type,
+    variables_of,
+)
 from format.types import is_binary_like, is_list_like, may_stay_coded
 
 _MOST_VALUE_BYTES: Final = 24
@@ -75,6 +90,19 @@ _DISTINCT_LISTS_SHARE: Final = 2
 """The same for lists, which take more room and more work."""
 
 
+_LEAST_TEMPLATED: Final = 64
+"""The fewest strings for which templates are tried."""
+_SAMPLE_ROWS: Final = 1024
+_SAMPLE_TEXT_BYTES: Final = 128 << 10
+"""The most text that is compressed to see whether templates pay."""
+_SAMPLE_TEMPLATES_SHARE: Final = 2
+"""Rows of a sample to each template, at least."""
+_TEMPLATE_BYTES_SHARE: Final = 8
+"""Bytes of text to each byte of templates, at least."""
+_TEMPLATES_PAY: Final = 0.85
+"""The share of the bytes of text from which it stays text."""
+
+
 class Coding(Enum):
     """What is known of an array beside its values."""
 
@@ -99,6 +127,10 @@ class EncodedArray:
     """Values of all nodes together."""
     dictionaries: int
     """Number of dictionary nodes."""
+    text_bytes: int
+    """The bytes of the strings that the root's templates and variables make, if it has them."""
+    head_bytes: int
+    """The bytes of the payload before such variables; 0 without them."""
     is_dense: bool
     """Whether no codec makes the payload smaller."""
 
@@ -125,6 +157,8 @@ def encode_array(
         sum(map(_most_decoded_bytes, nodes)),
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
+        root.text_bytes,
+        root.param if root.encoding is Encoding.TEMPLATE else 0,
         loose * _LOOSE_SHARE <= len(raw),
     )
 
@@ -132,20 +166,23 @@ def encode_array(
 def _most_decoded_bytes(node: Node) -> int:
     """Returns the bytes that `format.decode` charges: integers as 64 bits, and once more when they are
     wrapped."""
-    return node.null_bytes or _MOST_VALUE_BYTES * node.length
+    return node.known_bytes or _MOST_VALUE_BYTES * node.length
 
 
 def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
     length, dtype = len(array), array.type
     if array.null_count == length:
-        stored = dtype.value_type if pt.is_dictionary(dtype) else dtype
-        return Node(Encoding.NULL, length, length, null_bytes=nulls_bytes(length, stored))
+        stored = value_type(dtype)
+        return Node(Encoding.NULL, length, length, known_bytes=nulls_bytes(length, stored))
+    if is_templated(dtype):
+        return _encode_templated(array) or _encode_varlen(joined(array))
     if pt.is_dictionary(dtype):
         return _encode_dictionary_array(array, is_distinct=is_decided)
+    if is_binary_like(dtype):
+        coded = None if is_decided else _encode_by_sampled_dictionary(array)
+        return coded or _encode_by_templates(array) or _encode_varlen(array)
     if is_decided and may_stay_coded(dtype):
         return _encode_undivided(array)
-    if is_binary_like(dtype):
-        return _encode_by_sampled_dictionary(array) or _encode_varlen(array)
     if pt.is_boolean(dtype):
         return _encode_bool(array)
     if fixed_width_bytes(dtype) is not None:
@@ -329,6 +366,11 @@ def by_dictionary(array: pa.Array) -> pa.Array:
 
     Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
     """
+    if is_templated(array.type):
+        sample = _middle(array)
+        if _coded_values(variables_of(sample), _most_distinct(sample, _DISTINCT_SHARE)) is None:
+            return array  # where the variables of rows differ, so do rows
+        return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
         return _by_sampled_dictionary(array) or array
     return array
@@ -478,6 +520,78 @@ def _encode_undivided(values: pa.Array) -> Node:
     return _encode_plain(values)
 
 
+# --- templates ------------------------------------------------------------------------------
+
+
+def _encode_by_templates(array: pa.Array) -> Node | None:
+    """Encodes strings by templates and variables; None if a sample shows that they take hardly less."""
+    if not (pt.is_string(array.type) or pt.is_large_string(array.type)):
+        return None
+    sample = _stretch(array)
+    if len(sample) < _LEAST_TEMPLATED:
+        return None
+    found = split(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
+    if found is None or not len(layout_of(templates_of(found)).kinds):
+        return None
+    # Many templates of a sample come again, so that they are not counted.
+    _, by_templates = compress(join_buffers(_templated_node(found, with_templates=False)), 1)
+    _, as_text = compress(join_buffers(_encode_varlen(sample)), 1)
+    if len(by_templates) > _TEMPLATES_PAY * len(as_text):
+        return None
+    found = split(array, len(array) // TEMPLATES_SHARE)
+    return None if found is None else _encode_templated(found)
+
+
+def _stretch(array: pa.Array) -> pa.Array:
+    """Returns rows from the middle, of not too many bytes."""
+    sample = array.slice((len(array) - min(len(array), _SAMPLE_ROWS)) // 2, _SAMPLE_ROWS)
+    return sample.slice(0, rows_within([sample], _SAMPLE_TEXT_BYTES))
+
+
+def _encode_templated(array: pa.Array) -> Node | None:
+    """Encodes a templated array; None if its templates are too many or too long for so many rows."""
+    templates = templates_of(array)
+    if len(templates) * TEMPLATES_SHARE > len(array) - array.null_count:
+        return None
+    node = _templated_node(array)
+    return node if total_bytes(templates) * _TEMPLATE_BYTES_SHARE <= node.text_bytes else None
+
+
+def _templated_node(array: pa.Array, *, with_templates: bool = True) -> Node:
+    valid, codes, stored = valid_mask(array), codes_of(array), store(array)
+    if valid is not None:
+        codes = _filled(codes, valid)
+    texts = Node(
+        Encoding.VARLEN,
+        len(stored.text_sizes),
+        param=len(stored.texts),
+        buffers=(stored.texts,),
+        children=(encode_ints(stored.text_sizes),),
+    )
+    numbers = Node(
+        Encoding.PLAIN,
+        len(stored.packed),
+        param=1,
+        buffers=(stored.packed,),
+        known_bytes=len(stored.packed),
+    )
+    # What queries read alone comes first.
+    head = (
+        _encode_varlen(templates_of(array) if with_templates else templates_of(array)[:0]),
+        encode_ints(codes),
+        encode_ints(stored.alphabets),
+    )
+    children = (*head, encode_ints(stored.forms), numbers, texts)
+    node = _with_validity(Encoding.TEMPLATE, len(array), valid, [], children=children)
+    head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
+    return replace(
+        node,
+        param=head_bytes,
+        known_bytes=_MOST_VALUE_BYTES * len(array) + stored.decoding_bytes + stored.text_bytes,
+        text_bytes=stored.text_bytes,
+    )
+
+
 # --- strings and nested ---------------------------------------------------------------------
 
 
@@ -531,6 +645,7 @@ def _encode_backed(array: pa.Array) -> Node:
 
     Only values of type null, which have no other encoding, take no bytes.
     """
+    array = text(array)
     dtype, length = array.type, len(array)
     if pt.is_null(dtype):
         return _encode(array)

@@ -22,6 +22,7 @@ from format.limits import MAX_RATIO, max_written_bytes, most_written_bytes
 from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
 from format.sizes import total_bytes
 from format.storage import plain
+from format.templates import value_type
 
 _STORED: Final = 0
 """The compression level that stores bytes as they are."""
@@ -40,10 +41,10 @@ def encode_fitting(
         raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
     if (stored := _stored(encoded, array, level)) is not None:
         return encoded, *stored
-    if pt.is_dictionary(array.type):
-        if expanded_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
-            raise _too_large(array)  # raised before the values take memory
-        array = plain(array)
+    is_plain = array.type == value_type(array.type)
+    if not is_plain and expanded_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
+        raise _too_large(array)  # raised before the values take memory
+    array = plain(array)
     encoded = encode_array(array, is_backed=True)
     if (stored := _stored(encoded, array, level)) is not None:
         return encoded, *stored
@@ -52,7 +53,9 @@ def encode_fitting(
 
 def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
     """Returns the payload as readers accept it; None if they refuse it even uncompressed."""
-    codec, stored = compress(encoded.raw, _STORED if encoded.is_dense else level)
+    codec, stored = compress(
+        encoded.raw, _STORED if encoded.is_dense else level, encoded.head_bytes
+    )
     if _is_taken(encoded, array, len(stored)):
         return codec, stored
     if codec is not Codec.NONE and _is_taken(encoded, array, len(encoded.raw)):
@@ -61,9 +64,8 @@ def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, 
 
 
 def _too_large(array: pa.Array) -> LimitError:
-    dtype = array.type.value_type if pt.is_dictionary(array.type) else array.type
     return LimitError(
-        f"{len(array):,} values of type {dtype} take more memory decoded than the "
+        f"{len(array):,} values of type {value_type(array.type)} take more memory decoded than the "
         f"{max_written_bytes():,} bytes, or {MAX_RATIO} times what is stored, that readers allow"
     )
 
@@ -84,7 +86,7 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
     is_coded = pt.is_dictionary(array.type)
     if is_coded and expanded_bytes(array) > most - encoded.decoded_bytes:
         return False
-    dtype = array.type.value_type if is_coded else array.type
+    dtype = value_type(array.type)
     try:
         decode_array(
             encoded.meta, encoded.raw, dtype, len(array), keep_dictionary=is_coded, most_bytes=most

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from format.keys import Bound, Value
+from format.nodes import Encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,13 @@ class ChunkStats(NamedTuple):
     def held_bytes(self) -> int:
         """Bytes that a reader holds for the chunk: constants and runs take far more than their payload."""
         return max(self.raw_bytes, self.decoded_bytes)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the payload, or of the strings that templates and variables make: by these row groups are
+        cut, whatever their strings are stored as."""
+        is_divided = self.encoding == Encoding.TEMPLATE.name
+        return max(self.raw_bytes, self.decoded_bytes) if is_divided else self.raw_bytes
 
     @property
     def end(self) -> int:
@@ -77,7 +85,7 @@ class FragmentSummary:
 
     def add_column(self, name: str, chunks: Sequence[ChunkStats], rows: Sequence[int]) -> None:
         """Adds a column's statistics. rows: the number of rows of each row group."""
-        raw = [chunk.raw_bytes for chunk in chunks]
+        raw = [chunk.value_bytes for chunk in chunks]
         self.columns[name] = ColumnBytes(sum(raw), sum(chunk.stored_bytes for chunk in chunks))
         held = (chunk.held_bytes for chunk in chunks)
         self.peak_chunk_bytes = max(self.peak_chunk_bytes, *held, 0)

@@ -1,5 +1,5 @@
-"""Gathers rows of several sources in merged order: fixed-width values, strings and dictionary codes in native
-code, nested values through Arrow.
+"""Gathers rows of several sources in merged order: fixed-width values, strings, dictionary codes, templates
+and their variables in native code, nested values through Arrow.
 
 Sources are numbered from 0; each has its rows in pieces. `origins` has the source of each output row, and the
 rows of one source keep their order.
@@ -21,13 +21,24 @@ from format.native import gather as native
 from format.nodes import fixed_width_bytes
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
+from format.templates import (
+    TEMPLATES_SHARE,
+    codes_of,
+    is_templated,
+    split,
+    templated,
+    templates_of,
+    text,
+    value_type,
+    variables_of,
+)
 from format.types import is_binary_like, is_large_offsets
 
 Origins = npt.NDArray[np.uint16]
 
 I64 = npt.NDArray[np.int64]
 
-_VALUES, _CODES, _NULLS = range(3)
+_VALUES, _CODES, _NULLS, _TEMPLATES = range(4)
 KIND, ROWS, START = range(3)
 """Places of a piece's fields."""
 _VALIDITY: Final = 3
@@ -35,6 +46,8 @@ _DICTIONARY_SIZE, _MEMO = 8, 9
 HEAVIEST_BYTES: Final = 11
 FIELDS: Final = 13
 _NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0)
+_VARIABLE_COPIES: Final = 4
+"""How many times more bytes variables take while they are encoded than other values do."""
 _DISTINCT_SHARE: Final = 3
 """A dictionary stays if there are at least this many values to each distinct one."""
 _MEMO_SHARE: Final = 4
@@ -53,7 +66,7 @@ class GatherArray:
         """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
         gathered. is_weighed: whether `Pieces.weigh` has to know its weight."""
         is_coded = isinstance(array, pa.DictionaryArray)
-        dtype = dtype or (array.type.value_type if is_coded else array.type)
+        dtype = dtype or value_type(array.type)
         if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):
             array = plain(array)
         self.array = array
@@ -66,6 +79,8 @@ class GatherArray:
         array = self.array
         if self.kind == _NULLS:
             return (self.kind, *_NO_FIELDS)
+        if self.kind == _TEMPLATES:
+            return self._template_fields()
         is_text = is_binary_like(self.dtype)
         if self.kind == _VALUES:
             if pt.is_nested(self.dtype):
@@ -79,10 +94,26 @@ class GatherArray:
         weights = (4, heaviest_value_bytes(array), values.nbytes) if is_weighed else (4, 0, 0)
         return (self.kind, 0, 0, *_validity(codes), *memory, at, len(values), -1, *weights)
 
+    def _template_fields(self) -> tuple[int, ...]:
+        array, codes, templates = self.array, codes_of(self.array), templates_of(self.array)
+        held = _VARIABLE_COPIES * variables_of(array).nbytes // len(array)
+        weights = 8 + held, 0, templates.nbytes
+        at = codes.__array_interface__["data"][0]
+        nulls = _validity(array)
+        return (self.kind, 0, 0, *nulls, *_values(templates), at, len(templates), -1, *weights)
+
+    @property
+    def variable_fields(self) -> tuple[int, ...]:
+        """The fields for the variables of a templated array, for a piece without rows."""
+        variables = variables_of(self.array)
+        return (_VALUES, 0, 0, *_validity(variables), *_values(variables), 0, 0, -1, 0, 0, 0)
+
 
 def _kind(array: pa.Array) -> int:
     if array.null_count == len(array):
         return _NULLS
+    if is_templated(array.type):
+        return _TEMPLATES
     return _CODES if isinstance(array, pa.DictionaryArray) else _VALUES
 
 
@@ -117,6 +148,11 @@ class Pieces:
     def has_values(self) -> bool:
         """Whether some rows are values that are not dictionary-coded."""
         return self._has(_VALUES)
+
+    @property
+    def has_templates(self) -> bool:
+        """Whether some rows are templates and variables."""
+        return self._has(_TEMPLATES)
 
     @property
     def has_nulls(self) -> bool:
@@ -182,7 +218,8 @@ def pieces_of(
 
 
 def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Array:
-    """Gathers storage arrays. Returns an array of the pieces' type, dictionary-coded if all pieces are.
+    """Gathers storage arrays. Returns an array of the pieces' type, dictionary-coded if all pieces are, and
+    templated if one is.
 
     Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
     repeat are returned as values if these take at most `most_plain_bytes`.
@@ -197,12 +234,64 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
         return pieces.array(0)
     if pt.is_nested(dtype):
         return _nested(pieces, origins)
+    if pieces.has_templates:
+        return _gather_templates(pieces, origins)
     table = _Table(pieces, origins)
     if pt.is_boolean(dtype):
         return table.booleans()
     if is_binary_like(dtype):
         return table.codes(most_plain_bytes) or table.strings()
     return table.fixed()
+
+
+def _gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
+    """Gathers pieces of which one is templated: the others become so, or all become text if that takes too
+    many templates."""
+    most = len(origins) // TEMPLATES_SHARE
+    divided: list[GatherArray | pa.Array] = []
+    for number in range(len(pieces)):
+        if (array := _divided(pieces, number, most)) is None:
+            texts = [text(pieces.array(number)) for number in range(len(pieces))]
+            return _Table(_renewed(pieces, texts), origins).strings()
+        divided.append(array)
+    pieces = _renewed(pieces, divided)
+    variables = Pieces(pieces.arrays, pieces.fields.copy(), pieces.firsts, pa.binary())
+    for number in np.flatnonzero(pieces.fields[:, KIND] == _TEMPLATES).tolist():
+        rows, start = pieces.fields[number, [ROWS, START]]
+        variables.fields[number] = pieces.arrays[number].variable_fields
+        variables.fields[number, [ROWS, START]] = rows, start
+        pieces.fields[number, KIND] = _CODES
+    coded = _Table(pieces, origins).codes(0)
+    if coded is None:
+        return pa.nulls(len(origins), pieces.dtype)
+    gathered = _Table(variables, origins).strings()
+    return templated(coded.dictionary, coded.indices, _without_nulls(gathered))
+
+
+def _divided(pieces: Pieces, number: int, most_templates: int) -> GatherArray | pa.Array | None:
+    """Returns the array of a piece if that is templated or null, else its rows as a templated array; None if
+    these have too many templates."""
+    if pieces.fields[number, KIND] in (_TEMPLATES, _NULLS):
+        return pieces.arrays[number]
+    return split(plain(pieces.array(number)), most_templates)
+
+
+def _renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:
+    """Returns pieces with other arrays, of which those of Arrow have exactly the rows of their pieces."""
+    fields, renewed = pieces.fields.copy(), []
+    for number, array in enumerate(arrays):
+        if not isinstance(array, GatherArray):
+            array = GatherArray(array, pieces.dtype)
+            rows = int(fields[number, ROWS])
+            fields[number] = array.fields
+            fields[number, ROWS] = rows
+        renewed.append(array)
+    return Pieces(renewed, fields, pieces.firsts, pieces.dtype)
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    """Returns binaries that are empty where they were null."""
+    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0)
 
 
 def _nested(pieces: Pieces, origins: Origins) -> pa.Array:

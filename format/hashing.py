@@ -17,6 +17,7 @@ from pyarrow import types as pt
 from format import native
 from format.nested import fixed_items, list_parts
 from format.nodes import fixed_width_bytes, int_dtype
+from format.templates import add_hashes, is_templated
 from format.types import is_binary_like, is_list_like
 
 U64 = npt.NDArray[np.uint64]
@@ -32,7 +33,8 @@ _MASK: Final = (1 << 64) - 1
 def add_column(name: str, array: pa.Array, numbers: U64) -> None:
     """Adds what column `name` contributes to each row's number; nulls contribute nothing.
 
-    array: a storage array. numbers: changed in place, of shape (rows,).
+    array: a storage array, or a dictionary-coded or templated one. numbers: changed in place, of shape
+    (rows,).
     """
     _hash(array, _seed(name), numbers)
 
@@ -81,6 +83,10 @@ def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
     if array.null_count == len(array):
         if seed is None:
             out[:] = 0
+        return
+    if is_templated(dtype):
+        assert seed is not None
+        add_hashes(array, seed, out)
         return
     if pt.is_nested(dtype):
         _hash_nested(array, seed, out)

@@ -39,6 +39,7 @@ class Encoding(IntEnum):
     STRUCT = 9
     DECIMAL = 10
     MULTIPLE = 11
+    TEMPLATE = 12
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
@@ -62,8 +63,10 @@ class Node:
     has_validity: bool = False
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
-    null_bytes: int = 0
-    """Bytes of the decoded nulls of a NULL node; known when writing, and not stored."""
+    known_bytes: int = 0
+    """Bytes that decoding a NULL or TEMPLATE node takes; known when writing, and not stored."""
+    text_bytes: int = 0
+    """The bytes of a TEMPLATE node's strings; known when writing, and not stored."""
     is_dense: bool = False
     """Whether no codec makes the buffers smaller; known when writing, and not stored."""
 
@@ -103,6 +106,16 @@ def join_buffers(root: Node) -> memoryview:
         at += _padded(view.nbytes)
         out[stop:at] = bytes(at - stop)
     return out
+
+
+def raw_bytes(root: Node) -> int:
+    """Returns the bytes of a node, and of those below it, in the raw payload."""
+    return sum(padded_bytes(buffer) for node in root.walk() for buffer in node.buffers)
+
+
+def padded_bytes(buffer: Buffer) -> int:
+    """Returns the bytes that a buffer takes in the raw payload."""
+    return _padded(memoryview(buffer).nbytes)
 
 
 def _padded(size: int) -> int:

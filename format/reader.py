@@ -25,7 +25,8 @@ from format.ordering import KeyColumns
 from format.schema import FragmentHeader
 from format.sizes import rows_within
 from format.storage import to_logical
-from format.types import storage_type
+from format.template_chunk import TemplateChunk, has_templates
+from format.types import is_string, storage_type
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
@@ -100,14 +101,31 @@ class FragmentReader:
             and (upper is None or self._compare.key(group.first_key) <= upper)
         ]
 
-    def read_storage(self, columns: Sequence[str], groups: Sequence[int]) -> list[list[pa.Array]]:
+    def read_storage(
+        self, columns: Sequence[str], groups: Sequence[int], *, keep_templates: bool = False
+    ) -> list[list[pa.Array]]:
         """Returns storage arrays [row group][column], with dictionaries kept.
 
+        keep_templates: returns strings that are stored as templates and variables as a templated array
+        (`format.templates`); otherwise they are joined.
         Makes one range request per column if the row groups are neighbours.
         """
         self.footer.fetch(columns)
-        by_column = [self._read_column(name, groups) for name in columns]
+        by_column = [self._read_column(name, groups, keep_templates) for name in columns]
         return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
+
+    def read_lazily(self, name: str, group: int) -> pa.Array | TemplateChunk:
+        """Returns a column of a row group: as `read_storage` does, but strings that are stored as templates
+        without decoding them."""
+        self.footer.fetch([name])
+        field = self.footer.field(name)
+        if field is None or not self.footer.chunks(name):
+            return self._read_column(name, [group])[0]
+        dtype = storage_type(field.type)
+        [block] = self.read_blocks(name, [group])
+        if has_templates(block) and is_string(dtype):
+            return TemplateChunk(block, dtype)
+        return block.decode(dtype, keep_dictionary=True)
 
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
@@ -228,7 +246,9 @@ class FragmentReader:
         if window:
             yield window
 
-    def _read_column(self, name: str, groups: Sequence[int]) -> list[pa.Array]:
+    def _read_column(
+        self, name: str, groups: Sequence[int], keep_templates: bool
+    ) -> list[pa.Array]:
         field = self.footer.field(name)
         if field is None:
             raise SchemaError(f"{self.name}: no column {name!r}")
@@ -236,7 +256,8 @@ class FragmentReader:
         if not self.footer.chunks(name):
             return [self._nulls(name, group, dtype) for group in groups]
         return [
-            block.decode(dtype, keep_dictionary=True) for block in self.read_blocks(name, groups)
+            block.decode(dtype, keep_dictionary=True, keep_templates=keep_templates)
+            for block in self.read_blocks(name, groups)
         ]
 
     def _nulls(self, name: str, group: int, dtype: pa.DataType) -> pa.Array:

@@ -14,6 +14,7 @@ from format import native
 from format.dictionaries import is_same_memory
 from format.nested import list_parts, present_items
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
+from format.templates import is_templated, text_lengths
 from format.types import is_binary_like, is_large_offsets
 
 I64 = npt.NDArray[np.int64]
@@ -33,6 +34,8 @@ def cumulative_bits(array: pa.Array) -> I64:
     sliced.
     """
     dtype, length = array.type, len(array)
+    if is_templated(dtype):
+        return _with_lengths(8 * _running(text_lengths(array)))
     if pt.is_dictionary(dtype):
         return _running(_dictionary_sizes(array))
     if is_binary_like(dtype):
@@ -62,6 +65,8 @@ def total_bytes(array: pa.Array) -> int:
 def total_bits(array: pa.Array) -> int:
     """Returns the last value of `cumulative_bits`."""
     dtype, length = array.type, len(array)
+    if is_templated(dtype):
+        return 8 * int(text_lengths(array).sum()) + _LENGTH_BITS * length
     if pt.is_dictionary(dtype):
         return _coded_bits(array)
     if is_binary_like(dtype):

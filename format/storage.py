@@ -19,6 +19,7 @@ from format.nested import (
     null_mask,
 )
 from format.nodes import binary_parts, dictionary_codes, pack_bits, valid_mask
+from format.templates import text
 from format.types import is_binary_like, may_be_coded, storage_type
 
 
@@ -136,5 +137,5 @@ def _decoded_strings(array: pa.Array) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Returns the values of an array, dictionary-coded or not."""
-    return decoded(array) if pt.is_dictionary(array.type) else array
+    """Returns the values of an array, whether it is dictionary-coded, templated or neither."""
+    return decoded(array) if pt.is_dictionary(array.type) else text(array)

@@ -148,6 +148,11 @@ def is_binary_like(dtype: pa.DataType) -> bool:
     return dtype.id in _BINARY_LIKE
 
 
+def is_string(dtype: pa.DataType) -> bool:
+    """Returns whether values are strings in their storage forms, small or large."""
+    return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
+
+
 def may_stay_coded(dtype: pa.DataType) -> bool:
     """Returns whether moving dictionary-coded values of the type as codes pays: it does for varying
     lengths."""

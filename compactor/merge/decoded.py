@@ -14,6 +14,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
 from format.gather import GatherArray, Span
+from format.templates import coded_templates, is_templated, templated, variables_of
 
 STAGE: Final = "chunks"
 
@@ -221,7 +222,7 @@ class DecodedRows:
         columns, buffers = [], []
         for array in arrays:
             column = _StoredColumn()
-            for part in _split_dictionary(array):
+            for part in _divided(array):
                 batch = pa.record_batch([part], names=["v"])
                 buffer = batch.serialize()
                 column.batches.append((batch.schema, buffer.size))
@@ -244,16 +245,27 @@ def _restore(data: bytes, part: _OnDisk) -> list[pa.Array]:
             batch = pa.ipc.read_record_batch(whole.slice(at, size), schema)
             parts.append(batch.column(0))
             at += size
-        arrays.append(
-            parts[0]
-            if len(parts) == 1
-            else pa.DictionaryArray.from_arrays(parts[0], parts[1], safe=False)
-        )
+        arrays.append(_joined(parts))
     return arrays
 
 
-def _split_dictionary(array: pa.Array) -> list[pa.Array]:
-    """Returns the array, or codes and dictionary, the latter without values that no code points to."""
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    """Returns the array of which `_divided` made the parts."""
+    match parts:
+        case [array]:
+            return array
+        case [indices, values]:
+            return pa.DictionaryArray.from_arrays(indices, values, safe=False)
+        case _:
+            indices, templates, variables = parts
+            return templated(templates, indices, variables)
+
+
+def _divided(array: pa.Array) -> list[pa.Array]:
+    """Returns the array, or codes and dictionary, the latter without values that no code points to; of a
+    templated array also the variables."""
+    if is_templated(array.type):
+        return [*_divided(coded_templates(array)), variables_of(array)]
     if not pt.is_dictionary(array.type):
         return [array]
     array = without_unused(array)

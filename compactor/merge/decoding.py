@@ -9,6 +9,7 @@ them does not.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
@@ -31,12 +32,22 @@ class _NoRoomError(Exception):
 class Decoding:
     """The decoding of one chunk, with the memory that it takes."""
 
-    def __init__(self, block: Block, dtype: pa.DataType, budget: MemoryBudget, held: int) -> None:
-        """held: bytes that are charged for the chunk already; they are this object's now."""
+    def __init__(
+        self,
+        block: Block,
+        dtype: pa.DataType,
+        budget: MemoryBudget,
+        held: int,
+        *,
+        keep_templates: bool = False,
+    ) -> None:
+        """held: bytes that are charged for the chunk already; they are this object's now. keep_templates: see
+        `format.decode.decode_array`."""
         self.block = block
         self._dtype = dtype
         self._budget = budget
         self._held = held
+        self._keep_templates = keep_templates
         self._future: Future[pa.Array | None] | None = None
         self._seconds = 0.0
 
@@ -57,7 +68,7 @@ class Decoding:
             watch.add({STAGE: self._seconds})
             if array is not None:
                 return array
-        return self.block.decode(self._dtype, keep_dictionary=True, reserve=self._charge)
+        return self._decode(self._charge)
 
     def close(self) -> None:
         """Releases the memory, once the array is charged elsewhere or dropped."""
@@ -68,13 +79,21 @@ class Decoding:
         """Returns the storage array, or None if too little memory is free."""
         started, before = time.thread_time(), self._held
         try:
-            return self.block.decode(self._dtype, keep_dictionary=True, reserve=self._try_charge)
+            return self._decode(self._try_charge)
         except _NoRoomError:
             self._budget.discharge(STAGE, self._held - before)
             self._held = before
             return None
         finally:
             self._seconds = time.thread_time() - started
+
+    def _decode(self, reserve: Callable[[int], None]) -> pa.Array:
+        return self.block.decode(
+            self._dtype,
+            keep_dictionary=True,
+            keep_templates=self._keep_templates,
+            reserve=reserve,
+        )
 
     def _charge(self, size: int) -> None:
         self._budget.charge(STAGE, size)

@@ -27,6 +27,7 @@ from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
 from format.sizes import cumulative_bits
+from format.templates import is_templated, most_text_bytes, text
 from format.types import is_binary_like
 
 
@@ -113,7 +114,7 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
         with watch.on("encode"):
             made.chunk = make_chunk(array, level=rows.level, coding=coding)
             if rows.summarise is not None:
-                made.summary = rows.summarise(array)
+                made.summary = rows.summarise(text(array))
     return made
 
 
@@ -186,7 +187,8 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
     """Returns the most bytes of each part if the row group must be divided, otherwise None."""
     if not is_divisible(rows.flags, len(array)):
         return None
-    if array.nbytes > rows.most_bytes and (
+    size = most_text_bytes(array) if is_templated(array.type) else array.nbytes
+    if size > rows.most_bytes and (
         pt.is_dictionary(array.type) or int(cumulative_bits(array)[-1]) > 8 * rows.most_bytes
     ):
         return rows.most_bytes // OVERSHOOT_FACTOR
@@ -205,4 +207,4 @@ def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array,
     """Returns what is written of the rows taken, and whether all its values are among theirs."""
     if rows.function is None:
         return kept_rows(array, flags), True
-    return folded(array, flags, rows.function, rows.name), chooses(rows.function)
+    return folded(text(array), flags, rows.function, rows.name), chooses(rows.function)

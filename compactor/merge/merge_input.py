@@ -296,7 +296,9 @@ class MergeInput:
 
     def _next_chunk_of(self, dtype: pa.DataType) -> Decoding:
         """Reads the current column's next chunk."""
-        return self._decoding(self.stream.next_chunk(), self._stored_type(self._column_name, dtype))
+        stored = self._stored_type(self._column_name, dtype)
+        keep = self._converted is None and stored == dtype
+        return self._decoding(self.stream.next_chunk(), stored, keep_templates=keep)
 
     def _skip_dropped(self) -> None:
         """Takes chunks of row groups without a row to be written."""
@@ -422,11 +424,13 @@ class MergeInput:
             if part is not None:
                 part.close()
 
-    def _decoding(self, block: Block, dtype: pa.DataType) -> Decoding:
+    def _decoding(
+        self, block: Block, dtype: pa.DataType, *, keep_templates: bool = False
+    ) -> Decoding:
         """Returns the decoding of a chunk that was just read, which takes over its charge."""
         held = _payload_bytes(block.header)
         self._held_bytes -= held
-        return Decoding(block, dtype, self._budget, held)
+        return Decoding(block, dtype, self._budget, held, keep_templates=keep_templates)
 
     def _stored_type(self, name: str, dtype: pa.DataType) -> pa.DataType:
         """Returns the storage type in which the input has a column that is of `dtype` in the table."""

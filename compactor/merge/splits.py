@@ -96,7 +96,7 @@ class ColumnPieces:
         pieces.mark_nulls()
         held, most = pieces.weigh()
         self._has_codes |= pieces.has_codes
-        self._has_values |= pieces.has_values
+        self._has_values |= pieces.has_values or pieces.has_templates
         self._held_bytes += held
         self._most_held_bytes += most
         self._rows += pieces.rows

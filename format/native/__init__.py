@@ -11,6 +11,9 @@ text       finds out whether text is ASCII
 gather     gathers rows of several sources in merged order
 keys       makes keys whose order as bytes is that of rows, and sorts by them
 key_merge  merges inputs by such keys
+templates  divides strings into templates and variables, and joins them
+slots      arranges variables by the slots of templates, and by rows
+patterns   runs patterns over templates whose variables are not known
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
 begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
@@ -43,7 +46,10 @@ try:
         integers,
         key_merge,
         keys,
+        patterns,
+        slots,
         strings,
+        templates,
         text,
     )
 except ImportError as error:
@@ -65,7 +71,10 @@ __all__ = [
     "integers",
     "key_merge",
     "keys",
+    "patterns",
+    "slots",
     "strings",
+    "templates",
     "text",
     "validity",
 ]

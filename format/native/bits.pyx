@@ -222,34 +222,51 @@ def pack(
     Returns the bytes of data and the least width of a block.
     """
     cdef uint64_t block[VALUES]
-    cdef uint64_t steps[VALUES]
     cdef uint8_t* out = &data[0]
     cdef uint8_t* begin = out
     cdef Entry entry
-    cdef Plan plan
-    cdef Plan of_steps
     cdef int64_t start, count, number
     cdef int least = 64
-    cdef bint by_steps
     with nogil:
         for number in range(blocks_of(values.shape[0])):
             start = number * VALUES
             count = min(<int64_t>VALUES, values.shape[0] - start)
             load(block, &values[start], count)
-            by_steps = tries_steps and count > 1
-            if by_steps:
-                of_steps = step_plan(block, steps, count, least_width)
-            if tries_values or not by_steps:
-                plan = planned(block, count, least_width)
-                by_steps = by_steps and of_steps.bits < plan.bits
-            if by_steps:
-                memcpy(out, block, 8)
-                out = put_block(&entry, out + 8, steps, count - 1, of_steps, True)
-            else:
-                out = put_block(&entry, out, block, count, plan, False)
+            out = pack_block(&entry, out, block, count, least_width, tries_values, tries_steps)
             memcpy(&entries[ENTRY * number], &entry, ENTRY)
             least = min(least, <int>entry.width)
     return out - begin, least
+
+
+cdef uint8_t* pack_block(
+    Entry* entry, uint8_t* out, uint64_t* block, int64_t count, int least_width, bint tries_values, bint tries_steps
+) noexcept nogil:
+    """Packs a block by values or by steps, whichever takes less. Changes `block`."""
+    cdef uint64_t steps[VALUES]
+    cdef Plan plan
+    cdef Plan of_steps
+    cdef bint by_steps = tries_steps and count > 1
+    if by_steps:
+        of_steps = step_plan(block, steps, count, least_width)
+    if tries_values or not by_steps:
+        plan = planned(block, count, least_width)
+        by_steps = by_steps and of_steps.bits < plan.bits
+    if by_steps:
+        memcpy(out, block, 8)
+        return put_block(entry, out + 8, steps, count - 1, of_steps, True)
+    return put_block(entry, out, block, count, plan, False)
+
+
+cdef uint8_t* pack_words(uint8_t* entries, uint8_t* out, uint64_t* words, int64_t count) noexcept nogil:
+    """Packs words in blocks of their own. Returns where the data end. Changes `words`."""
+    cdef Entry entry
+    cdef int64_t start = 0
+    while start < count:
+        out = pack_block(&entry, out, words + start, min(<int64_t>VALUES, count - start), 0, True, True)
+        memcpy(entries, &entry, ENTRY)
+        entries += ENTRY
+        start += VALUES
+    return out
 
 
 def pack_alike(

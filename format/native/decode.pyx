@@ -38,7 +38,8 @@ cdef enum:  # as `format.nodes.Encoding` has them
     STRUCTS = 9
     DECIMALS = 10
     MULTIPLE = 11
-    ENCODINGS = 12
+    TEMPLATES = 12
+    ENCODINGS = 13
 
 cdef enum:  # what a stream may be found to be; all are below 0
     UNFIT = -1
@@ -51,10 +52,10 @@ cdef int IN_MULTIPLES = 1 << CONSTANT | 1 << PACKED
 cdef int IN_RUNS = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE
 cdef int IN_CHILDREN = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE | 1 << RUN_LENGTH
 cdef int WITH_PARAM = (
-    1 << PLAIN | 1 << CONSTANT | 1 << PACKED | 1 << VARLEN | 1 << DECIMALS | 1 << MULTIPLE
+    1 << PLAIN | 1 << CONSTANT | 1 << PACKED | 1 << VARLEN | 1 << DECIMALS | 1 << MULTIPLE | 1 << TEMPLATES
 )
 cdef int[ENCODINGS] CHILDREN
-CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1]
+CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 6]
 
 
 cdef struct Node:
@@ -507,6 +508,11 @@ cdef class Cursor:
         cdef Node node
         self._peek(&node)
         return node.encoding
+
+    @property
+    def position(self):
+        """How many bytes of the payload have been taken."""
+        return self._position
 
     cdef int _peek(self, Node* node) except -1:
         if self._next == self._count:

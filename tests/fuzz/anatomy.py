@@ -54,16 +54,32 @@ class RawBlock:
         if not self.codec:
             return self.stored
         try:
-            if zstandard.frame_content_size(self.stored) > _MOST_RAW_BYTES:
-                raise ValueError("a bomb")
-            return zstandard.decompress(self.stored, _MOST_RAW_BYTES)
+            return b"".join(map(_decompressed, self._frames()))
         except zstandard.ZstdError as error:
             raise ValueError("not a frame") from error
 
+    def _frames(self) -> list[bytes]:
+        if self.codec == 1:
+            return [self.stored]
+        stop = 8 + int.from_bytes(self.stored[:8], "little")
+        return [self.stored[8:stop], self.stored[stop:]]
+
     def with_raw(self, raw: bytes) -> RawBlock:
-        """The same block with another payload, compressed or not as it was."""
-        stored = zstandard.compress(raw, 1) if self.codec else raw
+        """The same block with another payload, compressed or not, or in two parts, as it was."""
+        stored = raw
+        if self.codec == 1:
+            stored = zstandard.compress(raw, 1)
+        elif self.codec == 2:
+            size = zstandard.frame_content_size(self._frames()[0])
+            head, rest = zstandard.compress(raw[:size], 1), zstandard.compress(raw[size:], 1)
+            stored = len(head).to_bytes(8, "little") + head + rest
         return replace(self, stored=stored, raw_bytes=len(raw))
+
+
+def _decompressed(frame: bytes) -> bytes:
+    if zstandard.frame_content_size(frame) > _MOST_RAW_BYTES:
+        raise ValueError("a bomb")
+    return zstandard.decompress(frame, _MOST_RAW_BYTES)
 
 
 @dataclass(slots=True)

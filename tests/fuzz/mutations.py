@@ -208,13 +208,13 @@ def _another_tree(rng: random.Random, anatomy: Anatomy) -> None:
 
 def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, bytes]:
     """Nodes and buffers of some chunk of so many values."""
-    encoding = rng.choice((0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10) if depth < 3 else (0, 1, 2))
+    encoding = rng.choice((0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 12) if depth < 3 else (0, 1, 2))
     small = min(length, 64)
     nulls, flags, width, children, param = 0, 0, 0, 0, 0
     buffers, parts = b"", []
     if encoding == 0:
         nulls = length
-    elif encoding in (1, 2, 5, 6, 7, 8, 9) and rng.random() < 0.3:
+    elif encoding in (1, 2, 5, 6, 7, 8, 9, 12) and rng.random() < 0.3:
         flags, nulls = 1, rng.randrange(1, 3)
         buffers += _random_bytes(rng, -(-small // 8))
     match encoding:
@@ -247,12 +247,44 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
         case 10:
             param = rng.randrange(17)
             parts = [made_up_tree(rng, length, depth + 2)]
+        case 12:
+            packed = _random_bytes(rng, rng.choice((0, 16, 17, 48)))
+            slots = rng.randrange(4)
+            head = [
+                _texts(rng, [b"a\x11b", b"\x12", b"", b"\x11\x12"][: slots + 1]),
+                _ints(rng, length, rng.choice((0, 0, slots, 2**20))),
+                _ints(
+                    rng, rng.choice((slots // 2, 0, 1, 2**20)), rng.choice((0, 1 << 51, 2**64 - 1))
+                ),
+            ]
+            param = len(buffers) + sum(len(raw) for _, raw in head) + rng.choice((0, 0, 0, 8, -1))
+            param += -len(buffers) % 8
+            parts = [
+                *head,
+                _ints(rng, rng.choice((slots, 0, 1, 2**20)), rng.choice((0, 1, 1, 2))),
+                (
+                    NODE.pack(1, 0, 0, 0, 0, len(packed), 0, rng.choice((1, 1, 1, 2))),
+                    packed + bytes(-len(packed) % 8),
+                ),
+                _texts(rng, [b"7\n" * rng.choice((1, small)), b"x\n", b""][: rng.randrange(4)]),
+            ]
     children = len(parts)
     node = NODE.pack(
         encoding, flags, width, 0, children, length % 2**64, nulls % 2**64, _signed(param)
     )
     buffers += bytes(-len(buffers) % 8)
     return node + b"".join(m for m, _ in parts), buffers + b"".join(r for _, r in parts)
+
+
+def _texts(rng: random.Random, values: list[bytes]) -> tuple[bytes, bytes]:
+    """Strings of any bytes, or of those that are given."""
+    data = b"".join(values) if rng.random() < 0.8 else _random_bytes(rng, 24)
+    lengths = NODE.pack(3, 0, 0, 0, 0, len(values), 0, len(values))
+    node = NODE.pack(6, 0, 0, 0, 1, len(values), 0, len(data))
+    entry = struct.pack("<QBBHB3x", 0, 8, 0, 0, 0)
+    packed = bytes(min(len(value), 255) for value in values)
+    buffers = b"".join(part + bytes(-len(part) % 8) for part in (data, entry, packed))
+    return node + lengths, buffers
 
 
 def _ints(rng: random.Random, length: int, value: int) -> tuple[bytes, bytes]:

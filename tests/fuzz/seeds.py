@@ -82,6 +82,11 @@ def _encoded() -> list[Seed]:
         for name, column in columns.items()
         for level in (0, 3)
     ]
+    logs = [f"took {n * 7919 % 977} ms, user u{n}" if n % 7 else None for n in range(300)]
+    found += [
+        _seed("templates", pa.table({"k": range(300), "v": logs}), "k", max_rows=200, level=level)
+        for level in (0, 3)
+    ]
     found.append(_seed("all encodings", pa.table({"k": rows} | columns), "k", max_rows=30, level=0))
     return found
 

@@ -71,8 +71,29 @@ def golden_tables() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions
         "k",
         WriterOptions(max_rows=500),
     )
+    tables["templates"] = (_templates(), "k", WriterOptions(max_rows=700))
     tables |= _orders() | _odd_names()
     return tables
+
+
+def _templates() -> pa.Table:
+    """Strings that are templates and variables: packed and as text, nulls, empty ones, marks, any digits."""
+    odd = [None, "", "\x11", "\x12 of\x11", "0" * 19, "9" * 20, "größe3 ٣ 1", "a\n7\0", "7" * 99]
+    numbers = range(1500)
+    logs = [f"took {n * 7919 % 977} ms, user u{n % 7}, id {n * 7919 % 1201:08d}" for n in numbers]
+    return pa.table(
+        {
+            "k": list(numbers),
+            "log": [odd[n // 40 % len(odd)] if n % 40 == 0 else log for n, log in enumerate(logs)],
+            "large": pa.array(
+                [f"[{n:03d}] 10.0.{n * 31 % 256}.7" for n in numbers], pa.large_string()
+            ),
+            "hex": [
+                f"request {n * 2654435761 % 2**32:08x} {'ok' if n % 3 else 'failed'}"
+                for n in numbers
+            ],
+        }
+    )
 
 
 def _orders() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions]]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import decimal
 import json
+import re
+import string
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import xxhash
@@ -23,7 +26,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
-CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1}
+CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 6}
 FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
@@ -45,8 +48,12 @@ class Block:
         assert xxh3(head[:12] + bytes(4) + head[16:] + self.meta) & 0xFFFFFFFF == check
         payload = data[at + 40 + meta_bytes : at + 40 + meta_bytes + stored]
         assert xxh3(payload) == payload_check
+        frames = [payload] if codec == 1 else []
+        if codec == 2:
+            stop = 8 + int.from_bytes(payload[:8], "little")
+            frames = [payload[8:stop], payload[stop:]]
         if kind < ord("a"):
-            self.raw = zstandard.decompress(payload) if codec == 1 else payload
+            self.raw = b"".join(map(zstandard.decompress, frames)) if frames else payload
             assert len(self.raw) == raw
         self.end = at + 40 + meta_bytes + stored
 
@@ -136,7 +143,7 @@ class Cursor:
         assert reserved == 0
         assert children == CHILDREN.get(encoding, children)
         assert width == 0 or encoding == 3
-        assert param == 0 or encoding in (1, 2, 3, 6, 10, 11)
+        assert param == 0 or encoding in (1, 2, 3, 6, 10, 11, 12)
         return encoding, flags, width, length, nulls, param
 
     def buffer(self, size: int) -> bytes:
@@ -192,31 +199,35 @@ def unpacked(cursor: Cursor, least_width: int, length: int, size: int) -> list[i
     entries = cursor.buffer(16 * -(-length // 1024))
     data = cursor.buffer(size)
     values: list[int] = []
-    for base, width, kind, patches, patch_width, *reserved in struct.iter_unpack(
-        "<QBBHB3B", entries
-    ):
-        assert reserved == [0, 0, 0]
-        assert least_width <= width
+    for at in range(0, len(entries), 16):
         count = min(1024, length - len(values))
-        block: list[int] = []
-        if kind == 1:
-            block.append(int.from_bytes(data[:8], "little"))
-            data, count = data[8:], count - 1
-        bits_size, patch_size = -(-count * width // 8), -(-patches * patch_width // 8)
-        numbers = bit_fields(data[:bits_size], count, width)
-        data = data[bits_size:]
-        rows = struct.unpack(f"<{patches}H", data[: 2 * patches])
-        data = data[2 * patches :]
-        for row, upper in zip(
-            rows, bit_fields(data[:patch_size], patches, patch_width), strict=True
-        ):
-            numbers[row] += upper << width
-        data = data[patch_size:]
-        for number in numbers:
-            block.append((block[-1] if kind == 1 else 0) + base + number & MASK)
+        block, data = unpacked_block(entries[at : at + 16], data, least_width, count)
         values += block
     assert data == b""
     return values
+
+
+def unpacked_block(
+    entry: bytes, data: bytes, least_width: int, count: int
+) -> tuple[list[int], bytes]:
+    """Reads a block of packed integers. Returns what follows it, too."""
+    base, width, kind, patches, patch_width, *reserved = struct.unpack("<QBBHB3B", entry)
+    assert reserved == [0, 0, 0]
+    assert least_width <= width
+    block: list[int] = []
+    if kind == 1:
+        block.append(int.from_bytes(data[:8], "little"))
+        data, count = data[8:], count - 1
+    bits_size, patch_size = -(-count * width // 8), -(-patches * patch_width // 8)
+    numbers = bit_fields(data[:bits_size], count, width)
+    data = data[bits_size:]
+    rows = struct.unpack(f"<{patches}H", data[: 2 * patches])
+    data = data[2 * patches :]
+    for row, upper in zip(rows, bit_fields(data[:patch_size], patches, patch_width), strict=True):
+        numbers[row] += upper << width
+    for number in numbers:
+        block.append((block[-1] if kind == 1 else 0) + base + number & MASK)
+    return block, data[patch_size:]
 
 
 def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
@@ -253,11 +264,82 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
     elif encoding == 8:
         items = node_values(cursor, storage(dtype["item"]["type"]))
         values = list(pieces(items, [dtype["size"]] * length))
+    elif encoding == 12:
+        assert kind in ("string", "large_string")
+        values = list(templated(cursor, dtype, valid, param))
     else:
         assert encoding == 9
         columns = [node_values(cursor, storage(f["type"])) for f in dtype["fields"]]
         values = [tuple(row) for row in zip(*columns, strict=True)]
     return [value if ok else None for value, ok in zip(values, valid, strict=True)]
+
+
+def templated(
+    cursor: Cursor, dtype: dict[str, Any], valid: list[bool], size: int
+) -> Iterator[str | None]:
+    before = cursor.at - (-(-len(valid) // 64) * 8 if not all(valid) else 0)
+    templates, codes = node_values(cursor, dtype), integers(cursor)
+    alphabets = [word & MASK for word in integers(cursor)]
+    assert cursor.at - before == size
+    forms = integers(cursor)
+    packed = b"".join(node_values(cursor, {"kind": "fixed_size_binary", "byte_width": 1}))
+    texts = node_values(cursor, dtype)
+    used = [code for code, ok in zip(codes, valid, strict=True) if ok]
+    rows = [used.count(template) for template in range(len(templates))]
+    slots = [
+        (t, mark) for t in range(len(templates)) for mark in templates[t] if mark in "\x11\x12"
+    ]
+    assert len(forms) == sum(mark == "\x11" for _, mark in slots)
+    assert set(forms) <= {0, 1}
+    is_packed = [mark == "\x11" and forms.pop(0) == 1 for _, mark in slots]
+    counts = [rows[t] for (t, _), yes in zip(slots, is_packed, strict=True) if yes]
+    numbers = iter(slot_numbers(packed, counts))
+    variables: dict[int, list[Iterator[str]]] = {t: [] for t in range(len(templates))}
+    for (template, mark), yes in zip(slots, is_packed, strict=True):
+        if yes:
+            found = [digits_of(next(numbers)) for _ in range(rows[template])]
+        else:
+            *found, rest = texts.pop(0).split("\n")
+            assert rest == ""
+            if mark == "\x12":
+                bits_of_slot = {alphabet_bit(byte) for byte in "".join(found).encode()}
+                assert not sum(1 << bit for bit in bits_of_slot) & ~alphabets.pop(0)
+            assert mark == "\x12" or all(re.fullmatch("[0-9]{1,19}", one) for one in found)
+        assert len(found) == rows[template]
+        variables[template].append(iter(found))
+    assert texts == alphabets == []
+    for code, ok in zip(codes, valid, strict=True):
+        if not ok:
+            yield None
+            continue
+        constant, *others = re.split("[\x11\x12]", templates[code])
+        parts = [next(slot) + after for slot, after in zip(variables[code], others, strict=True)]
+        yield constant + "".join(parts)
+
+
+def alphabet_bit(byte: int) -> int:
+    if byte >= 0x80:
+        return 1
+    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits
+    return 0 if byte in b"\x11\x12" else 2 + letters.index(chr(byte))
+
+
+def slot_numbers(packed: bytes, counts: list[int]) -> list[int]:
+    """Reads the numbers of packed slots of so many values each."""
+    blocks = [min(1024, count - at) for count in counts for at in range(0, count, 1024)]
+    entries, data = packed[: 16 * len(blocks)], packed[16 * len(blocks) :]
+    values: list[int] = []
+    for number, count in enumerate(blocks):
+        block, data = unpacked_block(entries[16 * number :][:16], data, 0, count)
+        values += block
+    assert data == b""
+    return values
+
+
+def digits_of(number: int) -> str:
+    length = max(n for n in range(1, 21) if number >= (10**n - 10) // 9)
+    assert length <= 19
+    return f"{number - (10**length - 10) // 9:0{length}d}"
 
 
 def pieces(data: Any, lengths: list[int]) -> Any:

@@ -1,0 +1,161 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Runs patterns over templates whose variables are not known.
+
+A pattern is a row of steps; a state is how many of them are done. States are a bitmap, in as many words as they take.
+A byte moves state s on to s + 1 if bit s of `steps` is set for it, and leaves it where it is if that of `loops` is.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
+
+from format.native.variables cimport MOST_DIGITS, NUMBER
+
+
+cdef struct Machine:
+    int64_t words
+    uint64_t* states
+    uint64_t* union_steps  # of the bytes that a variable may have
+    uint64_t* union_loops
+    uint64_t* before
+    uint64_t* reached
+
+
+cdef inline bint move(
+    const uint64_t* steps, const uint64_t* loops, const uint64_t* states, uint64_t* out, int64_t words
+) noexcept nogil:
+    """Moves all states by one byte. Returns whether any is left. out: may be the states."""
+    cdef int64_t word
+    cdef uint64_t moved, carried = 0, left = 0, kept
+    for word in range(words):
+        moved = states[word] & steps[word]
+        kept = states[word] & loops[word]
+        out[word] = moved << 1 | carried | kept
+        carried = moved >> 63
+        left |= out[word]
+    return left != 0
+
+
+cdef void unite(
+    Machine* machine, uint64_t alphabet, const uint64_t* steps, const uint64_t* loops
+) noexcept nogil:
+    """Makes the moves that any byte of an alphabet allows. steps, loops: of each of its 64 bits."""
+    cdef int64_t word, bit
+    memset(machine.union_steps, 0, 8 * machine.words)
+    memset(machine.union_loops, 0, 8 * machine.words)
+    for bit in range(64):
+        if alphabet >> bit & 1:
+            for word in range(machine.words):
+                machine.union_steps[word] |= steps[bit * machine.words + word]
+                machine.union_loops[word] |= loops[bit * machine.words + word]
+
+
+cdef void close(Machine* machine) noexcept nogil:
+    """Adds all states that any number of bytes lead to."""
+    cdef int64_t word
+    cdef bint grows = True
+    while grows:
+        move(machine.union_steps, machine.union_loops, machine.states, machine.before, machine.words)
+        grows = False
+        for word in range(machine.words):
+            grows |= machine.before[word] & ~machine.states[word] != 0
+            machine.states[word] |= machine.before[word]
+
+
+cdef bint over_number(Machine* machine) noexcept nogil:
+    """Moves over 1 to `MOST_DIGITS` digits, which are united. Returns whether any state is left."""
+    cdef int64_t word, digits
+    cdef uint64_t left = 0
+    memset(machine.reached, 0, 8 * machine.words)
+    for digits in range(MOST_DIGITS):
+        memcpy(machine.before, machine.states, 8 * machine.words)
+        if not move(machine.union_steps, machine.union_loops, machine.before, machine.states, machine.words):
+            break
+        for word in range(machine.words):
+            machine.reached[word] |= machine.states[word]
+        if memcmp(machine.before, machine.states, 8 * machine.words) == 0:
+            break
+    memcpy(machine.states, machine.reached, 8 * machine.words)
+    for word in range(machine.words):
+        left |= machine.states[word]
+    return left != 0
+
+
+cdef bint over_text(
+    Machine* machine, uint64_t alphabet, uint64_t distinctive, const uint64_t* steps, const uint64_t* loops
+) noexcept nogil:
+    """Moves over bytes of an alphabet, at least one of them distinctive. Returns whether any state is left."""
+    unite(machine, alphabet & ~distinctive, steps, loops)
+    close(machine)
+    unite(machine, alphabet & distinctive, steps, loops)
+    if not move(machine.union_steps, machine.union_loops, machine.states, machine.states, machine.words):
+        return False
+    unite(machine, alphabet, steps, loops)
+    close(machine)
+    return True
+
+
+cdef bint skip(Machine* machine, const uint64_t* anything) noexcept nogil:
+    """Leaves the states in which any text is skipped. Returns whether any is left."""
+    cdef int64_t word
+    cdef uint64_t left = 0
+    for word in range(machine.words):
+        machine.states[word] &= anything[word]
+        left |= machine.states[word]
+    return left != 0
+
+
+def reach(
+    const int64_t[::1] offsets, const uint8_t[::1] data, const int64_t[::1] firsts, const int64_t[::1] places,
+    const uint8_t[::1] kinds, const uint64_t[::1] alphabets, uint64_t distinctive,
+    const uint64_t[:, ::1] steps, const uint64_t[:, ::1] loops, const uint64_t[:, ::1] letter_steps,
+    const uint64_t[:, ::1] letter_loops, int64_t last, const uint64_t[::1] anything, uint8_t[::1] out,
+):
+    """Finds for each template whether it leads from the first state to the state `last`.
+
+    offsets to kinds: templates divided at their marks. alphabets: of each slot. distinctive: what variables
+    other than numbers have at least one byte of. steps, loops: of each byte; letter_steps, letter_loops: of each bit of an
+    alphabet. anything: None; or the states that skip any text, which alone take variables then.
+    """
+    cdef int64_t template, at, slot, words = steps.shape[1]
+    cdef bint is_alive
+    cdef Machine machine
+    cdef uint64_t* memory
+    if not (
+        steps.shape[0] == loops.shape[0] == 256 and letter_steps.shape[0] == letter_loops.shape[0] == 64
+        and loops.shape[1] == letter_steps.shape[1] == letter_loops.shape[1] == words
+        and 0 <= last < 64 * words and (anything is None or anything.shape[0] == words)
+        and alphabets.shape[0] == kinds.shape[0] and out.shape[0] == offsets.shape[0] - 1
+    ):
+        raise ValueError("a pattern's states are malformed")
+    memory = <uint64_t*>malloc(5 * 8 * words)
+    if memory == NULL:
+        raise MemoryError("no memory for the states of a pattern")
+    machine.words = words
+    machine.states, machine.union_steps, machine.union_loops = memory, memory + words, memory + 2 * words
+    machine.before, machine.reached = memory + 3 * words, memory + 4 * words
+    with nogil:
+        for template in range(offsets.shape[0] - 1):
+            memset(machine.states, 0, 8 * words)
+            machine.states[0] = 1
+            is_alive = True
+            slot = firsts[template]
+            for at in range(offsets[template], offsets[template + 1]):
+                if slot == firsts[template + 1] or at < places[slot]:
+                    is_alive = move(&steps[data[at], 0], &loops[data[at], 0], machine.states, machine.states, words)
+                elif anything is not None:
+                    is_alive = skip(&machine, &anything[0])
+                    slot += 1
+                elif kinds[slot] == NUMBER:
+                    unite(&machine, alphabets[slot], &letter_steps[0, 0], &letter_loops[0, 0])
+                    is_alive = over_number(&machine)
+                    slot += 1
+                else:
+                    is_alive = over_text(
+                        &machine, alphabets[slot], distinctive, &letter_steps[0, 0], &letter_loops[0, 0]
+                    )
+                    slot += 1
+                if not is_alive:
+                    break
+            out[template] = machine.states[last >> 6] >> (last & 63) & 1
+    free(memory)

@@ -1,0 +1,85 @@
+"""Chunks of templates, read as far as a query needs them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from format.blocks import Block, make_chunk
+from format.errors import CorruptFragmentError
+from format.layout import Codec
+from format.template_chunk import TemplateChunk, has_templates
+from tests.format.test_templates import block_of, logs, template_of
+
+ROWS = 700
+
+
+def templated_block(level: int = 1, dtype: pa.DataType | None = None) -> Block:
+    block = block_of(make_chunk(logs(ROWS).cast(dtype or pa.string()), level=level))
+    assert has_templates(block)
+    return block
+
+
+def test_other_chunks_have_no_templates() -> None:
+    assert not has_templates(block_of(make_chunk(pa.array(["a b"] * 100), level=1)))
+    assert not has_templates(block_of(make_chunk(pa.array(range(100)), level=1)))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_the_head_says_each_rows_template(level: int) -> None:
+    block = templated_block(level)
+    head = TemplateChunk(block, pa.string()).head
+    templates = head.templates.to_pylist()
+    found = [None if code is None else templates[code] for code in head.codes.to_pylist()]
+    texts = logs(ROWS).to_pylist()
+    assert found == [None if text is None else template_of(text) for text in texts]
+
+
+def test_the_head_is_read_without_the_variables() -> None:
+    block = templated_block()
+    assert block.header.codec is Codec.ZSTD_PARTS
+    damaged = block._replace(stored=block.stored[:-20] + bytes(20))
+    chunk = TemplateChunk(damaged, pa.string())
+    assert chunk.head.codes.equals(TemplateChunk(block, pa.string()).head.codes)
+    with pytest.raises(CorruptFragmentError):
+        chunk.texts()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([pa.string(), pa.large_string()]),
+    st.sampled_from([0, 1]),
+    st.lists(st.integers(0, ROWS - 1), max_size=ROWS),
+)
+def test_chosen_rows_are_those_of_the_text(dtype: pa.DataType, level: int, rows: list[int]) -> None:
+    chosen = np.zeros(ROWS, dtype=np.bool_)
+    chosen[rows] = True
+    found = TemplateChunk(templated_block(level, dtype), dtype).texts(chosen)
+    found.validate(full=True)
+    assert found.equals(logs(ROWS).cast(dtype).filter(pa.array(chosen)))
+    assert (
+        TemplateChunk(templated_block(level, dtype), dtype).texts().equals(logs(ROWS).cast(dtype))
+    )
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 2**40, 2**64 - 1])
+def test_a_first_frame_of_another_length_is_refused(length: int) -> None:
+    block = templated_block()
+    forged = block._replace(stored=length.to_bytes(8, "little") + block.stored[8:])
+    for read in (
+        lambda: TemplateChunk(forged, pa.string()).head,
+        lambda: forged.decode(pa.string()),
+    ):
+        with pytest.raises(CorruptFragmentError):
+            read()
+
+
+def test_a_payload_too_short_for_two_frames_is_refused() -> None:
+    block = templated_block()
+    with pytest.raises(CorruptFragmentError):
+        block._replace(stored=block.stored[:5]).decode(pa.string())
+    with pytest.raises(CorruptFragmentError):
+        _ = TemplateChunk(block._replace(stored=b""), pa.string()).head

@@ -1,0 +1,312 @@
+"""Strings as templates and variables: split and joined, stored and read, gathered, hashed, measured."""
+
+from __future__ import annotations
+
+import random
+import re
+from io import BytesIO
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from format.blocks import Block, BlockReader, Chunk, make_chunk
+from format.decode import decode_array
+from format.encode import encode_array
+from format.extremes import min_max
+from format.gather import gather_arrays
+from format.hashing import column_contributions
+from format.layout import BlockKind
+from format.nodes import NODE_BYTES, Encoding
+from format.reader import FragmentReader
+from format.sizes import cumulative_bits, total_bytes
+from format.templates import (
+    codes_of,
+    is_templated,
+    joined,
+    most_text_bytes,
+    split,
+    templated_type,
+    templates_of,
+    text,
+    variable_texts,
+)
+from format.writer import WriterOptions
+from tests.support import spec_reader
+from tests.support.fragments import BytesSource, write_fragment
+
+TOKEN = re.compile(r"[0-9A-Za-z\x11\x12\x80-\U0010ffff]+")
+PIECES = st.sampled_from(
+    [
+        *(
+            "",
+            "7",
+            "42",
+            "007",
+            "0",
+            "9" * 19,
+            "9" * 20,
+            "1" * 63,
+            "x" * 64,
+            "y3" * 70,
+            " " * 65,
+            "\0",
+            "\n",
+        ),
+        *(
+            "abc",
+            "a1",
+            "ü2",
+            "٣",
+            "\x11",
+            "\x12",
+            " ",
+            "=",
+            ", ",
+            "/",
+            "-",
+            "took ",
+            " ms",
+            "é",
+            "🦆",
+        ),
+    ]
+)
+TEXTS = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=40)
+COLUMNS = st.lists(st.none() | TEXTS, min_size=1, max_size=40)
+
+
+def block_of(chunk: Chunk) -> Block:
+    return BlockReader(BytesIO(chunk.block(BlockKind.DATA)), "mem").read_block("v")
+
+
+def read_by_specification(chunk: Chunk, kind: str) -> list[object]:
+    return spec_reader.decode(spec_reader.Block(chunk.block(BlockKind.DATA), 0), {"kind": kind})
+
+
+def template_of(text: str) -> str:
+    """Returns the template of a string, as the specification says."""
+
+    def mark(token: re.Match[str]) -> str:
+        word = token[0]
+        if re.fullmatch("[0-9]{1,19}", word):
+            return "\x11"
+        return "\x12" if re.search("[0-9\x11\x12]", word) else word
+
+    return TOKEN.sub(mark, text)
+
+
+def logs(rows: int, seed: int = 1) -> pa.Array:
+    """Lines of a few templates, with numbers of few and of many values, texts, nulls and an odd one."""
+    rng = random.Random(seed)
+    lines = [
+        None if n % 31 == 3
+        else "\x11 odd 12" if n % 97 == 5
+        else f"[{n:06d}] user u{rng.randrange(50)} took {rng.randrange(10**rng.randrange(1, 12))} ms" if n % 3
+        else f"disk {rng.choice('abc')}{rng.randrange(3)} at {rng.randrange(100):02d}% of {rng.randrange(4)}"
+        for n in range(rows)
+    ]  # fmt: skip
+    return pa.array(lines, pa.string())
+
+
+@settings(max_examples=300)
+@given(COLUMNS, st.sampled_from([pa.string(), pa.large_string()]), st.data())
+def test_any_text_is_divided_and_joined(
+    values: list[str | None], dtype: pa.DataType, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(values)))
+    array = pa.array(values, dtype).slice(start)
+    found = split(array, len(values))
+    if found is None:
+        assert array.null_count == len(array)
+        return
+    found.validate(full=True)
+    assert joined(found).equals(array)
+    templates = [template_of(value) for value in array.to_pylist() if value is not None]
+    assert templates_of(found).to_pylist() == list(dict.fromkeys(templates))
+    text_bytes = sum(len(value.encode()) for value in array.to_pylist() if value is not None)
+    assert found.field(1).nbytes <= text_bytes * 129 // 128 + 5 * len(array) + 8
+    part = found.slice(data.draw(st.integers(0, len(array))))
+    assert joined(part).equals(array.slice(len(array) - len(part)))
+
+
+@settings(max_examples=200)
+@given(COLUMNS, st.sampled_from([pa.string(), pa.large_string()]))
+def test_any_templated_array_is_stored_and_read(
+    values: list[str | None], dtype: pa.DataType
+) -> None:
+    array = pa.array(values * 17, dtype)  # as many rows as there may be templates
+    if (found := split(array, len(array))) is None:
+        return
+    encoded = encode_array(found)
+    for keep in (False, True):
+        read = decode_array(encoded.meta, encoded.raw, dtype, len(array), keep_templates=keep)
+        assert is_templated(read.type) == (keep and encoded.encoding is Encoding.TEMPLATE)
+        text = joined(read) if is_templated(read.type) else read
+        text.validate(full=True)
+        assert text.equals(array)
+    chunk = make_chunk(found, level=1)
+    assert read_by_specification(chunk, str(dtype)) == array.to_pylist()
+
+
+@settings(max_examples=200)
+@given(COLUMNS)
+def test_what_is_asked_of_templates_is_what_their_text_says(values: list[str | None]) -> None:
+    array = pa.array(values, pa.string())
+    if (found := split(array, len(values))) is None:
+        return
+    assert np.array_equal(column_contributions("c", found), column_contributions("c", array))
+    assert min_max(found) == min_max(array)
+    assert np.array_equal(cumulative_bits(found), cumulative_bits(array))
+    assert total_bytes(found) == total_bytes(array)
+    assert most_text_bytes(found) >= sum(
+        len(value.encode()) for value in values if value is not None
+    )
+
+
+def test_variables_are_given_as_text() -> None:
+    array = pa.array(["took 012 ms, u7", None, "", "took 3 ms, u8", "x"])
+    found = split(array, 5)
+    assert found is not None
+    assert templates_of(found).to_pylist() == ["took \x11 ms, \x12", "", "x"]
+    assert variable_texts(found).to_pylist() == ["012\nu7\n", None, "", "3\nu8\n", ""]
+    assert variable_texts(found.slice(3)).to_pylist() == ["3\nu8\n", ""]
+
+
+def test_a_reader_gives_templates_to_those_who_ask() -> None:
+    array = logs(3000)
+    data = write_fragment(pa.table({"k": range(3000), "v": array}), "k", WriterOptions(1000))
+    reader = FragmentReader(BytesSource(data), len(data), "mem")
+    for keep in (False, True):
+        found = reader.read_storage(["k", "v"], [0, 2], keep_templates=keep)
+        assert [is_templated(group[1].type) for group in found] == [keep, keep]
+        strings = pa.concat_arrays([text(group[1]) for group in found])
+        assert strings.equals(pa.concat_arrays([array[:1000], array[2000:]]))
+
+
+def test_more_templates_than_allowed_are_not_divided() -> None:
+    array = pa.array([f"{'a' * n} 1" for n in range(100)])
+    assert split(array, 99) is None
+    assert split(array, 100) is not None
+
+
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 1024, 5000])
+def test_columns_of_logs_are_read_as_they_were(rows: int) -> None:
+    array = logs(rows)
+    chunk = make_chunk(array, level=1)
+    assert (chunk.encoding == "TEMPLATE") == (rows >= 64)
+    assert block_of(chunk).decode(pa.string()).equals(array)
+    plain = min_max(array)
+    assert (chunk.min, chunk.max, chunk.null_count) == (*plain, array.null_count)
+    if chunk.encoding == "TEMPLATE":
+        assert chunk.decoded_bytes == total_bytes(array)
+        kept = block_of(chunk).decode(pa.string(), keep_templates=True)
+        assert is_templated(kept.type)
+        assert make_chunk(kept, level=1) == chunk
+
+
+def test_free_text_repeated_values_and_binaries_are_not_divided() -> None:
+    rng = random.Random(2)
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(500)]
+    free = pa.array([" ".join(rng.choices(words, k=12)) for _ in range(3000)])
+    json = pa.array([f'{{"{rng.choice(words)}": "{rng.choice(words)}"}}' for _ in range(3000)])
+    few = pa.array([f"value {n % 7}" for n in range(3000)])
+    binary = logs(3000).cast(pa.binary())
+    found = [make_chunk(array, level=1).encoding for array in (free, json, few, binary)]
+    assert found == ["VARLEN", "VARLEN", "DICTIONARY", "VARLEN"]
+
+
+def test_values_of_a_megabyte_are_divided() -> None:
+    array = pa.array([f"{n} " + "x7 12 " * 170_000 for n in range(3)])
+    found = split(array, 3)
+    assert found is not None
+    assert joined(found).equals(array)
+    assert np.array_equal(column_contributions("c", found), column_contributions("c", array))
+    encoded = encode_array(pa.concat_arrays([found] * 16))
+    assert encoded.encoding is Encoding.TEMPLATE or encoded.encoding is Encoding.VARLEN
+    read = decode_array(encoded.meta, encoded.raw, pa.string(), 48)
+    assert read.equals(pa.concat_arrays([array] * 16))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_are_gathered_whatever_form_their_sources_have(seed: int) -> None:
+    rng = random.Random(seed)
+    plain = [logs(rng.choice((1, 40, 400)), seed * 10 + n) for n in range(3)]
+    forms = [
+        lambda array: split(array, len(array)),
+        lambda array: array,
+        lambda array: array.dictionary_encode(),
+        lambda array: pa.nulls(len(array)),
+    ]
+    shapes = [forms[0], *(rng.choice(forms) for _ in plain[1:])]
+    arrays = [shape(array) for shape, array in zip(shapes, plain, strict=True)]
+    origins = np.array(
+        rng.sample(
+            [n for n, array in enumerate(plain) for _ in range(len(array))], sum(map(len, plain))
+        ),
+        dtype=np.uint16,
+    )
+    rows = [
+        iter([None] * len(array) if pa.types.is_null(form.type) else array.to_pylist())
+        for array, form in zip(plain, arrays, strict=True)
+    ]
+    expected = [next(rows[origin]) for origin in origins.tolist()]
+    pieces = [[form.slice(0, cut), form.slice(cut)] for form in arrays for cut in [len(form) // 3]]
+    found = gather_arrays(pieces, origins)
+    if is_templated(found.type):
+        used = list(dict.fromkeys(codes_of(found)[np.asarray(found.is_valid())].tolist()))
+        assert used == list(range(len(templates_of(found))))
+        found = joined(found)
+    assert found.to_pylist() == expected
+
+
+def test_the_type_of_templated_arrays_is_told_from_structs() -> None:
+    assert is_templated(templated_type(pa.string()))
+    assert not is_templated(pa.struct([("template", pa.string()), ("variables", pa.binary())]))
+    assert not is_templated(pa.struct([]))
+
+
+def nodes_of(meta: bytes) -> list[bytearray]:
+    return [bytearray(meta[at : at + NODE_BYTES]) for at in range(0, len(meta), NODE_BYTES)]
+
+
+def test_every_changed_byte_of_a_chunk_is_refused_or_read_as_text() -> None:
+    array = pa.array([f"[{n:03d}] user u{n % 7} took {n * 7919 % 977} ms" for n in range(200)])
+    encoded = encode_array(split(array, 5))
+    assert encoded.encoding is Encoding.TEMPLATE
+    rng = random.Random(3)
+    refused = 0
+    for at in range(len(encoded.meta) + len(encoded.raw)):
+        meta, raw = bytearray(encoded.meta), bytearray(encoded.raw)
+        if at < len(meta):
+            meta[at] ^= 1 << rng.randrange(8)
+        else:
+            raw[at - len(meta)] ^= 1 << rng.randrange(8)
+        for keep in (False, True):
+            try:
+                read = decode_array(bytes(meta), bytes(raw), pa.string(), 200, keep_templates=keep)
+            except ValueError:
+                refused += 1
+                continue
+            text = joined(read) if is_templated(read.type) else read
+            text.validate(full=True)
+            assert len(text) == 200
+    assert refused > len(encoded.meta)
+
+
+def test_codes_that_name_more_variables_than_there_are_take_no_memory() -> None:
+    text = "took " + "7 " * 1000
+    array = pa.array([text] * 64 + ["7"] * 6400)
+    encoded = encode_array(split(array, 5))
+    nodes = nodes_of(encoded.meta)
+    codes = 1 + 2  # after the root, the templates and their lengths
+    assert nodes[0][0] == Encoding.TEMPLATE
+    nodes[codes][:] = (
+        bytes([Encoding.CONSTANT, 0, 0, 0, 0, 0, 0, 0]) + nodes[codes][8:24] + bytes(8)
+    )
+    asked: list[int] = []
+    with pytest.raises(ValueError, match=r".+"):
+        decode_array(b"".join(nodes), encoded.raw, pa.string(), len(array), reserve=asked.append)
+    assert sum(asked) < 8 << 20

@@ -1,0 +1,167 @@
+"""Columns of log messages, which are merged as templates and variables: whatever their inputs store."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from compactor.merge import group_work
+from compactor.rows.flags import RowRule
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy
+from format import encode, templates
+from format.gather import Origins, Pieces, gather
+from format.reader import FragmentReader
+from format.writer import WriterOptions
+from tests.merge.test_codes import encodings, interleaved, merged_rows
+from tests.merge.test_oracle import Merged
+from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
+
+
+def messages(seed: int, rows: int) -> pa.Array:
+    rng = random.Random(seed)
+    return pa.array(
+        [
+            None
+            if n % 41 == 7
+            else f"[{n:06d}] user u{rng.randrange(9)} took {rng.randrange(10**6)} ms"
+            for n in range(rows)
+        ]
+    )
+
+
+def words(seed: int, rows: int) -> pa.Array:
+    rng = random.Random(seed)
+    return pa.array(
+        [" ".join("".join(rng.choices("abcdef", k=4)) for _ in range(8)) for _ in range(rows)]
+    )
+
+
+def _key(row: dict[str, object]) -> int:
+    key = row["k"]
+    assert isinstance(key, int)
+    return key
+
+
+def data_of(merged: Merged) -> list[bytes]:
+    return [bytes(output.data) for output in merged.outputs if output.state == "complete"]
+
+
+def test_templates_of_several_inputs_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [messages(seed, 2000) for seed in range(3)]
+    tables = interleaved(columns)
+    asked: list[int] = []
+
+    def joined(array: pa.Array) -> pa.Array:
+        asked.append(len(array))
+        return templates.joined(array)
+
+    monkeypatch.setattr(encode, "joined", joined)
+    merged = merged_rows(tables, max_rows=3000)
+    assert encodings(merged) == {"TEMPLATE"}
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [words(1, 2000), pa.array([f"few {n % 4}" for n in range(2000)]), pa.nulls(2000, pa.string())],
+    ids=["words", "few values", "nulls"],
+)
+def test_templates_merge_with_columns_that_are_stored_otherwise(other: pa.Array) -> None:
+    tables = interleaved([messages(1, 2000), other, messages(2, 2000)])
+    one, two = (merged_rows(tables, max_rows=700, threads=threads) for threads in (1, 3))
+    assert data_of(one) == data_of(two)
+
+
+def test_a_table_of_plain_fragments_gets_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = interleaved([messages(seed, 2000) for seed in range(2)])
+    with monkeypatch.context() as patch:
+        patch.setattr(encode, "_encode_by_templates", lambda array: None)
+        fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
+    footers = [FragmentReader(BytesSource(data), len(data), "in").footer for data in fragments]
+    assert {c.encoding for footer in footers for c in footer.columns["v"]} == {"VARLEN"}
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=3000)
+    merged.run()
+    assert encodings(merged) == {"TEMPLATE"}
+
+
+def test_spilling_templates_changes_no_byte() -> None:
+    tables = interleaved([messages(seed, 9000) for seed in range(3)])
+    knobs = {"target_row_group_bytes": 100_000, "max_rows": 3200}
+    plain = merged_rows(tables, **knobs)
+    tight = merged_rows(tables, memory_limit_bytes=plain.plan.stages.need_bytes, **knobs)
+    assert data_of(plain) == data_of(tight)
+
+
+def test_heavy_templates_divide_row_groups() -> None:
+    text = "constant text " * 100
+    column = pa.array([f"{text} {n * 7919 % 977}" for n in range(1200)])
+    merged = merged_rows(
+        interleaved([column, column]), target_row_group_bytes=64 << 10, max_rows=2000
+    )
+    footers = [FragmentReader(BytesSource(d), len(d), "out").footer for d in data_of(merged)]
+    decoded = [c.decoded_bytes for footer in footers for c in footer.columns["v"]]
+    assert "TEMPLATE" in encodings(merged)  # the last row group may have too few rows
+    assert max(decoded) <= 4 * (64 << 10)
+
+
+@pytest.mark.parametrize("function", [None, RowFunction.LAST, RowFunction.MAX])
+def test_rows_of_one_key_are_decided_on_templates(function: RowFunction | None) -> None:
+    kind = RowKind.LAST if function is None else RowKind.AGGREGATE
+    columns = [messages(seed, 900) for seed in range(3)]
+    tables = [pa.table({"k": range(900), "v": column}) for column in columns]
+    policy = RowPolicy(kind, aggregates=() if function is None else (("v", function),))
+    rule = RowRule(policy, None, tables[0].schema, sort_schema("k"), is_bottom=True)
+    fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000, rule=rule)
+    merged.run()
+    values = [[t["v"][k].as_py() for t in tables] for k in range(900)]
+    if function is RowFunction.MAX:
+        expected = [max((one for one in some if one is not None), default=None) for some in values]
+    elif function is RowFunction.LAST:
+        expected = [[None, *(one for one in some if one is not None)][-1] for some in values]
+    else:
+        expected = [some[-1] for some in values]
+    assert [row["v"] for row in merged.rows_of_complete()] == expected
+
+
+def test_rows_that_are_left_out_leave_templates() -> None:
+    tables = interleaved([messages(seed, 1500) for seed in range(2)])
+    fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
+    gone = pa.array([n % 3 == 0 for n in range(1500)])
+    merged.inputs[0] = replace(merged.inputs[0], read_dropped=lambda: gone)
+    merged.run()
+    rows = sorted(
+        (row for i, t in enumerate(tables) for n, row in enumerate(rows_of(t)) if i or n % 3),
+        key=_key,
+    )
+    assert merged.rows_of_complete() == rows
+
+
+def test_a_column_that_becomes_wider_is_joined_first() -> None:
+    tables = interleaved([messages(seed, 1500) for seed in range(2)])
+    fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
+    schema = pa.schema([("k", pa.int64()), ("v", pa.large_string())])
+    merged = Merged(fragments, schema, sort_schema("k"), max_rows=1000)
+    merged.run()
+    expected = sorted((row for t in tables for row in rows_of(t)), key=_key)
+    assert merged.rows_of_complete() == expected
+
+
+def test_a_merge_notices_variables_of_another_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = interleaved([messages(seed, 1500) for seed in range(2)])
+    fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
+
+    def swapped(pieces: Pieces, origins: Origins, most_plain_bytes: int) -> pa.Array:
+        array = gather(pieces, origins, most_plain_bytes)
+        if not templates.is_templated(array.type):
+            return array
+        return array.take(pa.array([1, 0, *range(2, len(array))]))
+
+    monkeypatch.setattr(group_work, "gather", swapped)
+    with pytest.raises(Exception, match="hash"):
+        merged.run()

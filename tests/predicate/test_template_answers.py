@@ -1,0 +1,156 @@
+"""What templates say of conditions, against the texts that they stand for."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.predicate.template_answers import Answer, answers
+from compactor.predicate.tree import Compare, IsIn, Like, Not, Op, matching
+from format.alphabets import BITS, DIGITS
+from format.templates import codes_of, layout_of, split, templates_of, variables_of
+
+PIECES = st.one_of(
+    st.sampled_from(
+        ["a", "b", "K", "k", "1", "22", " ", "-", "%", "_", "ab1", "a1b2", "ä", "日本"]
+    ),
+    st.sampled_from(
+        ["\u017f", "\u212a", "\x11", "\x12", "\n", "\x00", "error", "error7", "9" * 20]
+    ),
+)
+TEXTS = st.lists(PIECES, max_size=6).map("".join)
+WILD = st.lists(
+    st.one_of(PIECES, st.sampled_from(["%", "%", "_", "\\%", "\\\\", "\\_"])), max_size=6
+)
+PATTERNS = WILD.map("".join).filter(lambda text: not _ends_in_escape(text))
+CONDITIONS = st.one_of(
+    st.builds(Like, st.just("m"), PATTERNS, st.booleans()),
+    st.builds(Compare, st.just("m"), st.sampled_from([Op.EQ, Op.NE, Op.LT]), TEXTS.map(pa.scalar)),
+    st.builds(
+        IsIn, st.just("m"), st.lists(TEXTS, max_size=4).map(lambda t: pa.array(t, pa.string()))
+    ),
+)
+ANYTHING = np.uint64(2**64 - 1)
+
+
+def _ends_in_escape(text: str) -> bool:
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
+def alphabets_of(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """Returns the bytes of the variables of each slot, by plain Python."""
+    layout = layout_of(templates_of(array))
+    found = np.zeros(len(layout.kinds), dtype=np.uint64)
+    codes = codes_of(array)
+    for row, variables in enumerate(variables_of(array).to_pylist()):
+        at = 0
+        for slot in range(layout.firsts[codes[row]], layout.firsts[codes[row] + 1]):
+            value, shift = 0, 0
+            while True:
+                value |= (variables[at] & 0x7F) << shift
+                shift, at = shift + 7, at + 1
+                if variables[at - 1] < 0x80:
+                    break
+            if layout.kinds[slot] == 0x12:
+                found[slot] |= np.bitwise_or.reduce(BITS[list(variables[at : at + value])])
+                at += value
+    found[layout.kinds == 0x11] = DIGITS
+    return found
+
+
+def said(condition: Compare | IsIn | Like, texts: list[str], *, knows: bool = True) -> list[Answer]:
+    """Returns what the template of each text says. knows: whether the alphabets are those of the texts."""
+    array = split(pa.array(texts, pa.string()), len(texts))
+    layout, alphabets = layout_of(templates_of(array)), alphabets_of(array)
+    if not knows:
+        alphabets[layout.kinds == 0x12] = ANYTHING
+    found = answers(condition, templates_of(array), layout, alphabets)
+    return [Answer(found[code]) for code in codes_of(array)]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=12), CONDITIONS, st.booleans())
+def test_no_answer_contradicts_the_texts(
+    texts: list[str], condition: Compare | IsIn | Like, knows: bool
+) -> None:
+    holds = matching(condition, {"m": pa.array(texts, pa.string())}, len(texts)).to_pylist()
+    for text, answer, is_true in zip(
+        texts, said(condition, texts, knows=knows), holds, strict=True
+    ):
+        assert answer is Answer.MAYBE or (answer is Answer.ALWAYS) == is_true, text
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(["a", "1", "12", " ", "a1"]), max_size=4).map("".join), PATTERNS)
+def test_answers_hold_for_all_texts_of_a_template(text: str, pattern: str) -> None:
+    [answer] = said(Like("m", pattern), [text])
+    array = split(pa.array([text]), 1)
+    template, alphabets = templates_of(array)[0].as_py(), alphabets_of(array)
+    choices = [
+        ["1", "2", "10", "12", "22", "122", "2222"]
+        if alphabet == DIGITS
+        else ["a1", "1a", "11a", "a11", "a1a", "aa1", "aa11", "a1a1", "1aa", "1a1"]
+        for alphabet in alphabets
+    ]
+    parts = template.replace("\x12", "\x11").split("\x11")
+    texts = [
+        parts[0] + "".join(a + b for a, b in zip(chosen, parts[1:], strict=True))
+        for chosen in product(*choices)
+    ]
+    holds = matching(Like("m", pattern), {"m": pa.array(texts)}, len(texts)).to_pylist()
+    assert answer is Answer.MAYBE or set(holds) == {answer is Answer.ALWAYS}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "answer"),
+    [
+        ("%error%", "an error at 12", Answer.ALWAYS),
+        ("%error%", "12 of 13", Answer.NEVER),
+        ("%error%", "an Error", Answer.NEVER),
+        ("%error%", "id b7e2", Answer.NEVER),  # its alphabet has no o
+        ("%be%", "id b7e2", Answer.MAYBE),
+        ("%be%", "id 72", Answer.NEVER),
+        ("%id b%", "id b7e2", Answer.MAYBE),
+        ("%ib%", "id b7e2", Answer.NEVER),
+        ("id %", "id b7e2", Answer.ALWAYS),
+        ("id_%", "id b7e2", Answer.ALWAYS),
+        ("id__%", "id b7e2", Answer.MAYBE),
+        ("% of _", "12 of 13", Answer.MAYBE),
+        ("% of ____________________", "12 of 13", Answer.NEVER),  # numbers have 19 digits at most
+        ("%", "12 of 13", Answer.ALWAYS),
+        ("", "", Answer.ALWAYS),
+        ("", "1", Answer.NEVER),
+        ("a", "a1", Answer.NEVER),  # a variable has a digit
+        ("_%ä", "x 1ä", Answer.MAYBE),
+        ("%" + "x" * 3000 + "%", "1 " + "x" * 3000, Answer.ALWAYS),
+        ("%" + "x" * 3001 + "%", "1 " + "x" * 3000, Answer.NEVER),
+        ("%" + "x" * 5000 + "%", "1", Answer.MAYBE),  # too long to be tried
+    ],
+)
+def test_what_a_template_says_of_a_pattern(pattern: str, text: str, answer: Answer) -> None:
+    assert said(Like("m", pattern), [text]) == [answer]
+
+
+def test_values_have_one_template() -> None:
+    texts = ["a 1 b", "a 22 b", "a x1 b", "nothing varies", ""]
+    maybe, never, always = Answer.MAYBE, Answer.NEVER, Answer.ALWAYS
+    equal = Compare("m", Op.EQ, pa.scalar("a 1 b"))
+    assert said(equal, texts) == [maybe, maybe, never, never, never]
+    other = Compare("m", Op.NE, pa.scalar("nothing varies"))
+    assert said(other, texts) == [always, always, always, never, always]
+    among = IsIn("m", pa.array(["nothing varies", "a y2 b", ""]))
+    assert said(among, texts) == [never, never, maybe, always, always]
+    assert said(IsIn("m", pa.array([], pa.string())), texts) == [never] * 5
+    assert matching(Not(equal), {"m": pa.array(texts)}, 5).to_pylist() == [False] + [True] * 4
+
+
+def test_case_beyond_ascii_is_left_to_the_text() -> None:
+    for letter, other in (("k", "\u212a"), ("s", "\u017f"), ("\u212a", "k"), ("ä", "Ä")):
+        assert said(Like("m", f"%{letter}%", ignores_case=True), [f"x {other}"]) == [Answer.MAYBE]
+        assert said(Like("m", f"%{letter}%"), [f"x {other}"]) == [Answer.NEVER]
