@@ -25,7 +25,8 @@ from format.ordering import KeyColumns
 from format.schema import FragmentHeader
 from format.sizes import rows_within
 from format.storage import to_logical
-from format.types import storage_type
+from format.template_chunk import TemplateChunk, has_templates
+from format.types import is_string, storage_type
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
@@ -112,6 +113,19 @@ class FragmentReader:
         self.footer.fetch(columns)
         by_column = [self._read_column(name, groups, keep_templates) for name in columns]
         return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
+
+    def read_lazily(self, name: str, group: int) -> pa.Array | TemplateChunk:
+        """Returns a column of a row group: as `read_storage` does, but strings that are stored as templates
+        without decoding them."""
+        self.footer.fetch([name])
+        field = self.footer.field(name)
+        if field is None or not self.footer.chunks(name):
+            return self._read_column(name, [group], keep_templates=False)[0]
+        dtype = storage_type(field.type)
+        [block] = self.read_blocks(name, [group])
+        if has_templates(block) and is_string(dtype):
+            return TemplateChunk(block, dtype)
+        return block.decode(dtype, keep_dictionary=True)
 
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None

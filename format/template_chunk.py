@@ -15,9 +15,7 @@ from format.nodes import Encoding
 
 class TemplateChunk:
     """The strings of one chunk, of which templates and codes are decoded first, and text where it is asked
-    for.
-
-    Several threads must not use one at the same time.
+    for. Nothing of the text is kept.
     """
 
     def __init__(self, block: Block, dtype: pa.DataType) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, reduce
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -118,6 +118,23 @@ class Or:
 
 
 Predicate = Compare | IsIn | Like | IsNull | Constant | Not | And | Or
+ByValue = Compare | IsIn | Like
+"""A condition on the values of one column."""
+
+
+class LazyColumn(Protocol):
+    """A column that knows something of its values before they are decoded."""
+
+    def is_null(self) -> pa.Array:
+        """Returns whether each value is null."""
+        ...
+
+    def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
+        """Returns what `matching` does. asked: the rows of which the result counts; None for all."""
+        ...
+
+
+Columns: TypeAlias = Mapping[str, pa.Array | LazyColumn]
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
@@ -160,30 +177,61 @@ def _columns(predicate: Predicate) -> Iterator[str]:
             yield predicate.column
 
 
-def matching(predicate: Predicate, arrays: Mapping[str, pa.Array], rows: int) -> pa.Array:
+def matching(
+    predicate: Predicate, arrays: Columns, rows: int, asked: pa.Array | None = None
+) -> pa.Array:
     """Returns whether each row satisfies the condition: bool of shape (rows,); null where unknown.
 
-    arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded.
+    arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded, or lazy ones.
+    asked: bool, the rows of which the result counts; it may be anything for others. None for all.
     """
     match predicate:
         case And(parts):
-            return reduce(pc.and_kleene, (matching(part, arrays, rows) for part in parts))
+            return _combined(parts, arrays, rows, asked, settles=False)
         case Or(parts):
-            return reduce(pc.or_kleene, (matching(part, arrays, rows) for part in parts))
+            return _combined(parts, arrays, rows, asked, settles=True)
         case Not(part):
-            return pc.invert(matching(part, arrays, rows))
+            return pc.invert(matching(part, arrays, rows, asked))
         case Constant(value):
             return pa.nulls(rows, pa.bool_()) if value is None else pa.repeat(value, rows)
         case IsNull(column):
             return arrays[column].is_null()
         case _:
-            return _by_value(predicate, arrays[predicate.column])
+            values = arrays[predicate.column]
+            if isinstance(values, pa.Array):
+                return by_value(predicate, values)
+            return values.matching(predicate, asked)
 
 
-def _by_value(predicate: Compare | IsIn | Like, array: pa.Array) -> pa.Array:
+def _combined(
+    parts: Sequence[Predicate],
+    arrays: Columns,
+    rows: int,
+    asked: pa.Array | None,
+    *,
+    settles: bool,
+) -> pa.Array:
+    """Combines conditions by AND, or by OR if `settles`, the value of one part that settles the whole.
+
+    Lazy columns come last, and are asked only for rows that are not settled by then.
+    """
+    is_lazy = {name for name, array in arrays.items() if not isinstance(array, pa.Array)}
+    combine = pc.or_kleene if settles else pc.and_kleene
+    found = None
+    for part in sorted(parts, key=lambda part: not is_lazy.isdisjoint(columns_of(part))):
+        if found is not None and is_lazy:
+            is_open = pc.fill_null(pc.not_equal(found, settles), True)
+            asked = is_open if asked is None else pc.and_(asked, is_open)
+        more = matching(part, arrays, rows, asked)
+        found = more if found is None else combine(found, more)
+    return found
+
+
+def by_value(predicate: ByValue, array: pa.Array) -> pa.Array:
+    """Returns whether each value of a storage array satisfies the condition; null where it is null."""
     if isinstance(array, pa.DictionaryArray):
         # Each distinct value is evaluated once; null codes stay null.
-        return _by_value(predicate, array.dictionary).take(array.indices)
+        return by_value(predicate, array.dictionary).take(array.indices)
     if pt.is_null(array.type):
         return pa.nulls(len(array), pa.bool_())
     array = _comparable(array)

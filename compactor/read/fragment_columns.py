@@ -1,21 +1,25 @@
-"""Reads whole columns of some row groups of one stored fragment."""
+"""Reads columns of some row groups of one stored fragment."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from compactor.errors import DataError
+from compactor.read.templated_column import TemplatedColumn
 from compactor.resources.workers import CALLER, Workers
 from compactor.stores.base import Store
 from compactor.table.overtaken import overtaken_explained
 from format.cast import widened
 from format.reader import FragmentReader
+from format.template_chunk import TemplateChunk
 from format.types import storage_type
 from format.widening import is_stored_as
 
+Column: TypeAlias = pa.Array | TemplatedColumn
+"""A column of a row group, as a storage array unless its strings are stored as templates."""
 _ROW_BYTES: Final = 8
 """Bytes of a row at least, of which the footer says nothing where all values are null."""
 
@@ -54,10 +58,11 @@ def read_columns(
     names: Collection[str],
     schema: pa.Schema,
     workers: Workers = CALLER,
-) -> dict[str, pa.Array]:
-    """Returns columns of one row group by name, as storage arrays of the table's types.
+) -> dict[str, Column]:
+    """Returns columns of one row group by name, in the storage types of the table.
 
-    A column that the fragment does not have is all null. schema: the table's. workers: read and decode
+    Strings that are stored as templates are not decoded yet, unless their type changes. A column that the
+    fragment does not have is all null. schema: the table's. workers: read and decode
     several columns at a time. Raises `DataError` where the stored type or a value does not fit the table's
     type.
     """
@@ -79,13 +84,24 @@ def _check_type(reader: FragmentReader, name: str, wanted: pa.DataType) -> None:
         )
 
 
-def _read_column(reader: FragmentReader, group: int, name: str, wanted: pa.DataType) -> pa.Array:
+def rows_of(column: Column, keep: pa.BooleanArray | None) -> pa.Array:
+    """Returns some rows of a column. keep: bool without nulls; None for all rows."""
+    if isinstance(column, TemplatedColumn):
+        return column.texts(keep)
+    return column if keep is None else column.filter(keep)
+
+
+def _read_column(reader: FragmentReader, group: int, name: str, wanted: pa.DataType) -> Column:
     rows = reader.footer.row_groups[group].rows
     if reader.footer.field(name) is None:
         return _typed(None, rows, wanted)
-    [[array]] = reader.read_storage([name], [group])
+    found = reader.read_lazily(name, group)
+    if isinstance(found, TemplateChunk):
+        if found.dtype == storage_type(wanted):
+            return TemplatedColumn(found)
+        found = found.texts()
     try:
-        return _typed(array, rows, wanted)
+        return _typed(found, rows, wanted)
     except pa.ArrowInvalid as error:
         raise DataError(
             f"{reader.name}: a value does not fit the type that the table has now: {error}"

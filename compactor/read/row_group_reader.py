@@ -10,7 +10,13 @@ import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
+from compactor.read.fragment_columns import (
+    Column,
+    held_bytes,
+    open_fragment,
+    read_columns,
+    rows_of,
+)
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics
 from compactor.read.read_reports import ScanReport
 from compactor.resources.workers import Workers
@@ -42,7 +48,8 @@ class RowGroupReader:
     """A reader of one fragment without deleted rows and rows that do not satisfy a condition.
 
     It skips row groups that statistics rule out. It reads the condition's columns first, and the others only
-    for row groups that have wanted rows. Several threads may `read` at a time.
+    for row groups that have wanted rows. Of strings that are stored as templates, it joins only wanted rows.
+    Several threads may `read` at a time.
     """
 
     def __init__(
@@ -105,28 +112,27 @@ class RowGroupReader:
 
         Raises `FormatError`, `DataError`, `StoreError`.
         """
-        arrays = read_columns(self._reader, group.number, self._conditions, self._schema, workers)
-        keep = self._wanted(arrays, group)
+        columns = read_columns(self._reader, group.number, self._conditions, self._schema, workers)
+        keep = self._wanted(columns, group)
         kept = group.rows if keep is None else keep.true_count
         if not kept:
             return None
-        missing = [name for name in dict.fromkeys(names) if name not in arrays]
-        arrays |= read_columns(self._reader, group.number, missing, self._schema, workers)
-        chosen = [arrays[name] for name in names]
-        if kept < group.rows:
-            chosen = workers.each(lambda array: array.filter(keep), chosen)
-        return WantedRows(chosen, kept)
+        missing = [name for name in dict.fromkeys(names) if name not in columns]
+        columns |= read_columns(self._reader, group.number, missing, self._schema, workers)
+        some = keep if kept < group.rows else None
+        arrays = workers.each(lambda name: rows_of(columns[name], some), names)
+        return WantedRows(arrays, kept)
 
     def _is_ruled_out(self, number: int) -> bool:
         return self._where is not None and not may_match(
             self._where, bounds_by_statistics(self._reader, number, self._schema, self._skips)
         )
 
-    def _wanted(self, arrays: dict[str, pa.Array], group: RowGroup) -> pa.BooleanArray | None:
+    def _wanted(self, columns: dict[str, Column], group: RowGroup) -> pa.BooleanArray | None:
         """Returns which rows are wanted: bool of shape (rows,) without nulls; None for all of them."""
         keep = None
         if self._where is not None:
-            keep = pc.fill_null(matching(self._where, arrays, group.rows), False)
+            keep = pc.fill_null(matching(self._where, columns, group.rows), False)
         if self._deleted is not None:
             alive = pc.invert(self._deleted.slice(group.first_row, group.rows))
             keep = alive if keep is None else pc.and_(keep, alive)

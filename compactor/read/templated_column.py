@@ -1,0 +1,60 @@
+"""Decides conditions on strings that are stored as templates, joining no more rows than it must."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.predicate.template_answers import Answer, answers
+from compactor.predicate.tree import ByValue, by_value
+from format.nodes import fixed_width_view
+from format.template_chunk import TemplateChunk
+
+Bits = npt.NDArray[np.bool_]
+
+
+class TemplatedColumn:
+    """A `LazyColumn` of one row group.
+
+    Each template is asked once. Only rows of templates that cannot tell are joined, and of those only rows
+    whose result counts. Where there are none, the variables are not even decompressed.
+    """
+
+    def __init__(self, chunk: TemplateChunk) -> None:
+        self._chunk = chunk
+
+    def is_null(self) -> pa.Array:
+        return self._chunk.head.codes.is_null()
+
+    def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
+        head = self._chunk.head
+        said = answers(condition, head.templates, head.layout, head.alphabets)
+        if not said.any():
+            return _with_nulls(np.zeros(self._chunk.rows, dtype=np.bool_), head.codes)
+        by_row = said[fixed_width_view(head.codes, np.int32)]
+        found: Bits = by_row == Answer.ALWAYS
+        unsure: Bits = by_row == Answer.MAYBE
+        if asked is not None:
+            unsure &= asked.to_numpy(zero_copy_only=False)
+        if head.codes.null_count:
+            unsure &= head.codes.is_valid().to_numpy(zero_copy_only=False)
+        if unsure.any():
+            holds = by_value(condition, self._chunk.texts(unsure))
+            found[unsure] = holds.to_numpy(zero_copy_only=False)
+        return _with_nulls(found, head.codes)
+
+    def texts(self, keep: pa.Array | None) -> pa.Array:
+        """Returns the strings of some rows: `keep` is bool without nulls; None for all."""
+        return self._chunk.texts(None if keep is None else keep.to_numpy(zero_copy_only=False))
+
+
+def _with_nulls(values: Bits, like: pa.Array) -> pa.Array:
+    """Returns values, null where another array is."""
+    array = pa.array(values)
+    return (
+        pc.if_else(like.is_valid(), array, pa.scalar(None, pa.bool_()))
+        if like.null_count
+        else array
+    )

@@ -1,0 +1,141 @@
+"""Conditions on strings that are stored as templates, against the same rows stored as text."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from compactor.predicate.parse import parse_where
+from compactor.predicate.tree import matching
+from compactor.read.scan import scan
+from compactor.stores.base import Store
+from compactor.table.conditions import condition_on
+from compactor.table.snapshot import Snapshot
+from compactor.write.delete import delete_rows
+from format.blocks import Block
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import ingest_tables, sort_schema
+
+ROWS = 3000
+CONDITIONS = [
+    "message LIKE '%ERROR%'",
+    "message LIKE '%of disk%'",
+    "message LIKE '%nowhere%'",
+    "message LIKE '%17%'",
+    "message LIKE 'user u1%'",
+    "message LIKE 'user u1_ %'",
+    "message ILIKE '%error%'",
+    "message NOT LIKE 'user%'",
+    "NOT message LIKE '%took%'",
+    "message = 'user u7 took 7 ms'",
+    "message <> 'ERROR of disk'",
+    "message IN ('ERROR of disk', 'user u8 took 8 ms', 'x', NULL)",
+    "message > 'user u5'",
+    "message IS NULL",
+    "message IS NOT NULL AND message LIKE '%u2%'",
+    "k < 1000 AND message LIKE '%u9%'",
+    "k < 100 OR message LIKE '%ERROR%'",
+    "k < 100 OR message LIKE '%u9%' AND k > 2000",
+    "NOT (k < 100 OR message LIKE '%u9%' OR message = 'ERROR of disk')",
+    "(message LIKE '%took%' AND message LIKE '%1 ms') OR message LIKE '%disk'",
+    "message LIKE '%' AND k IN (1, 2, 3)",
+    "(message LIKE '%u3%') AND NULL OR k = 4",
+]
+
+
+def rows_of_logs() -> pa.Table:
+    rng = random.Random(5)
+    messages = [
+        None if n % 41 == 3
+        else "ERROR of disk" if n % 50 == 1
+        else f"user u{n % 300} took {rng.randrange(10_000)} ms" if n % 3
+        else f"[{n:05d}] größe {rng.randrange(10**9):x} of ٣"
+        for n in range(ROWS)
+    ]  # fmt: skip
+    return pa.table(
+        {"k": range(ROWS), "message": messages, "w": [f"w{n % 9}" for n in range(ROWS)]}
+    )
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def table(store: Store, tmp_path: Path) -> Snapshot:
+    rows = rows_of_logs()
+    parts = [rows[:2000], rows[2000:]]
+    return ingest_tables(store, parts, tmp_path, sort=sort_schema("k"), max_rows=700).latest
+
+
+def expected(condition: str) -> pa.Table:
+    rows = rows_of_logs()
+    arrays = {name: rows[name].combine_chunks() for name in rows.schema.names}
+    return rows.filter(matching(parse_where(condition, rows.schema), arrays, ROWS))
+
+
+def scanned(store: Store, table: Snapshot, columns: list[str] | None, condition: str) -> pa.Table:
+    batches = list(scan(store, table, columns, condition_on(table.table, condition)))
+    names = columns or ["k", "message", "w"]
+    return pa.Table.from_batches(batches) if batches else expected("FALSE").select(names)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_scans_return_the_rows_that_a_text_scan_does(
+    store: Store, table: Snapshot, condition: str
+) -> None:
+    for columns in (None, ["w"], ["message"]):
+        found = scanned(store, table, columns, condition)
+        assert found.to_pydict() == expected(condition).select(found.schema.names).to_pydict()
+
+
+@pytest.mark.parametrize("condition", ["message LIKE '%u9%'", "message LIKE '%ERROR%'"])
+def test_deletes_find_the_rows_that_a_text_scan_does(
+    store: Store, tmp_path: Path, condition: str
+) -> None:
+    log = ingest_tables(store, [rows_of_logs()], tmp_path, sort=sort_schema("k"), max_rows=700)
+    where = condition_on(log.latest.table, condition)
+    report = delete_rows(store, log, where, dry_run=False, threads=1, on_progress=lambda _: None)
+    assert report.rows == expected(condition).num_rows
+    left = scanned(store, log.latest, ["k"], "k >= 0")["k"]
+    gone = pa.array(sorted(set(range(ROWS)) - set(left.to_pylist())))
+    assert gone.to_pylist() == expected(condition)["k"].to_pylist()
+    # Deleted rows are not joined any more, and stay away.
+    assert scanned(store, log.latest, ["k"], condition).num_rows == 0
+    assert pc.min(left).as_py() == 0
+
+
+@pytest.mark.parametrize(
+    ("condition", "columns", "joined"),
+    [
+        ("message LIKE '%nowhere%'", None, 0),
+        ("message LIKE '%ERROR%'", ["k"], 0),  # sure of every template
+        ("message = 'ERROR of disk'", ["message"], 59),  # only what is returned
+        ("message LIKE '%ERROR%' AND message LIKE '%u9%'", ["k"], 0),
+        ("k = 7 AND message LIKE '%u7%'", ["k"], 1),
+    ],
+)
+def test_no_more_rows_are_joined_than_have_to_be(
+    store: Store,
+    table: Snapshot,
+    monkeypatch,
+    condition: str,
+    columns: list[str] | None,
+    joined: int,
+) -> None:
+    decode, rows = Block.decode, 0
+
+    def decoding(block: Block, dtype: pa.DataType, **options):
+        nonlocal rows
+        found = decode(block, dtype, **options)
+        rows += len(found) if block.encoding == "TEMPLATE" else 0
+        return found
+
+    monkeypatch.setattr(Block, "decode", decoding)
+    assert scanned(store, table, columns, condition).num_rows == expected(condition).num_rows
+    assert rows == joined
