@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
     from compactor.read.read_reports import ExportReport as ExportReport
     from compactor.read.read_reports import ScanReport as ScanReport
+    from compactor.read.read_reports import TemplateCount as TemplateCount
+    from compactor.read.read_reports import TemplatesReport as TemplatesReport
     from compactor.read.read_reports import VerifyReport as VerifyReport
     from compactor.rows.policy import RowFunction as RowFunction
     from compactor.rows.policy import RowKind as RowKind
@@ -75,6 +77,8 @@ _PLACES = {
     "Strategy": "compactor.settings.compaction",
     "Table": "compactor.api.table",
     "TableView": "compactor.api.view",
+    "TemplateCount": "compactor.read.read_reports",
+    "TemplatesReport": "compactor.read.read_reports",
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
@@ -108,6 +112,8 @@ __all__ = [
     "Strategy",
     "Table",
     "TableView",
+    "TemplateCount",
+    "TemplatesReport",
     "TimeWindows",
     "Ttl",
     "VacuumReport",

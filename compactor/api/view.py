@@ -15,7 +15,7 @@ from compactor.api.scan import Scan
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
-from compactor.read.read_reports import VerifyReport
+from compactor.read.read_reports import TemplatesReport, VerifyReport
 from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
@@ -98,6 +98,34 @@ class TableView:
         return verify(
             self._store,
             self._snapshot,
+            threads=threads or usable_cores(),
+            on_progress=on_progress or (lambda _done: None),
+        )
+
+    @checked
+    def templates(
+        self,
+        column: str,
+        where: str | None = None,
+        *,
+        threads: Threads | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> TemplatesReport:
+        """Counts the templates of a column of strings: texts that differ only in words with digits.
+
+        where: an SQL condition on the rows; None stands for all.
+        threads: how many read and decode; None stands for as many as this process has cores.
+        on_progress: is called with the number of rows seen so far.
+        Raises `UsageError` for a column without strings, and what `scan` raises.
+        """
+        # Imported late: who reads rows does not count templates.
+        from compactor.read.template_counts import count_templates
+
+        return count_templates(
+            self._store,
+            self._snapshot,
+            column,
+            self._condition(where),
             threads=threads or usable_cores(),
             on_progress=on_progress or (lambda _done: None),
         )

@@ -36,6 +36,9 @@ COMMANDS: Final = {
     "report": Place("report", "Write one HTML page about a table."),
     "run": Place("run", "Run the pipeline of a YAML file."),
     "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
+    "templates": Place(
+        "templates", "Count the patterns of a column's texts, such as log messages."
+    ),
     "vacuum": Place("maintain", "Remove the files that no retained version needs."),
     "verify": Place("look", "Read all of a table and check it."),
     "watch": Place("watch", "Keep tables compacted until it is stopped."),

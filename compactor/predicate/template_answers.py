@@ -85,7 +85,8 @@ def _like(pattern: str, layout: Layout, alphabets: U64, *, ignores_case: bool) -
     if sum(1 if isinstance(part, Wildcard) else len(part.encode()) for part in parts) > _MOST_STEPS:
         return out
     out[_machine(parts, ignores_case, False).reach(layout, alphabets) == 0] = Answer.NEVER
-    out[_machine(parts, ignores_case, True).reach(layout, alphabets) == 1] = Answer.ALWAYS
+    if out.any():
+        out[_machine(parts, ignores_case, True).reach(layout, alphabets) == 1] = Answer.ALWAYS
     return out
 
 

@@ -1,8 +1,8 @@
-"""The reports of scans, exports and verifications."""
+"""The reports of scans, exports, verifications and counts of templates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compactor.common.counts import counted
@@ -63,3 +63,34 @@ class VerifyReport:
             "bytes_read": self.bytes_read,
             "faults": self.faults,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateCount:
+    """The rows of one template."""
+
+    template: str
+    """The text with `<n>` for each number and `<*>` for each other variable."""
+    rows: int
+    share: float
+    """The part of all rows that have a text."""
+    example: str
+    """The text of one of the rows, cut to 1,000 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatesReport:
+    """The templates of a column."""
+
+    column: str
+    version: int
+    rows: int
+    """Rows that have a text."""
+    nulls: int
+    other_rows: int
+    """Rows of rare templates that are not listed, because there are too many."""
+    templates: tuple[TemplateCount, ...]
+    """The most frequent first."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "templates": [asdict(found) for found in self.templates]}

@@ -44,6 +44,17 @@ class WantedRows:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Columns of one row group, and which of its rows are wanted, at least one."""
+
+    columns: dict[str, Column]
+    keep: pa.BooleanArray | None
+    """Which rows are wanted; None for all."""
+    rows: int
+    """How many are wanted."""
+
+
 class RowGroupReader:
     """A reader of one fragment without deleted rows and rows that do not satisfy a condition.
 
@@ -112,6 +123,18 @@ class RowGroupReader:
 
         Raises `FormatError`, `DataError`, `StoreError`.
         """
+        found = self.find(group, names, workers)
+        if found is None:
+            return None
+        arrays = workers.each(lambda name: rows_of(found.columns[name], found.keep), names)
+        return WantedRows(arrays, found.rows)
+
+    def find(self, group: RowGroup, names: Sequence[str], workers: Workers) -> FoundRows | None:
+        """Returns columns of a row group as they are before other rows are left out; None without wanted
+        rows.
+
+        Raises what `read` does.
+        """
         columns = read_columns(self._reader, group.number, self._conditions, self._schema, workers)
         keep = self._wanted(columns, group)
         kept = group.rows if keep is None else keep.true_count
@@ -119,9 +142,7 @@ class RowGroupReader:
             return None
         missing = [name for name in dict.fromkeys(names) if name not in columns]
         columns |= read_columns(self._reader, group.number, missing, self._schema, workers)
-        some = keep if kept < group.rows else None
-        arrays = workers.each(lambda name: rows_of(columns[name], some), names)
-        return WantedRows(arrays, kept)
+        return FoundRows(columns, keep if kept < group.rows else None, kept)
 
     def _is_ruled_out(self, number: int) -> bool:
         return self._where is not None and not may_match(

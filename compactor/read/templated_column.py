@@ -45,6 +45,16 @@ class TemplatedColumn:
             found[unsure] = holds.to_numpy(zero_copy_only=False)
         return _with_nulls(found, head.codes)
 
+    @property
+    def templates(self) -> pa.Array:
+        """The templates, of which rows may use only some."""
+        return self._chunk.head.templates
+
+    @property
+    def codes(self) -> pa.Array:
+        """The template of each row; null where the string is."""
+        return self._chunk.head.codes
+
     def texts(self, keep: pa.Array | None) -> pa.Array:
         """Returns the strings of some rows: `keep` is bool without nulls; None for all."""
         return self._chunk.texts(None if keep is None else keep.to_numpy(zero_copy_only=False))

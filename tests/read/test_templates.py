@@ -17,8 +17,9 @@ from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.delete import delete_rows
 from format.blocks import Block
+from format.schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import ingest_tables, sort_schema
+from tests.support.tables import ingest_tables
 
 ROWS = 3000
 CONDITIONS = [
@@ -70,7 +71,7 @@ def store() -> MemoryStore:
 def table(store: Store, tmp_path: Path) -> Snapshot:
     rows = rows_of_logs()
     parts = [rows[:2000], rows[2000:]]
-    return ingest_tables(store, parts, tmp_path, sort=sort_schema("k"), max_rows=700).latest
+    return ingest_tables(store, parts, tmp_path, sort=parse_sort_schema("k"), max_rows=700).latest
 
 
 def expected(condition: str) -> pa.Table:
@@ -98,7 +99,9 @@ def test_scans_return_the_rows_that_a_text_scan_does(
 def test_deletes_find_the_rows_that_a_text_scan_does(
     store: Store, tmp_path: Path, condition: str
 ) -> None:
-    log = ingest_tables(store, [rows_of_logs()], tmp_path, sort=sort_schema("k"), max_rows=700)
+    log = ingest_tables(
+        store, [rows_of_logs()], tmp_path, sort=parse_sort_schema("k"), max_rows=700
+    )
     where = condition_on(log.latest.table, condition)
     report = delete_rows(store, log, where, dry_run=False, threads=1, on_progress=lambda _: None)
     assert report.rows == expected(condition).num_rows

@@ -1,0 +1,73 @@
+"""Implements `templates`."""
+
+from __future__ import annotations
+
+import click
+
+from compactor.cli.display import print_table, progress
+from compactor.cli.output import echo_json
+from compactor.cli.read import where_option
+from compactor.cli.shared_options import snapshot_options, threads_option
+from compactor.cli.tables import open_view
+from compactor.common.counts import counted
+
+
+@click.command(
+    "templates",
+    epilog="""\b
+Examples:
+  compactor templates ./logs message
+  compactor templates ./logs message --where "level = 'ERROR'" --limit 5
+  compactor templates s3://bucket/logs message --as-of 1d --json
+
+\b
+A template is a text in which each word with a digit is left open: <n> stands for a number, <*> for any other
+such word. Words end at every character that is no letter or digit. To see the rows of a template, ask for
+the words that it has: compactor query ./logs --where "message LIKE '%took % ms'\".""",
+)
+@click.argument("table")
+@click.argument("column")
+@where_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Show this many templates, the most frequent ones.",
+)
+@threads_option
+@snapshot_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def templates_command(
+    table: str,
+    column: str,
+    where: str | None,
+    limit: int,
+    threads: int | None,
+    version: int | None,
+    as_of: int | None,
+    as_json: bool,
+) -> None:
+    """Count the templates of the texts in COLUMN of TABLE, most frequent first, with an example of each."""
+    view = open_view(table, version, as_of)
+    with progress(f"templates of {column}", view.rows) as advance:
+        report = view.templates(column, where, threads=threads, on_progress=advance)
+    shown, rest = report.templates[:limit], report.templates[limit:]
+    if as_json:
+        document = report.to_json()
+        echo_json(
+            {**document, "templates": document["templates"][:limit], "all": len(report.templates)}
+        )
+        return
+    columns = [("rows", True), ("share", True), ("template", False), ("example", False)]
+    lines = [[f"{t.rows:,}", f"{t.share:.1%}", t.template, t.example] for t in shown]
+    print_table(None, columns, lines)
+    if rest:
+        rows = sum(found.rows for found in rest)
+        click.echo(f"and {counted(len(rest), 'template')} more, of {counted(rows, 'row')}")
+    if report.other_rows:
+        click.echo(
+            f"and {counted(report.other_rows, 'row')} of templates too rare to be counted apart"
+        )
+    nulls = f", {report.nulls:,} without a text" if report.nulls else ""
+    click.echo(f"{counted(report.rows + report.nulls, 'row')}{nulls} at version {report.version}")

@@ -1,0 +1,215 @@
+"""Counts the rows of each template of a column of strings, which is how log tools show patterns.
+
+Templates of columns that are stored so are counted by their codes. Other strings are divided on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import UsageError
+from compactor.predicate.tree import Predicate
+from compactor.read.fragment_columns import Column
+from compactor.read.limits import AHEAD_BYTES
+from compactor.read.pruning import unless_ruled_out
+from compactor.read.read_reports import ScanReport, TemplateCount, TemplatesReport
+from compactor.read.row_group_reader import RowGroup, RowGroupReader
+from compactor.read.scan import scan
+from compactor.read.templated_column import TemplatedColumn
+from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
+from compactor.resources.workers import Step, Workers, in_order
+from compactor.stores.base import Store
+from compactor.table.snapshot import Snapshot
+from format.storage import to_storage
+from format.templates import codes_of, split, templates_of
+from format.types import is_string, storage_type
+
+_MOST_TEMPLATES: Final = 100_000
+_MOST_BYTES: Final = 64 << 20
+"""The most templates, and characters of them and of their examples, that are counted apart."""
+_EXAMPLE_CHARACTERS: Final = 1_000
+_SHOWN: Final = str.maketrans({"\x11": "<n>", "\x12": "<*>"})
+
+
+class _Found(NamedTuple):
+    """The templates of some rows."""
+
+    counts: dict[str, tuple[int, str]]
+    """For each template how many rows have it, and the text of one of them."""
+    rows: int
+    nulls: int
+
+
+def count_templates(
+    store: Store,
+    snapshot: Snapshot,
+    column: str,
+    where: Predicate | None,
+    *,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> TemplatesReport:
+    """Counts the templates of a column.
+
+    column: its shown name. where: a condition on stored columns; None for all rows. on_progress: called with
+    the number of rows seen so far. Raises `UsageError` for a column that does not exist or has no strings,
+    and what `compactor.read.scan.scan` raises.
+    """
+    schema = scan_schema(snapshot.table, [column])
+    if not is_string(storage_type(schema.field(0).type)):
+        raise UsageError(
+            f"column {column!r} is {schema.field(0).type}; only strings have templates"
+        )
+    total, nulls, counts = 0, 0, _Counts()
+    found_parts = (
+        _stored(store, snapshot, stored_schema(snapshot.table, schema).names[0], where, threads)
+        if rule_of_readers(snapshot.table) is None
+        else _merged(store, snapshot, column, where, threads)
+    )
+    for found in found_parts:
+        total += found.rows
+        nulls += found.nulls
+        counts.add(found.counts)
+        on_progress(total + nulls)
+    return TemplatesReport(
+        column, snapshot.version, total, nulls, counts.other_rows, counts.sorted(total)
+    )
+
+
+def _stored(
+    store: Store, snapshot: Snapshot, name: str, where: Predicate | None, threads: int
+) -> Iterator[_Found]:
+    """Counts row group by row group; in which order does not matter."""
+    table, report = snapshot.table, ScanReport()
+    wanted = wanted_rows(table, pa.schema([]), where, report)
+
+    def steps() -> Iterator[Step[_Found]]:
+        for entry in snapshot.by_age():
+            skips = unless_ruled_out(store, entry, table, wanted.where)
+            if skips is None:
+                continue
+            reader = RowGroupReader(store, table, entry, wanted.where, skips, report)
+            for group in reader.wanted_groups(0, len(reader.row_groups)):
+                size = reader.held_bytes(group, [name])
+                yield Step(partial(_of_group, reader, group, name), size)
+
+    with closing(Workers(threads)) as workers:
+        yield from in_order(steps(), workers, AHEAD_BYTES)
+
+
+def _of_group(
+    reader: RowGroupReader, group: RowGroup, name: str, workers: Workers
+) -> Iterator[_Found]:
+    found = reader.find(group, [name], workers)
+    return iter(()) if found is None else iter([_of_column(found.columns[name], found.keep)])
+
+
+def _merged(
+    store: Store, snapshot: Snapshot, column: str, where: Predicate | None, threads: int
+) -> Iterator[_Found]:
+    """Counts merged rows."""
+    for batch in scan(store, snapshot, [column], where, threads=threads):
+        yield _of_column(to_storage(batch.column(0)), None)
+
+
+def _of_column(column: Column, keep: pa.BooleanArray | None) -> _Found:
+    if isinstance(column, TemplatedColumn):
+        return _of_codes(column.templates, column.codes, keep, column.texts)
+    array = column if keep is None else column.filter(keep)
+    if array.null_count == len(array):
+        return _Found({}, 0, len(array))
+    weights = None
+    nulls = array.null_count
+    if isinstance(array, pa.DictionaryArray):
+        codes = array.indices.drop_null().to_numpy().astype(np.int64)
+        weights = np.bincount(codes, minlength=len(array.dictionary))
+        array = array.dictionary
+    divided = split(array, len(array))
+    if divided is None:
+        raise UsageError("strings of more than 2 GiB in one row group cannot be divided")
+    codes = pa.array(codes_of(divided), mask=np.asarray(divided.is_null()))
+    found = _of_codes(templates_of(divided), codes, None, array.filter, weights)
+    return _Found(found.counts, found.rows, nulls)
+
+
+def _of_codes(
+    templates: pa.Array,
+    codes: pa.Array,
+    keep: pa.BooleanArray | None,
+    texts: Callable[[pa.Array], pa.Array],
+    weights: npt.NDArray[np.int64] | None = None,
+) -> _Found:
+    """Counts templates by codes. texts: returns those of some rows. weights: how often each row counts."""
+    is_counted = codes.is_valid() if keep is None else pc.and_(codes.is_valid(), keep)
+    rows = np.flatnonzero(is_counted.to_numpy(zero_copy_only=False))
+    if weights is not None:
+        rows = rows[weights[rows] > 0]
+    used, first, inverse = np.unique(
+        codes.take(pa.array(rows)).to_numpy(), return_index=True, return_inverse=True
+    )
+    counted = np.bincount(inverse, None if weights is None else weights[rows], len(used))
+    chosen = np.zeros(len(codes), dtype=np.bool_)
+    chosen[rows[first]] = True
+    in_order_of_rows = np.argsort(first)
+    examples = texts(pa.array(chosen)).to_pylist() if len(used) else []
+    names = templates.take(pa.array(used[in_order_of_rows])).to_pylist()
+    counts = counted[in_order_of_rows].astype(np.int64).tolist()
+    total = len(codes) if keep is None else keep.true_count
+    return _Found(
+        {
+            name: (count, example[:_EXAMPLE_CHARACTERS])
+            for name, count, example in zip(names, counts, examples, strict=True)
+        },
+        sum(counts),
+        total - len(rows),
+    )
+
+
+class _Counts:
+    """The rows of each template so far. Rare ones are left out when there are too many."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Any]] = {}
+        """Rows and example of each template."""
+        self._characters = 0
+        self.other_rows = 0
+
+    def add(self, counts: dict[str, tuple[int, str]]) -> None:
+        for template, (rows, example) in counts.items():
+            known = self._found.setdefault(template, [0, example])
+            if not known[0]:
+                self._characters += len(template) + len(example)
+            known[0] += rows
+        if len(self._found) > _MOST_TEMPLATES or self._characters > _MOST_BYTES:
+            self._leave_out_rare_ones()
+
+    def sorted(self, total: int) -> tuple[TemplateCount, ...]:
+        """Returns the templates, the most frequent first. total: how many rows have a text."""
+        return tuple(
+            TemplateCount(template.translate(_SHOWN), rows, rows / total, example)
+            for template, (rows, example) in self._by_rows()
+        )
+
+    def _by_rows(self) -> Sequence[tuple[str, list[Any]]]:
+        return sorted(self._found.items(), key=lambda item: (-item[1][0], item[0]))
+
+    def _leave_out_rare_ones(self) -> None:
+        """Keeps the most frequent half, and of that as much as may be held."""
+        kept: dict[str, list[Any]] = {}
+        characters, room = 0, _MOST_TEMPLATES // 2
+        for template, (rows, example) in self._by_rows():
+            size = len(template) + len(example)
+            if len(kept) < room and characters + size <= _MOST_BYTES // 2:
+                kept[template] = [rows, example]
+                characters += size
+            else:
+                self.other_rows += rows
+        self._found, self._characters = kept, characters
