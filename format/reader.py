@@ -120,7 +120,7 @@ class FragmentReader:
         self.footer.fetch([name])
         field = self.footer.field(name)
         if field is None or not self.footer.chunks(name):
-            return self._read_column(name, [group])[0]
+            return self._read_column(name, [group], keep_templates=False)[0]
         dtype = storage_type(field.type)
         [block] = self.read_blocks(name, [group])
         if has_templates(block) and is_string(dtype):

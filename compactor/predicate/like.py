@@ -11,8 +11,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from format import native
+from format.nodes import binary_parts
 
 ESCAPE: Final = "\\"
 """Escape character without an ESCAPE clause."""
@@ -88,10 +92,25 @@ def like(texts: pa.Array, pattern: str, *, ignores_case: bool) -> pa.Array:
         return pc.match_substring_regex(texts, f"{flags}\\A{''.join(map(_regex, parts))}\\z")
     starts, text, ends = shape
     if starts and ends:
-        return pc.match_substring(texts, text)
+        return _contains(texts, text)
     if starts:
         return pc.ends_with(texts, text)
     return pc.starts_with(texts, text) if ends else pc.equal(texts, pa.scalar(text, texts.type))
+
+
+def _contains(texts: pa.Array, word: str) -> pa.Array:
+    """Returns whether each text has a word, several times as fast as `pc.match_substring` does."""
+    if not word:
+        return pc.if_else(texts.is_valid(), True, pa.scalar(None, pa.bool_()))
+    offsets, data = binary_parts(texts)
+    found = np.empty(len(texts), dtype=np.uint8)
+    native.patterns.contain(
+        offsets, native.as_bytes(data), np.frombuffer(word.encode(), dtype=np.uint8), found
+    )
+    holds = pa.array(found.view(np.bool_))
+    if not texts.null_count:
+        return holds
+    return pc.if_else(texts.is_valid(), holds, pa.scalar(None, pa.bool_()))
 
 
 def _shape(parts: Parts) -> tuple[bool, str, bool] | None:

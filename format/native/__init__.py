@@ -13,7 +13,7 @@ keys       makes keys whose order as bytes is that of rows, and sorts by them
 key_merge  merges inputs by such keys
 templates  divides strings into templates and variables, and joins them
 slots      arranges variables by the slots of templates, and by rows
-patterns   runs patterns over templates whose variables are not known
+patterns   runs patterns over templates whose variables are not known, finds words in text
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
 begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or

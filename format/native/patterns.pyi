@@ -3,6 +3,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+def contain(
+    offsets: npt.NDArray[Any],
+    data: npt.NDArray[np.uint8],
+    needle: npt.NDArray[np.uint8],
+    out: npt.NDArray[np.uint8],
+) -> None: ...
 def reach(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Runs patterns over templates whose variables are not known.
+"""Runs patterns over templates whose variables are not known, and finds words in text.
 
 A pattern is a row of steps; a state is how many of them are done. States are a bitmap, in as many words as they take.
 A byte moves state s on to s + 1 if bit s of `steps` is set for it, and leaves it where it is if that of `loops` is.
@@ -10,6 +10,13 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from format.native.variables cimport MOST_DIGITS, NUMBER
+from format.native.words cimport loaded, offset
+
+cdef extern from *:
+    """
+    static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
+    """
+    int lowest_bit(uint64_t value) noexcept nogil
 
 
 cdef struct Machine:
@@ -159,3 +166,58 @@ def reach(
                     break
             out[template] = machine.states[last >> 6] >> (last & 63) & 1
     free(memory)
+
+
+# --- words in text --------------------------------------------------------------------------
+
+cdef uint64_t LOW = 0x0101010101010101ULL
+cdef uint64_t HIGH = 0x8080808080808080ULL
+
+
+cdef int64_t next_of(
+    const uint8_t* data, int64_t at, int64_t stop, const uint8_t* needle, int64_t size
+) noexcept nogil:
+    """Returns where a needle next begins, from `at` on; `stop` if it is not there. All of it is before `stop`."""
+    cdef uint64_t first = LOW * needle[0], last = LOW * needle[size - 1], differs, hits
+    while at + size + 7 <= stop:
+        # Bytes that are zero in both differences begin and end like the needle.
+        differs = (loaded(data + at, 8) ^ first) | (loaded(data + at + size - 1, 8) ^ last)
+        hits = (differs - LOW) & ~differs & HIGH
+        while hits:
+            # The lowest hit is true; a borrow may add others, which are compared in vain.
+            if memcmp(data + at + (lowest_bit(hits) >> 3), needle, size) == 0:
+                return at + (lowest_bit(hits) >> 3)
+            hits &= hits - 1
+        at += 8
+    while at + size <= stop:
+        if memcmp(data + at, needle, size) == 0:
+            return at
+        at += 1
+    return stop
+
+
+def contain(const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] needle, uint8_t[::1] out):
+    """Finds for each string whether a needle is in it. All strings are searched at once, one behind the other.
+
+    needle: at least one byte.
+    """
+    cdef int64_t rows = offsets.shape[0] - 1, row = 0, at, stop, size = needle.shape[0]
+    if size < 1 or out.shape[0] != rows:
+        raise ValueError("an array is malformed: it has another length")
+    if rows == 0 or data.shape[0] == 0:
+        out[:] = 0
+        return
+    with nogil:
+        memset(&out[0], 0, rows)
+        at, stop = offsets[0], offsets[rows]
+        while row < rows:
+            at = next_of(&data[0], at, stop, &needle[0], size)
+            while row < rows and offsets[row + 1] <= at:
+                row += 1
+            if row == rows or at == stop:
+                break
+            if at + size <= offsets[row + 1]:
+                out[row] = 1
+                at = offsets[row + 1]
+            else:
+                at += 1

@@ -75,3 +75,19 @@ def test_patterns_of_the_greatest_length_can_be_looked_for() -> None:
         pattern = (piece * MAX_CHARACTERS)[:MAX_CHARACTERS]
         for ignores_case in (False, True):
             assert len(like(pa.array(["x"]), pattern, ignores_case=ignores_case)) == 1
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.none() | st.text(alphabet="ab\x00ä", max_size=30), max_size=20),
+    st.text(alphabet="ab\x00ä", max_size=9),
+    st.sampled_from([pa.string(), pa.large_string()]),
+    st.integers(0, 20),
+)
+def test_a_word_is_found_wherever_it_is(
+    values: list[str | None], word: str, dtype: pa.DataType, start: int
+) -> None:
+    texts = pa.array(values, dtype).slice(min(start, len(values)))
+    pattern = f"%{word}%"
+    found = like(texts, pattern, ignores_case=False).to_pylist()
+    assert found == [None if text is None else word in text for text in texts.to_pylist()]
