@@ -533,13 +533,17 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     found = split(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
     if found is None or not len(layout_of(templates_of(found)).kinds):
         return None
-    # Many templates of a sample come again, so that they are not counted.
-    _, by_templates = compress(join_buffers(_templated_node(found, with_templates=False)), 1)
-    _, as_text = compress(join_buffers(_encode_varlen(sample)), 1)
-    if len(by_templates) > _TEMPLATES_PAY * len(as_text):
+    # Most templates of a sample come again in the rest, so that they are not counted then.
+    divided = _templated_node(found, with_templates=len(sample) == len(array))
+    if _stored_bytes(divided) > _TEMPLATES_PAY * _stored_bytes(_encode_varlen(sample)):
         return None
     found = split(array, len(array) // TEMPLATES_SHARE)
     return None if found is None else _encode_templated(found)
+
+
+def _stored_bytes(node: Node) -> int:
+    _, stored = compress(join_buffers(node), 1)
+    return len(pack_nodes(node)) + len(stored)
 
 
 def _stretch(array: pa.Array) -> pa.Array:

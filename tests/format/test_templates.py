@@ -196,7 +196,7 @@ def test_more_templates_than_allowed_are_not_divided() -> None:
 def test_columns_of_logs_are_read_as_they_were(rows: int) -> None:
     array = logs(rows)
     chunk = make_chunk(array, level=1)
-    assert (chunk.encoding == "TEMPLATE") == (rows >= 64)
+    assert (chunk.encoding == "TEMPLATE") == (rows >= 1024)
     assert block_of(chunk).decode(pa.string()).equals(array)
     plain = min_max(array)
     assert (chunk.min, chunk.max, chunk.null_count) == (*plain, array.null_count)

@@ -82,9 +82,12 @@ def _encoded() -> list[Seed]:
         for name, column in columns.items()
         for level in (0, 3)
     ]
-    logs = [f"took {n * 7919 % 977} ms, user u{n}" if n % 7 else None for n in range(300)]
+    logs = [
+        f"[{n:06d}] user u{n % 9} took {n * 7919 % 999_983} ms" if n % 7 else None
+        for n in range(900)
+    ]
     found += [
-        _seed("templates", pa.table({"k": range(300), "v": logs}), "k", max_rows=200, level=level)
+        _seed("templates", pa.table({"k": range(900), "v": logs}), "k", max_rows=800, level=level)
         for level in (0, 3)
     ]
     found.append(_seed("all encodings", pa.table({"k": rows} | columns), "k", max_rows=30, level=0))
