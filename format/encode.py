@@ -136,15 +136,24 @@ class EncodedArray:
 
 
 def encode_array(
-    array: pa.Array, *, is_decided: bool = False, is_backed: bool = False
+    array: pa.Array,
+    *,
+    is_decided: bool = False,
+    is_backed: bool = False,
+    divides_text: bool = True,
 ) -> EncodedArray:
     """Encodes an array.
 
     array: a storage array, or a dictionary-coded one whose dictionary has exactly the used values, in the
     order of use. is_decided: whether more than nothing is known of it, see `Coding`. is_backed: avoids every
-    encoding in which values take no bytes; then `array` must not be dictionary-coded.
+    encoding in which values take no bytes; then `array` must not be dictionary-coded. divides_text: whether
+    strings may become templates and variables; those that are stay so.
     """
-    root = _encode_backed(array) if is_backed else _encode(array, is_decided=is_decided)
+    root = (
+        _encode_backed(array)
+        if is_backed
+        else _encode(array, is_decided=is_decided, divides_text=divides_text)
+    )
     nodes = list(root.walk())
     raw = join_buffers(root)
     loose = sum(
@@ -169,7 +178,7 @@ def _most_decoded_bytes(node: Node) -> int:
     return node.known_bytes or _MOST_VALUE_BYTES * node.length
 
 
-def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
+def _encode(array: pa.Array, *, is_decided: bool = False, divides_text: bool = False) -> Node:
     length, dtype = len(array), array.type
     if array.null_count == length:
         stored = value_type(dtype)
@@ -180,7 +189,8 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
         return _encode_dictionary_array(array, is_distinct=is_decided)
     if is_binary_like(dtype):
         coded = None if is_decided else _encode_by_sampled_dictionary(array)
-        return coded or _encode_by_templates(array) or _encode_varlen(array)
+        divided = coded or (_encode_by_templates(array) if divides_text else None)
+        return divided or _encode_varlen(array)
     if is_decided and may_stay_coded(dtype):
         return _encode_undivided(array)
     if pt.is_boolean(dtype):

@@ -24,6 +24,9 @@ from format.sizes import total_bytes
 from format.storage import plain
 from format.templates import value_type
 
+LEAST_TEMPLATE_LEVEL: Final = 3
+"""The compression level from which strings are divided into templates and variables. Below it, a codec takes
+less time for text than dividing it does (decision 49)."""
 _STORED: Final = 0
 """The compression level that stores bytes as they are."""
 
@@ -36,7 +39,7 @@ def encode_fitting(
 
     Raises `LimitError` if readers would refuse the values however they are stored.
     """
-    encoded = encode_array(array, is_decided=is_decided)
+    encoded = encode_array(array, is_decided=is_decided, divides_text=level >= LEAST_TEMPLATE_LEVEL)
     if len(encoded.meta) > MAX_META_BYTES:
         raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
     if (stored := _stored(encoded, array, level)) is not None:

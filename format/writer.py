@@ -63,7 +63,8 @@ class WriterOptions:
     compression_level: int = 1
     """zstd level; 0 stores uncompressed.
 
-    Use 1 for short-lived level-0 fragments, 3 and up for deeper levels.
+    Use 1 for short-lived level-0 fragments, 3 and up for deeper levels. From 3 on, strings that are alike but
+    for their variables are stored as templates.
     """
 
     def __post_init__(self) -> None:

@@ -71,7 +71,7 @@ def golden_tables() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions
         "k",
         WriterOptions(max_rows=500),
     )
-    tables["templates"] = (_templates(), "k", WriterOptions(max_rows=700))
+    tables["templates"] = (_templates(), "k", WriterOptions(max_rows=700, compression_level=3))
     tables |= _orders() | _odd_names()
     return tables
 

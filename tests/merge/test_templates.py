@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -11,13 +12,20 @@ import pytest
 from compactor.merge import group_work
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
-from format import encode, templates
+from format import encode, fitting, templates
 from format.gather import Origins, Pieces, gather
 from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
+from tests.support.templates import dividing_at_any_level
+
+
+@pytest.fixture(scope="module", autouse=True)
+def at_any_level() -> Iterator[None]:
+    with dividing_at_any_level():
+        yield
 
 
 def messages(seed: int, rows: int) -> pa.Array:
@@ -168,3 +176,22 @@ def test_a_merge_notices_variables_of_another_row(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(group_work, "gather", swapped)
     with pytest.raises(Exception, match="hash"):
         merged.run()
+
+
+def stored_as(fragment: bytes) -> set[str]:
+    footer = FragmentReader(BytesSource(fragment), len(fragment), "in").footer
+    return {chunk.encoding for chunk in footer.columns["v"]}
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3, 9])
+def test_text_is_divided_from_level_3_and_stays_divided_below_it(level: int) -> None:
+    tables = interleaved([messages(seed, 1500) for seed in range(2)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "LEAST_TEMPLATE_LEVEL", 3)
+        options = WriterOptions(65_536, compression_level=level)
+        fragments = [write_fragment(table, "k", options) for table in tables]
+        stored = [stored_as(fragment) for fragment in fragments]
+        assert stored == [{"TEMPLATE" if level >= 3 else "VARLEN"}] * 2
+        merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
+        merged.run()
+    assert encodings(merged) == stored[0]

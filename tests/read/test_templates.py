@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from format.blocks import Block
 from format.schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables
+from tests.support.templates import dividing_at_any_level
 
 ROWS = 3000
 CONDITIONS = [
@@ -46,6 +48,12 @@ CONDITIONS = [
     "message LIKE '%' AND k IN (1, 2, 3)",
     "(message LIKE '%u3%') AND NULL OR k = 4",
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def at_any_level() -> Iterator[None]:
+    with dividing_at_any_level():
+        yield
 
 
 def rows_of_logs() -> pa.Table:
