@@ -43,8 +43,8 @@ class CompactionSettings(Settings):
         default=_WRITER.compression_level,
         ge=0,
         le=22,
-        description="zstd level of outputs; 0 stores them uncompressed. From 3 on, log messages are stored as "
-        "templates and variables, which take less.",
+        description="zstd level of outputs; 0 stores them uncompressed. From 3 on, log messages are stored "
+        "as templates and variables, which take less.",
     )
     max_fan_in: int = Field(
         default=1_000,

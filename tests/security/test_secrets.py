@@ -102,6 +102,7 @@ def calls(table: str, folder: Path) -> dict[str, list[str]]:
         "delete": [table, "--where", "id = '1'"],
         "inspect": [table],
         "report": [table, "-o", str(folder / "report.html")],
+        "templates": [table, "message"],
         "verify": [table],
         "vacuum": [table],
         "repair": [table],
