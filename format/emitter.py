@@ -60,6 +60,8 @@ class FragmentEmitter:
         self._column_start = 0
         self._chunks: list[ChunkStats] = []
         self._summary = FragmentSummary()
+        self._unweighed: set[str] = set()
+        """Columns with copied chunks of which only `finish` learns how many bytes of text they have."""
         self.bytes_written = 0
         self._write(layout.pack_prologue())
         self._write(_metadata_block(BlockKind.HEADER, header.to_bytes()))
@@ -117,7 +119,7 @@ class FragmentEmitter:
             RowGroupStats(group.rows, row_hash, group.first_key, group.last_key)
             for group, row_hash in zip(self._groups, row_hashes, strict=True)
         ]
-        records = map(complete, self._shelf)
+        records = (self._weighed(complete(record)) for record in self._shelf)
         keys = [next(records) for _ in self._header.sort]
         pages, columns_end = self._write_pages(records, unpack_record(keys[0]).end)
         offset = self.bytes_written
@@ -159,6 +161,16 @@ class FragmentEmitter:
         place = (start, self.bytes_written) if chunks else (0, 0)
         self._shelf.append(pack_record(self._header.schema.field(name), chunks, *place))
         self._summary.add_column(name, chunks, [group.rows for group in self._groups])
+        if any(chunk.is_text_unknown for chunk in chunks):
+            self._unweighed.add(name)
+
+    def _weighed(self, record: bytes) -> bytes:
+        """Returns a complete record, of which the summary gets to know what it did not yet."""
+        column = unpack_record(record)
+        if column.name in self._unweighed:
+            rows = [group.rows for group in self._groups]
+            self._summary.add_column(column.name, column.chunks(), rows)
+        return record
 
     def _write_pages(self, records: Iterator[bytes], key_end: int) -> tuple[PageTable, int]:
         """Writes the statistics pages. Returns where they are, and where the column section ends.

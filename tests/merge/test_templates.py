@@ -195,3 +195,20 @@ def test_text_is_divided_from_level_3_and_stays_divided_below_it(level: int) -> 
         merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
         merged.run()
     assert encodings(merged) == stored[0]
+
+
+def test_the_summary_has_the_text_of_copied_row_groups() -> None:
+    tables = [
+        pa.table({"k": range(2000 * seed, 2000 * (seed + 1)), "v": messages(seed, 2000)})
+        for seed in range(2)
+    ]
+    fragments = [write_fragment(table, "k", WriterOptions(500)) for table in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=500)
+    result = merged.run()
+    assert result.copied_rows == 4000
+    [data] = data_of(merged)
+    chunks = FragmentReader(BytesSource(data), len(data), "out").footer.columns["v"]
+    assert {chunk.encoding for chunk in chunks} == {"TEMPLATE"}
+    assert all(chunk.value_bytes > chunk.raw_bytes for chunk in chunks)
+    [output] = result.outputs
+    assert output.summary.columns["v"].raw == sum(chunk.value_bytes for chunk in chunks)
