@@ -13,12 +13,15 @@ from typing import Final, Protocol
 from format import layout
 from format.blocks import Block, ByteSink, Chunk, make_block
 from format.directory import PageTable, pack_directory
-from format.footer import ChunkStats, FragmentSummary, RowGroupStats
+from format.footer import ChunkStats, FragmentSummary, RowGroupStats, ValueStats
 from format.hashing import combine
 from format.keys import Bound, lower_bound, upper_bound
 from format.layout import BlockKind
 from format.pages import pack_record, paged, unpack_record
 from format.schema import FragmentHeader, column_order, ordering
+
+KnownValues = Callable[[str, int], ValueStats | None]
+"""Returns the statistics of a copied chunk's values, by column and row group; None for any other chunk."""
 
 _METADATA_LEVEL: Final = 1
 _JOINED_BYTES: Final = 64 << 10
@@ -60,8 +63,6 @@ class FragmentEmitter:
         self._column_start = 0
         self._chunks: list[ChunkStats] = []
         self._summary = FragmentSummary()
-        self._unweighed: set[str] = set()
-        """Columns with copied chunks of which only `finish` learns how many bytes of text they have."""
         self.bytes_written = 0
         self._write(layout.pack_prologue())
         self._write(_metadata_block(BlockKind.HEADER, header.to_bytes()))
@@ -106,20 +107,20 @@ class FragmentEmitter:
         self._chunks.append(self._pass(block))
 
     def finish(
-        self,
-        row_hashes: Sequence[int],
-        complete: Callable[[bytes], bytes] = lambda record: record,
+        self, row_hashes: Sequence[int], known: KnownValues | None = None
     ) -> FragmentSummary:
         """Writes footer and trailer, one page at a time. row_hashes: one per row group, over all columns.
 
-        complete: adds the statistics of copied chunks' values to a record, see `format.pages.with_values`.
+        known: gives the statistics of copied chunks' values; None if no chunk was copied.
         """
         self._end_column()
         groups = [
             RowGroupStats(group.rows, row_hash, group.first_key, group.last_key)
             for group, row_hash in zip(self._groups, row_hashes, strict=True)
         ]
-        records = (self._weighed(complete(record)) for record in self._shelf)
+        records = iter(self._shelf)
+        if known is not None:
+            records = (self._completed(record, known) for record in records)
         keys = [next(records) for _ in self._header.sort]
         pages, columns_end = self._write_pages(records, unpack_record(keys[0]).end)
         offset = self.bytes_written
@@ -161,16 +162,16 @@ class FragmentEmitter:
         place = (start, self.bytes_written) if chunks else (0, 0)
         self._shelf.append(pack_record(self._header.schema.field(name), chunks, *place))
         self._summary.add_column(name, chunks, [group.rows for group in self._groups])
-        if any(chunk.is_text_unknown for chunk in chunks):
-            self._unweighed.add(name)
 
-    def _weighed(self, record: bytes) -> bytes:
-        """Returns a complete record, of which the summary gets to know what it did not yet."""
+    def _completed(self, record: bytes, known: KnownValues) -> bytes:
+        """Returns a record with the statistics of copied chunks' values; adds them to the summary too."""
         column = unpack_record(record)
-        if column.name in self._unweighed:
-            rows = [group.rows for group in self._groups]
-            self._summary.add_column(column.name, column.chunks(), rows)
-        return record
+        chunks = column.chunks()
+        for group, chunk in enumerate(chunks):
+            if (values := known(column.name, group)) is not None:
+                chunks[group] = chunk._replace(**values._asdict())
+        self._summary.add_column(column.name, chunks, [group.rows for group in self._groups])
+        return pack_record(column.field(), chunks, column.start, column.end)
 
     def _write_pages(self, records: Iterator[bytes], key_end: int) -> tuple[PageTable, int]:
         """Writes the statistics pages. Returns where they are, and where the column section ends.

@@ -46,11 +46,6 @@ class ChunkStats(NamedTuple):
         return max(self.raw_bytes, self.decoded_bytes) if is_divided else self.raw_bytes
 
     @property
-    def is_text_unknown(self) -> bool:
-        """Whether the chunk is of templates, and was copied without the statistics of its values."""
-        return self.encoding == Encoding.TEMPLATE.name and not self.decoded_bytes
-
-    @property
     def end(self) -> int:
         """Offset of what follows the chunk's block."""
         return self.offset + self.stored_bytes

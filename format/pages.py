@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from format.errors import SchemaError, cause_of
-from format.footer import ChunkStats, ValueStats
+from format.footer import ChunkStats
 from format.layout import BLOCK_HEADER_BYTES
 from format.nodes import Encoding
 from format.short_texts import remembered
@@ -120,19 +120,6 @@ def pack_record(field: pa.Field, chunks: Sequence[ChunkStats], start: int, end: 
     size = _HEAD.size + sum(map(len, parts))
     head = _HEAD.pack(size, len(name), len(text), len(chunks), 0, start, end)
     return b"".join((head, *parts))
-
-
-def with_values(record: bytes, known: Callable[[str, int], ValueStats | None]) -> bytes:
-    """Returns a column's record with the statistics that `known` gives for the values of its chunks.
-
-    known: called with column and row group; returns None to keep the present statistics.
-    """
-    column = unpack_record(record)
-    chunks = column.chunks()
-    for group, chunk in enumerate(chunks):
-        if (values := known(column.name, group)) is not None:
-            chunks[group] = chunk._replace(**values._asdict())
-    return pack_record(column.field(), chunks, column.start, column.end)
 
 
 class Page(NamedTuple):

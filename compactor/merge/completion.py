@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
 from compactor.merge.contract import MergedFragment
 from compactor.merge.outputs import OutputFragment
+from format.emitter import KnownValues
 from format.footer import ValueStats
-from format.pages import PAGE_BYTES, with_values
+from format.pages import PAGE_BYTES
 
 _RECORD_OBJECTS: Final = 8
 """Times that a record's statistics take as Python objects what they take packed."""
 _PAGE_ENTRY_BYTES: Final = 128
 
 
-def _with_values(context: MergeContext, output: OutputFragment) -> Callable[[bytes], bytes]:
-    """Returns a function that adds statistics of copied chunks, which only the inputs' footers have."""
+def _copied_values(context: MergeContext, output: OutputFragment) -> KnownValues | None:
+    """Returns what gives the statistics of copied chunks' values, which only the inputs' footers have; None
+    if no chunk was copied."""
     if None not in output.pages:
-        return lambda record: record
+        return None
 
     def known(column: str, group: int) -> ValueStats | None:
         origin = output.copied_from.get(group)
         return None if origin is None else context.copied[origin[0]].values(column, origin[1])
 
-    return lambda record: with_values(record, known)
+    return known
 
 
 def write_skips(context: MergeContext) -> list[dict[str, tuple[int, int]]]:
@@ -77,10 +79,7 @@ def completed(
         context.watch.on("encode"),
         context.budget.holding("encode", _footer_bytes(output)),
     ):
-        summary = output.emitter.finish(row_hashes, _with_values(context, output))
-    for index, group in output.copied_from.values():
-        copied_bytes = context.copied[index].heaviest_bytes(group)
-        summary.peak_chunk_bytes = max(summary.peak_chunk_bytes, copied_bytes)
+        summary = output.emitter.finish(row_hashes, _copied_values(context, output))
     with context.watch.on("upload wait"):
         output.sink.complete()
     emitter = output.emitter

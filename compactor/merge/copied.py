@@ -98,7 +98,3 @@ class CopiedRowGroups:
     def values(self, column: str, group: int) -> ValueStats | None:
         """Returns the statistics of a chunk's values; None for a column that the input does not have."""
         return self._values.get(column, {}).get(group)
-
-    def heaviest_bytes(self, group: int) -> int:
-        """Returns the bytes of the values in the row group's heaviest chunk."""
-        return max(chunks[group].decoded_bytes for chunks in self._values.values())
