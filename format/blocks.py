@@ -25,8 +25,8 @@ from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from format.native.decode import root_of
 from format.nodes import Encoding
 from format.sizes import total_bytes
-from format.templates import U8, value_type
-from format.types import may_stay_coded
+from format.templates import U8
+from format.types import may_stay_coded, value_type
 
 _STEP_BYTES: Final = 16 << 20
 _SKIPPED_BYTES: Final = 1 << 20

@@ -19,7 +19,7 @@ from format.nested import (
     null_mask,
 )
 from format.storage import decoded, to_logical, to_storage
-from format.types import is_large_offsets, storage_type
+from format.types import is_large_offsets, storage_type, value_type
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
 """Casts an array that is not nested. Raises `pa.ArrowException` for a value that does not fit."""
@@ -174,5 +174,4 @@ def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
     Raises `pa.ArrowInvalid` for a value that does not fit.
     """
-    values = array.type.value_type if pt.is_dictionary(array.type) else array.type
-    return array if values == dtype else cast_storage(array, dtype)
+    return array if value_type(array.type) == dtype else cast_storage(array, dtype)

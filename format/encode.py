@@ -55,16 +55,14 @@ from format.storage import decoded
 from format.templates import (
     TEMPLATES_SHARE,
     codes_of,
-    is_templated,
     joined,
     layout_of,
     split,
     templates_of,
     text,
-    value_type,
     variables_of,
 )
-from format.types import is_binary_like, is_list_like, may_stay_coded
+from format.types import is_binary_like, is_list_like, is_templated, may_stay_coded, value_type
 
 _MOST_VALUE_BYTES: Final = 24
 """Bytes that a reader charges for a value beside its data: an integer, and 16 bytes of a decimal made of

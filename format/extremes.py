@@ -12,8 +12,8 @@ from format.arrays import in_order_of_use
 from format.keys import MAX_VALUE_BYTES, Value, shorten, value_at, value_to_json
 from format.native import as_bytes, extremes, validity
 from format.nodes import binary_parts
-from format.templates import extreme_texts, is_templated
-from format.types import is_binary_like
+from format.templates import extreme_texts
+from format.types import is_binary_like, is_templated
 from format.values import bytes_of_values, numbers_of, words_of
 
 _CUT_BYTES: Final = MAX_VALUE_BYTES + 4

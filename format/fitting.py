@@ -22,7 +22,7 @@ from format.limits import MAX_RATIO, max_written_bytes, most_written_bytes
 from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
 from format.sizes import total_bytes
 from format.storage import plain
-from format.templates import value_type
+from format.types import value_type
 
 LEAST_TEMPLATE_LEVEL: Final = 3
 """The compression level from which strings are divided into templates and variables. Below it, a codec takes

@@ -24,15 +24,13 @@ from format.storage import plain
 from format.templates import (
     TEMPLATES_SHARE,
     codes_of,
-    is_templated,
     split,
     templated,
     templates_of,
     text,
-    value_type,
     variables_of,
 )
-from format.types import is_binary_like, is_large_offsets
+from format.types import is_binary_like, is_large_offsets, is_templated, value_type
 
 Origins = npt.NDArray[np.uint16]
 
@@ -303,9 +301,7 @@ def _nested(pieces: Pieces, origins: Origins) -> pa.Array:
 
 def gather_arrays(sources: Sequence[Sequence[pa.Array]], origins: Origins) -> pa.Array:
     """Gathers whole arrays of one type, dictionary-coded or not; like `gather`. There must be one."""
-    dtype = next(array.type for source in sources for array in source)
-    if pt.is_dictionary(dtype):
-        dtype = dtype.value_type
+    dtype = next(value_type(array.type) for source in sources for array in source)
     return gather(pieces_of(sources, dtype, are_weighed=False), origins)
 
 

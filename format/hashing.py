@@ -17,8 +17,8 @@ from pyarrow import types as pt
 from format import native
 from format.nested import fixed_items, list_parts
 from format.nodes import fixed_width_bytes, int_dtype
-from format.templates import add_hashes, is_templated
-from format.types import is_binary_like, is_list_like
+from format.templates import add_hashes
+from format.types import is_binary_like, is_list_like, is_templated
 
 U64 = npt.NDArray[np.uint64]
 

@@ -18,7 +18,7 @@ from pyarrow import types as pt
 from format.native import keys as native
 from format.nodes import fixed_width_bytes, int_dtype
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
-from format.types import is_binary_like, is_large_offsets
+from format.types import is_binary_like, is_large_offsets, value_type
 
 I64 = npt.NDArray[np.int64]
 _NOTHING, _SIGNED, _UNSIGNED, _FLOAT, _BOOL, _BYTES, _STRING = range(7)
@@ -51,7 +51,7 @@ class KeyLayout:
 
     def __init__(self, types: Sequence[pa.DataType], sort: SortSchema) -> None:
         """types: storage types of the columns of `sort`. Those of order none are ignored."""
-        pairs = list(zip(map(_value_type, types), ordering(sort), strict=False))
+        pairs = list(zip(map(value_type, types), ordering(sort), strict=False))
         self.columns = [(dtype, _fields(dtype, column)) for dtype, column in pairs]
         """The type of each column, and the first fields of `Column` in `format.native.keys`."""
         self.widths = np.array(
@@ -190,10 +190,6 @@ def same_as_previous(keys: SortKeys, order: I64 | None = None) -> npt.NDArray[np
         order = np.arange(keys.rows) if order is None else order
         native.repeats(keys.data, keys.offsets, keys.width, order, same.view(np.uint8))
     return same
-
-
-def _value_type(dtype: pa.DataType) -> pa.DataType:
-    return dtype.value_type if pt.is_dictionary(dtype) else dtype
 
 
 def _fields(dtype: pa.DataType, column: SortColumn) -> tuple[int, ...]:

@@ -14,8 +14,8 @@ from format import native
 from format.dictionaries import is_same_memory
 from format.nested import list_parts, present_items
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
-from format.templates import is_templated, text_lengths
-from format.types import is_binary_like, is_large_offsets
+from format.templates import text_lengths
+from format.types import is_binary_like, is_large_offsets, is_templated
 
 I64 = npt.NDArray[np.int64]
 _LENGTH_BITS: Final = 32

@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as pt
 
 from format import native
 from format.nodes import IntArray, binary_parts, dictionary_codes
-from format.types import is_large_offsets
+from format.types import is_large_offsets, is_templated, value_type
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -94,24 +93,6 @@ def rows_of(array: pa.Array) -> TemplatedRows:
 def templated_type(dtype: pa.DataType) -> pa.DataType:
     """Returns the type of templated arrays that stand for strings of type `dtype`."""
     return pa.struct([("template", pa.dictionary(pa.int32(), dtype)), ("variables", pa.binary())])
-
-
-def is_templated(dtype: pa.DataType) -> bool:
-    """Returns whether arrays of the type are templated ones."""
-    return bool(pt.is_struct(dtype) and dtype.num_fields and pt.is_dictionary(dtype.field(0).type))
-
-
-def string_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type of the strings that arrays of a templated type stand for."""
-    return dtype.field(0).type.value_type
-
-
-def value_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type of the values that arrays of a type stand for, dictionary-coded, templated or
-    neither."""
-    if is_templated(dtype):
-        return string_type(dtype)
-    return dtype.value_type if pt.is_dictionary(dtype) else dtype
 
 
 def templates_of(array: pa.Array) -> pa.Array:
@@ -195,7 +176,7 @@ def joined(array: pa.Array) -> pa.Array:
 
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
-    dtype, layout, rows = string_type(array.type), layout_of(templates_of(array)), rows_of(array)
+    dtype, layout, rows = value_type(array.type), layout_of(templates_of(array)), rows_of(array)
     lengths = np.empty(len(array), dtype=np.int64)
     size = native.templates.join_lengths(*layout, *rows, lengths)
     if not is_large_offsets(dtype) and size > _MAX_OFFSET_32:

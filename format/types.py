@@ -73,6 +73,22 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
     return [dtype.field(index).type for index in range(dtype.num_fields)]
 
 
+def uncoded_type(dtype: pa.DataType) -> pa.DataType:
+    """Returns the type of a dictionary's values, and any other type as it is."""
+    return dtype.value_type if pt.is_dictionary(dtype) else dtype
+
+
+def is_templated(dtype: pa.DataType) -> bool:
+    """Returns whether storage arrays of the type are templated ones (see `format.templates`)."""
+    return bool(pt.is_struct(dtype) and dtype.num_fields and pt.is_dictionary(dtype.field(0).type))
+
+
+def value_type(dtype: pa.DataType) -> pa.DataType:
+    """Returns the type of the values that storage arrays of a type stand for, dictionary-coded, templated or
+    neither."""
+    return uncoded_type(dtype.field(0).type if is_templated(dtype) else dtype)
+
+
 def storage_type(dtype: pa.DataType) -> pa.DataType:
     """Returns the type under which values of `dtype` are stored, merged and hashed."""
     if dtype.id not in _DISGUISED:

@@ -14,7 +14,8 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
 from format.gather import GatherArray, Span
-from format.templates import coded_templates, is_templated, templated, variables_of
+from format.templates import coded_templates, templated, variables_of
+from format.types import is_templated
 
 STAGE: Final = "chunks"
 

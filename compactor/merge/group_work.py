@@ -27,8 +27,8 @@ from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
 from format.sizes import cumulative_bits
-from format.templates import is_templated, most_text_bytes, text
-from format.types import is_binary_like
+from format.templates import most_text_bytes, text
+from format.types import is_binary_like, is_templated
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from format.keys import Bound, key_at
 from format.ordering import key_columns
 from format.schema import ordering
 from format.stream_reader import FragmentStream
-from format.types import storage_type
+from format.types import storage_type, value_type
 from format.widening import is_stored_as
 
 _U64 = npt.NDArray[np.uint64]
@@ -231,8 +231,7 @@ class _FragmentCheck:
         field, shown = self._table.schema.field(place), self._table.shown_name(name)
         try:
             null = null_place(array, field.with_name(shown))
-            coded = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-            if exact_range(coded, storage_type(field.type)) is not None:
+            if exact_range(value_type(array.type), storage_type(field.type)) is not None:
                 widened(array, storage_type(field.type))
         except pa.ArrowInvalid as error:
             return f"column {shown!r} does not fit the table's type: {error}"

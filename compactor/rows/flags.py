@@ -19,6 +19,7 @@ from compactor.rows.key_rows import KeyRows
 from compactor.rows.policy import RowKind, RowPolicy, Ttl
 from format.schema import SortSchema
 from format.storage import plain
+from format.types import uncoded_type
 
 Flags = npt.NDArray[np.uint8]
 KEPT: Final = 1
@@ -176,7 +177,7 @@ def is_needed(policy: RowPolicy, ttl: Ttl | None) -> bool:
 
 def least_time(unix_ms: int, dtype: pa.DataType) -> int:
     """Returns a time as the stored integer of a column, rounded down, and at least the type's minimum."""
-    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    dtype = uncoded_type(dtype)
     if pt.is_date32(dtype):
         return max(-(2**31), unix_ms // (1000 * DAY_SECONDS))
     time = unix_ms * (UNITS_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000) // 1000
@@ -185,7 +186,7 @@ def least_time(unix_ms: int, dtype: pa.DataType) -> int:
 
 def unix_ms(time: int, dtype: pa.DataType) -> int:
     """Returns a stored time as milliseconds since 1970, rounded down."""
-    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    dtype = uncoded_type(dtype)
     if pt.is_date32(dtype):
         return time * 1000 * DAY_SECONDS
     return time * 1000 // (UNITS_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000)

@@ -29,7 +29,7 @@ from compactor.common.setting_keys import (
 )
 from compactor.errors import UsageError
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
-from format.types import storage_type
+from format.types import storage_type, uncoded_type
 
 
 class RowKind(StrEnum):
@@ -320,5 +320,4 @@ def _column_type(name: str, setting: Setting, schema: pa.Schema) -> pa.DataType:
         raise UsageError(
             setting, f": no column {name!r}; columns are: {', '.join(schema.names[:50])}"
         )
-    dtype = schema.field(name).type
-    return dtype.value_type if pt.is_dictionary(dtype) else dtype
+    return uncoded_type(schema.field(name).type)

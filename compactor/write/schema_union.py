@@ -16,7 +16,14 @@ from compactor.table.not_null import null_place
 from format.cast import as_type
 from format.errors import SchemaError
 from format.type_json import type_to_json
-from format.types import check_nesting, is_binary_like, is_list_like, storage_type, table_type
+from format.types import (
+    check_nesting,
+    is_binary_like,
+    is_list_like,
+    storage_type,
+    table_type,
+    uncoded_type,
+)
 from format.widening import converts_to, may_be_text, widens_to
 
 
@@ -104,7 +111,7 @@ def same_kind(a: pa.DataType, b: pa.DataType) -> bool:
 
 
 def _wire_kind(dtype: pa.DataType) -> str:
-    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    dtype = uncoded_type(dtype)
     if pt.is_integer(dtype) or pt.is_floating(dtype):
         return "number"
     if pt.is_boolean(dtype) or pt.is_nested(dtype):
@@ -114,7 +121,7 @@ def _wire_kind(dtype: pa.DataType) -> str:
 
 def split_name(column: str, dtype: pa.DataType) -> str:
     """Returns the name of the separate column for values of a conflicting type."""
-    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    dtype = uncoded_type(dtype)
     for name, is_so in _KINDS.items():
         if is_so(dtype):
             return f"{column}_{name}"

@@ -25,7 +25,6 @@ from format.reader import FragmentReader
 from format.sizes import cumulative_bits, total_bytes
 from format.templates import (
     codes_of,
-    is_templated,
     joined,
     most_text_bytes,
     split,
@@ -34,6 +33,7 @@ from format.templates import (
     text,
     variable_texts,
 )
+from format.types import is_templated, uncoded_type, value_type
 from format.writer import WriterOptions
 from tests.support import spec_reader
 from tests.support.fragments import BytesSource, write_fragment
@@ -274,6 +274,13 @@ def test_the_type_of_templated_arrays_is_told_from_structs() -> None:
     assert is_templated(templated_type(pa.string()))
     assert not is_templated(pa.struct([("template", pa.string()), ("variables", pa.binary())]))
     assert not is_templated(pa.struct([]))
+
+
+def test_a_value_type_looks_through_dictionaries_and_templates() -> None:
+    for dtype in (pa.string(), pa.dictionary(pa.int32(), pa.string()), templated_type(pa.string())):
+        assert value_type(dtype) == pa.string()
+    column = pa.struct([("a", pa.dictionary(pa.int32(), pa.string()))])
+    assert uncoded_type(column) == column  # a logical type, which is_templated would mistake
 
 
 def nodes_of(meta: bytes) -> list[bytearray]:

@@ -15,6 +15,7 @@ from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from format import encode, fitting, templates
 from format.gather import Origins, Pieces, gather
 from format.reader import FragmentReader
+from format.types import is_templated
 from format.writer import WriterOptions
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
@@ -169,7 +170,7 @@ def test_a_merge_notices_variables_of_another_row(monkeypatch: pytest.MonkeyPatc
 
     def swapped(pieces: Pieces, origins: Origins, most_plain_bytes: int) -> pa.Array:
         array = gather(pieces, origins, most_plain_bytes)
-        if not templates.is_templated(array.type):
+        if not is_templated(array.type):
             return array
         return array.take(pa.array([1, 0, *range(2, len(array))]))
 
