@@ -8,7 +8,6 @@ faults, 4 MiB nothing that can be told from noise. Memory that stays free betwee
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import time
@@ -17,6 +16,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.common.c_library import c_library
+
+_FUNCTIONS: Final = ("mallopt", "malloc_trim")
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
@@ -31,7 +33,7 @@ _ARENAS: Final = 2
 @functools.cache
 def give_freed_memory_back() -> None:
     """Fixes glibc's thresholds for the whole process. Does nothing with another C library."""
-    if (libc := _libc()) is not None:
+    if (libc := c_library(*_FUNCTIONS)) is not None:
         libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _MAPPED_BYTES)
         libc.mallopt(_M_ARENA_MAX, _ARENAS)
@@ -40,7 +42,7 @@ def give_freed_memory_back() -> None:
 def trim() -> None:
     """Returns the memory that is free inside the heaps now."""
     pa.default_memory_pool().release_unused()
-    if (libc := _libc()) is not None:
+    if (libc := c_library(*_FUNCTIONS)) is not None:
         libc.malloc_trim(0)
 
 
@@ -73,12 +75,3 @@ def resident_bytes() -> int:
         return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL | None:
-    try:
-        libc = ctypes.CDLL(None)
-    except OSError:
-        return None
-    return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None

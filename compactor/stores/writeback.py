@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import BinaryIO, Final
+
+from compactor.common.c_library import c_library
 
 _STEP_BYTES: Final = 8 << 20
 _SYNC_FILE_RANGE_WRITE: Final = 2
@@ -21,7 +22,9 @@ class Writeback:
     def add(self, size: int) -> None:
         """Notes that `size` bytes were written, and begins to write back what has come together."""
         self._written += size
-        if self._written - self._begun < _STEP_BYTES or (libc := _libc()) is None:
+        if self._written - self._begun < _STEP_BYTES:
+            return
+        if (libc := c_library("sync_file_range")) is None:
             return
         self._file.flush()
         libc.sync_file_range(
@@ -31,12 +34,3 @@ class Writeback:
             ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
         )  # only a hint: the sync at the end tells of errors
         self._begun = self._written
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL | None:
-    try:
-        libc = ctypes.CDLL(None)
-    except OSError:
-        return None
-    return libc if hasattr(libc, "sync_file_range") else None

@@ -1,0 +1,16 @@
+"""Reaches functions of the C library that Python has no module for."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+
+@functools.cache
+def c_library(*functions: str) -> ctypes.CDLL | None:
+    """Returns the C library of this process; None if it lacks one of the functions."""
+    try:
+        library = ctypes.CDLL(None)
+    except OSError:
+        return None
+    return library if all(hasattr(library, name) for name in functions) else None
