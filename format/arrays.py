@@ -1,4 +1,4 @@
-"""Joins and reorders storage arrays, plain and dictionary-coded."""
+"""Joins, reorders and masks arrays, plain and dictionary-coded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import native
@@ -25,6 +26,11 @@ def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.Re
     return pa.RecordBatch.from_struct_array(
         pa.StructArray.from_buffers(pa.struct([]), rows, [None])
     )
+
+
+def with_nulls_of(other: pa.Array, values: pa.Array) -> pa.Array:
+    """Returns values, null where another array of the same length is null."""
+    return pc.if_else(other.is_valid(), values, None) if other.null_count else values
 
 
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:

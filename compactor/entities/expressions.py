@@ -30,6 +30,7 @@ from compactor.entities.texts import (
     unquoted,
 )
 from compactor.files.plain_text import joined, text_scalar
+from format.arrays import with_nulls_of
 
 ID: Final = "_id"
 IDS: Final = "$ids"
@@ -253,7 +254,7 @@ def _float(texts: pa.Array) -> pa.Array:
     numbers = _without_zeros(_numerals(texts, _NUMBER)).cast(pa.float64())
     numbers = pc.add(pc.if_else(pc.is_finite(numbers), numbers, None), 0.0)  # one zero only
     found = texts_of(_raws.decode(msgspec.json.encode(numbers.to_pylist())))
-    return pc.if_else(numbers.is_valid(), found, pa.scalar(None, TEXT))
+    return with_nulls_of(numbers, found)
 
 
 def _numerals(texts: pa.Array, pattern: str) -> pa.Array:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from compactor.files.jsontext import checked_json, json_values, text_bytes
 from compactor.files.plain_text import joined, text_scalar
+from format.arrays import with_nulls_of
 from format.nested import build_list
 
 I64 = npt.NDArray[np.int64]
@@ -67,8 +68,7 @@ def from_arrow(array: pa.Array) -> pa.Array:
     """
     if isinstance(array.type, pa.JsonType):
         return canonical(checked_json(array.storage))
-    texts = pc.if_else(array.is_valid(), json_values(array), pa.scalar(None, TEXT))
-    return canonical(texts)
+    return canonical(with_nulls_of(array, json_values(array)))
 
 
 def texts_of(raws: Sequence[Any]) -> pa.Array:
@@ -128,7 +128,7 @@ def members(texts: pa.Array, name: str) -> pa.Array:
 def quoted(strings: pa.Array) -> pa.Array:
     """Returns strings as JSON texts; nulls stay."""
     strings = strings.cast(TEXT)
-    return canonical(pc.if_else(strings.is_valid(), json_values(strings), pa.scalar(None, TEXT)))
+    return canonical(with_nulls_of(strings, json_values(strings)))
 
 
 def is_string(texts: pa.Array) -> npt.NDArray[np.bool_]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from format import native
+from format.arrays import with_nulls_of
 from format.nodes import binary_parts
 
 ESCAPE: Final = "\\"
@@ -101,16 +102,13 @@ def like(texts: pa.Array, pattern: str, *, ignores_case: bool) -> pa.Array:
 def _contains(texts: pa.Array, word: str) -> pa.Array:
     """Returns whether each text has a word, several times as fast as `pc.match_substring` does."""
     if not word:
-        return pc.if_else(texts.is_valid(), True, pa.scalar(None, pa.bool_()))
+        return with_nulls_of(texts, pa.repeat(True, len(texts)))
     offsets, data = binary_parts(texts)
     found = np.empty(len(texts), dtype=np.uint8)
     native.patterns.contain(
         offsets, native.as_bytes(data), np.frombuffer(word.encode(), dtype=np.uint8), found
     )
-    holds = pa.array(found.view(np.bool_))
-    if not texts.null_count:
-        return holds
-    return pc.if_else(texts.is_valid(), holds, pa.scalar(None, pa.bool_()))
+    return with_nulls_of(texts, pa.array(found.view(np.bool_)))
 
 
 def _shape(parts: Parts) -> tuple[bool, str, bool] | None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.predicate.like import like
+from format.arrays import with_nulls_of
 from format.keys import plain_value, value_at
 
 
@@ -239,8 +240,7 @@ def by_value(predicate: ByValue, array: pa.Array) -> pa.Array:
         case Compare(_, op, value):
             return FUNCTIONS[op](array, _comparable(value))
         case IsIn(_, values):
-            found = pc.is_in(array, value_set=_comparable(values))
-            return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.bool_()))
+            return with_nulls_of(array, pc.is_in(array, value_set=_comparable(values)))
         case Like(_, pattern, ignores_case):
             return like(array, pattern, ignores_case=ignores_case)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.predicate.template_answers import Answer, answers
 from compactor.predicate.tree import ByValue, by_value
+from format.arrays import with_nulls_of
 from format.nodes import fixed_width_view
 from format.template_chunk import TemplateChunk
 
@@ -32,7 +32,7 @@ class TemplatedColumn:
         head = self._chunk.head
         said = answers(condition, head.templates, head.layout, head.alphabets)
         if not said.any():
-            return _with_nulls(np.zeros(self._chunk.rows, dtype=np.bool_), head.codes)
+            return with_nulls_of(head.codes, pa.repeat(False, self._chunk.rows))
         by_row = said[fixed_width_view(head.codes, np.int32)]
         found: Bits = by_row == Answer.ALWAYS
         unsure: Bits = by_row == Answer.MAYBE
@@ -43,7 +43,7 @@ class TemplatedColumn:
         if unsure.any():
             holds = by_value(condition, self._chunk.texts(unsure))
             found[unsure] = holds.to_numpy(zero_copy_only=False)
-        return _with_nulls(found, head.codes)
+        return with_nulls_of(head.codes, pa.array(found))
 
     @property
     def templates(self) -> pa.Array:
@@ -58,13 +58,3 @@ class TemplatedColumn:
     def texts(self, keep: pa.Array | None) -> pa.Array:
         """Returns the strings of some rows: `keep` is bool without nulls; None for all."""
         return self._chunk.texts(None if keep is None else keep.to_numpy(zero_copy_only=False))
-
-
-def _with_nulls(values: Bits, like: pa.Array) -> pa.Array:
-    """Returns values, null where another array is."""
-    array = pa.array(values)
-    return (
-        pc.if_else(like.is_valid(), array, pa.scalar(None, pa.bool_()))
-        if like.null_count
-        else array
-    )
