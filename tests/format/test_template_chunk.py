@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,15 +13,10 @@ from format.errors import CorruptFragmentError
 from format.layout import Codec
 from format.template_chunk import TemplateChunk, has_templates
 from tests.format.test_templates import block_of, logs, template_of
-from tests.support.templates import dividing_at_any_level
+
+pytestmark = pytest.mark.usefixtures("templates_at_any_level")
 
 ROWS = 700
-
-
-@pytest.fixture(scope="module", autouse=True)
-def at_any_level() -> Iterator[None]:
-    with dividing_at_any_level():
-        yield
 
 
 def templated_block(level: int = 1, dtype: pa.DataType | None = None) -> Block:

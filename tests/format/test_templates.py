@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from io import BytesIO
 
 import numpy as np
@@ -37,7 +36,8 @@ from format.types import is_templated, uncoded_type, value_type
 from format.writer import WriterOptions
 from tests.support import spec_reader
 from tests.support.fragments import BytesSource, write_fragment
-from tests.support.templates import dividing_at_any_level
+
+pytestmark = pytest.mark.usefixtures("templates_at_any_level")
 
 TOKEN = re.compile(r"[0-9A-Za-z\x11\x12\x80-\U0010ffff]+")
 PIECES = st.sampled_from(
@@ -78,12 +78,6 @@ PIECES = st.sampled_from(
 )
 TEXTS = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=40)
 COLUMNS = st.lists(st.none() | TEXTS, min_size=1, max_size=40)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def at_any_level() -> Iterator[None]:
-    with dividing_at_any_level():
-        yield
 
 
 def block_of(chunk: Chunk) -> Block:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,13 +19,8 @@ from format.writer import WriterOptions
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
-from tests.support.templates import dividing_at_any_level
 
-
-@pytest.fixture(scope="module", autouse=True)
-def at_any_level() -> Iterator[None]:
-    with dividing_at_any_level():
-        yield
+pytestmark = pytest.mark.usefixtures("templates_at_any_level")
 
 
 def messages(seed: int, rows: int) -> pa.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +20,8 @@ from format.blocks import Block
 from format.schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables
-from tests.support.templates import dividing_at_any_level
+
+pytestmark = pytest.mark.usefixtures("templates_at_any_level")
 
 ROWS = 3000
 CONDITIONS = [
@@ -48,12 +48,6 @@ CONDITIONS = [
     "message LIKE '%' AND k IN (1, 2, 3)",
     "(message LIKE '%u3%') AND NULL OR k = 4",
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def at_any_level() -> Iterator[None]:
-    with dividing_at_any_level():
-        yield
 
 
 def rows_of_logs() -> pa.Table:
@@ -126,7 +120,8 @@ def test_deletes_find_the_rows_that_a_text_scan_does(
     [
         ("message LIKE '%nowhere%'", None, 0),
         ("message LIKE '%ERROR%'", ["k"], 0),  # sure of every template
-        ("message = 'ERROR of disk'", ["message"], 59),  # only what is returned
+        # Only what is returned, and of that not the 6 rows of the last chunk, which is stored as text.
+        ("message = 'ERROR of disk'", ["message"], 53),
         ("message LIKE '%ERROR%' AND message LIKE '%u9%'", ["k"], 0),
         ("k = 7 AND message LIKE '%u7%'", ["k"], 1),
     ],
@@ -149,4 +144,4 @@ def test_no_more_rows_are_joined_than_have_to_be(
 
     monkeypatch.setattr(Block, "decode", decoding)
     assert scanned(store, table, columns, condition).num_rows == expected(condition).num_rows
-    assert rows <= joined
+    assert rows == joined
