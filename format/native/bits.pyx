@@ -9,13 +9,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint6
 from libc.string cimport memcpy, memset
 
 from format.native.packed cimport ENTRY, VALUES, Entry, blocks_of
-from format.native.words cimport integer
-
-cdef extern from *:
-    """
-    static inline int bit_length(unsigned long long value) { return value ? 64 - __builtin_clzll(value) : 0; }
-    """
-    int bit_length(uint64_t value) noexcept nogil
+from format.native.words cimport bits_in, integer
 
 cdef enum:
     POSITION_BITS = 16
@@ -45,7 +39,7 @@ cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexce
         value = <int64_t>values[index]
         low = value if value < low else low
         high = value if value > high else high
-    full = bit_length(<uint64_t>high - <uint64_t>low)
+    full = bits_in(<uint64_t>high - <uint64_t>low)
     plan.base = <uint64_t>low
     plan.width = full if full > least_width else least_width
     plan.patch_width = 0
@@ -64,20 +58,20 @@ cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexce
         index += step
     margin = (<int64_t>((<uint64_t>last - <uint64_t>first) >> 1)) // 2 + 1
     if <uint64_t>first - <uint64_t>low > <uint64_t>margin:
-        if bit_length(<uint64_t>last - <uint64_t>first + 2 * margin) < bit_length(<uint64_t>last - <uint64_t>low):
+        if bits_in(<uint64_t>last - <uint64_t>first + 2 * margin) < bits_in(<uint64_t>last - <uint64_t>low):
             base = <uint64_t>first - <uint64_t>margin
     memset(counts, 0, sizeof(counts))
     step = 4 if count >= 256 else 1
     index = 0
     while index < count:
-        counts[bit_length(values[index] - base)] += step
+        counts[bits_in(values[index] - base)] += step
         index += step
     if base == <uint64_t>low:
         width = full
     else:
         for index in range(count):
             every |= values[index] - base
-        width = bit_length(every)
+        width = bits_in(every)
     full = width
     while width >= least_width:
         bits = count * width + above * (POSITION_BITS + PATCH_PENALTY + full - width)
@@ -307,7 +301,7 @@ def pack_alike(
             if 8 * patches > count:
                 out = NULL
                 break
-            plan.patch_width = max(0, bit_length(every) - width)
+            plan.patch_width = max(0, bits_in(every) - width)
             out = put_block(&entry, out, packed, count, plan, holds_steps)
             memcpy(&entries[ENTRY * number], &entry, ENTRY)
     return out - begin if out != NULL else -1

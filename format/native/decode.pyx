@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from pyarrow import allocate_buffer, py_buffer
 
 from format.native.packed cimport ENTRY, VALUES, blocks_of, take_block
-from format.native.words cimport MOST_DIGITS, offset, power_of_ten, word
+from format.native.words cimport MOST_FRACTION_DIGITS, offset, power_of_ten, word
 
 cdef extern from *:
     """
@@ -395,7 +395,7 @@ cdef class IntegerStream:
         cdef int64_t fault, count = rows.size // 4
         cdef uintptr_t rows_begin = rows.address, others_begin = others.address
         cdef bint fits
-        if not 0 <= digits <= MOST_DIGITS or others.size != 8 * count:
+        if not 0 <= digits <= MOST_FRACTION_DIGITS or others.size != 8 * count:
             raise ValueError("decimals of impossible digits, or more others than values")
         out, at = self._allocated(8 * self.length)
         cdef uintptr_t begin = at

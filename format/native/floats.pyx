@@ -4,7 +4,7 @@
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from format.native.words cimport MOST_DIGITS, power_of_ten
+from format.native.words cimport MOST_FRACTION_DIGITS, power_of_ten
 
 ctypedef fused pattern:
     uint16_t
@@ -30,7 +30,7 @@ def find_digits(const double[::1] values, int64_t most_others):
     cdef int digits
     cdef int64_t row, others, integer
     with nogil:
-        for digits in range(MOST_DIGITS + 1):
+        for digits in range(MOST_FRACTION_DIGITS + 1):
             others = 0
             for row in range(values.shape[0]):
                 others += not to_integer(values[row], power_of_ten(digits), &integer)

@@ -9,14 +9,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from format.native.variables cimport MOST_DIGITS, NUMBER
-from format.native.words cimport loaded, offset
-
-cdef extern from *:
-    """
-    static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
-    """
-    int lowest_bit(uint64_t value) noexcept nogil
+from format.native.variables cimport MOST_NUMBER_DIGITS, NUMBER
+from format.native.words cimport loaded, lowest_bit, offset
 
 
 cdef struct Machine:
@@ -70,11 +64,11 @@ cdef void close(Machine* machine) noexcept nogil:
 
 
 cdef bint over_number(Machine* machine) noexcept nogil:
-    """Moves over 1 to `MOST_DIGITS` digits, which are united. Returns whether any state is left."""
+    """Moves over 1 to `MOST_NUMBER_DIGITS` digits, which are united. Returns whether any state is left."""
     cdef int64_t word, digits
     cdef uint64_t left = 0
     memset(machine.reached, 0, 8 * machine.words)
-    for digits in range(MOST_DIGITS):
+    for digits in range(MOST_NUMBER_DIGITS):
         memcpy(machine.before, machine.states, 8 * machine.words)
         if not move(machine.union_steps, machine.union_loops, machine.before, machine.states, machine.words):
             break

@@ -15,7 +15,7 @@ from format.native.packed cimport ENTRY, VALUES, blocks_of, take_block
 from format.native.variables cimport (
     END,
     LEAST,
-    MOST_DIGITS,
+    MOST_NUMBER_DIGITS,
     NUMBER,
     digits_in,
     fill_short,
@@ -27,15 +27,13 @@ from format.native.variables cimport (
     take_varint,
     varint_bytes,
 )
-from format.native.words cimport loaded, offset
+from format.native.words cimport loaded, lowest_bit, offset
 
 cdef extern from *:
     """
-    static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
     static inline void expect_read(const void* at) { __builtin_prefetch(at, 0); }
     static inline void expect_write(const void* at) { __builtin_prefetch(at, 1); }
     """
-    int lowest_bit(uint64_t value) noexcept nogil
     void expect_read(const void* at) noexcept nogil  # slots are more streams than processors foresee
     void expect_write(const void* at) noexcept nogil
 
@@ -179,7 +177,7 @@ cdef int64_t digits_of(const uint64_t* numbers, int64_t count) noexcept nogil:
         for index in range(start, stop):
             low = min(low, numbers[index])
             high = max(high, numbers[index])
-        if high >= LEAST[MOST_DIGITS + 1]:
+        if high >= LEAST[MOST_NUMBER_DIGITS + 1]:
             return -1
         digits = digits_in(low)
         total += (stop - start) * digits
@@ -200,7 +198,7 @@ cdef int64_t most_varints(const uint64_t* numbers, int64_t count) noexcept nogil
         high = 0
         for index in range(start, stop):
             high = max(high, numbers[index])
-        if high >= LEAST[MOST_DIGITS + 1]:
+        if high >= LEAST[MOST_NUMBER_DIGITS + 1]:
             return -1
         total += (stop - start) * varint_bytes(high)
         start = stop

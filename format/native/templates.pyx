@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy
 
 from format.native.nulls cimport Nulls, is_null, nulls_of
 from format.native.variables cimport (
-    MOST_DIGITS,
+    MOST_NUMBER_DIGITS,
     NUMBER,
     SLACK,
     TEXT,
@@ -29,18 +29,14 @@ from format.native.variables cimport (
     take_number,
     take_varint,
 )
-from format.native.words cimport hash_of, loaded, mixed, offset
+from format.native.words cimport bits_in, hash_of, loaded, lowest_bit, mixed, offset
 
 cdef extern from *:
     """
     #define XXH_INLINE_ALL
     #include "arrow/vendored/xxhash/xxhash.h"
-    static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
-    static inline int highest_bit(unsigned long long value) { return 63 - __builtin_clzll(value); }
     """
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
-    int lowest_bit(uint64_t value) noexcept nogil
-    int highest_bit(uint64_t value) noexcept nogil
 
 cdef enum:
     PREFIX = 32
@@ -172,7 +168,7 @@ cdef int64_t split_row(
         while gaps == 0 and near > 0:
             near -= 1
             gaps = ~tokens[near]
-        start = 64 * near + highest_bit(gaps) + 1 if gaps else 0
+        start = 64 * near + bits_in(gaps) if gaps else 0
         near = word
         gaps = ~tokens[near] & ~((<uint64_t>2 << bit) - 1)
         while gaps == 0:
@@ -350,7 +346,7 @@ cdef inline uint8_t* join_row(
 cdef inline int64_t most_joined_bytes(const Layout* layout, int32_t code, int64_t variable_bytes) noexcept nogil:
     """Returns an upper bound of a row's text, without looking at its variables."""
     cdef int64_t slots = layout.firsts[code + 1] - layout.firsts[code]
-    return layout.offsets[code + 1] - layout.offsets[code] + MOST_DIGITS * slots + variable_bytes
+    return layout.offsets[code + 1] - layout.offsets[code] + MOST_NUMBER_DIGITS * slots + variable_bytes
 
 
 def join_lengths(

@@ -3,10 +3,10 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from format.native.words cimport bits_in
+
 cdef extern from *:
     """
-    static inline int bits_in(unsigned long long value) { return value ? 64 - __builtin_clzll(value) : 0; }
-
     /* The least number of a variable of so many digits, and beyond the last one. */
     static const unsigned long long LEAST[22] = {
         0ULL, 0ULL, 10ULL, 110ULL, 1110ULL, 11110ULL, 111110ULL, 1111110ULL, 11111110ULL, 111111110ULL,
@@ -25,7 +25,7 @@ cdef extern from *:
     /* The variables of up to three digits in the order of their numbers, each with its length behind it. */
     static unsigned char SHORT[1110][4];
 
-    static void fill_short(void) {
+    static inline void fill_short(void) {
         int number = 0, digits, value, limit, place;
         for (digits = 1, limit = 10; digits <= 3; digits++, limit *= 10)
             for (value = 0; value < limit; value++, number++) {
@@ -57,7 +57,6 @@ cdef extern from *:
         return (tens | (twos - 10 * tens) << 8) + 0x3030303030303030ULL;
     }
     """
-    int bits_in(uint64_t value) noexcept nogil
     const uint64_t* LEAST
     const uint8_t* DIGITS
     const uint8_t (*SHORT)[4]
@@ -68,7 +67,7 @@ cdef extern from *:
 cdef enum:
     NUMBER = 0x11  # stands in a template for a variable of 1 to 19 digits
     TEXT = 0x12  # stands for any other variable
-    MOST_DIGITS = 19
+    MOST_NUMBER_DIGITS = 19
     END = 0x0A  # closes a variable where variables are stored as text
     SLACK = 32  # bytes that `put_loosely` and `put_digits` may write or read behind what they copy
     SHORTS = 1110
@@ -114,7 +113,7 @@ cdef inline bint take_number(const uint8_t* at, int64_t length, uint64_t* number
     cdef uint64_t value = 0
     cdef int64_t index
     cdef uint8_t digit
-    if length < 1 or length > MOST_DIGITS:
+    if length < 1 or length > MOST_NUMBER_DIGITS:
         return False
     for index in range(length):
         digit = at[index] - <uint8_t>48

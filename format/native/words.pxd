@@ -1,4 +1,5 @@
-"""What loops share: the types of numbers that they are compiled for, powers of ten, words that they load and mix."""
+"""What loops share: the types of numbers that they are compiled for, powers of ten, words that they load, mix and look
+for bits in."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -24,10 +25,13 @@ ctypedef fused offset:
     int64_t
 
 cdef enum:
-    MOST_DIGITS = 15
+    MOST_FRACTION_DIGITS = 15  # of doubles that are stored as integers (DECIMAL of SPEC section 5)
 
 cdef extern from *:
     """
+    static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
+    static inline int bits_in(unsigned long long value) { return value ? 64 - __builtin_clzll(value) : 0; }
+
     static inline double power_of_ten(int digits) {
         static const double powers[] = {
             1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -35,7 +39,9 @@ cdef extern from *:
         return powers[digits];
     }
     """
-    double power_of_ten(int digits) noexcept nogil  # of 0 to MOST_DIGITS
+    int lowest_bit(uint64_t value) noexcept nogil  # of a value other than 0
+    int bits_in(uint64_t value) noexcept nogil  # up to the highest that is set
+    double power_of_ten(int digits) noexcept nogil  # of 0 to MOST_FRACTION_DIGITS
 
 
 cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
