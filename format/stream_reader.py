@@ -125,11 +125,6 @@ class FragmentStream:
         self._seen.chunk(block.offset, block.header, block.meta)
         return block
 
-    def skip_column(self) -> None:
-        """Skips the rest of the current column."""
-        while self._chunk_index < len(self.row_group_rows):
-            self.next_chunk()
-
     def finish(self, take: TakeColumn | None = None) -> Directory:
         """Reads footer and trailer, and checks them against the blocks that were read.
 

@@ -105,8 +105,11 @@ class DecodedRows:
         """Removes the first `rows` rows and returns them in pieces, which stay charged until `settle`."""
         pieces = []
         while rows:
-            pieces.append(self.take_piece(rows))
-            rows -= len(pieces[-1][0])
+            part = self._in_memory(0)
+            count = min(rows, part.rows)
+            pieces.append([array.slice(part.position, count) for array in part.arrays])
+            self._lend(part, count)
+            rows -= count
         return pieces
 
     def take_spans(self, rows: int) -> list[Span]:
@@ -118,14 +121,6 @@ class DecodedRows:
             self._lend(part, spans[-1].rows)
             rows -= spans[-1].rows
         return spans
-
-    def take_piece(self, most: int) -> list[pa.Array]:
-        """Removes some of the first rows, at most `most`, in one piece; otherwise like `take`."""
-        part = self._in_memory(0)
-        count = min(most, part.rows)
-        piece = [array.slice(part.position, count) for array in part.arrays]
-        self._lend(part, count)
-        return piece
 
     def take_part(self) -> tuple[pa.Array, int]:
         """Removes the first part of the only column. Returns its rows and what they are charged, which the
