@@ -138,7 +138,7 @@ def encode_array(
     *,
     is_decided: bool = False,
     is_backed: bool = False,
-    divides_text: bool = True,
+    divides_text: bool = False,
 ) -> EncodedArray:
     """Encodes an array.
 
