@@ -5,21 +5,14 @@
 rows only. Raises ValueError where a buffer is too short, and where offsets or codes point outside.
 """
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from format.native.nulls cimport Nulls, is_null, nulls_of, require
-from format.native.words cimport big_endian, offset
+from format.native.words cimport big_endian, integer, offset
 
 ctypedef fused number:
-    int8_t
-    int16_t
-    int32_t
-    int64_t
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
+    integer
     float
     double
 
