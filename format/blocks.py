@@ -17,7 +17,7 @@ from format.decode import TemplateHead, decode_array, decode_template_head
 from format.encode import Coding, EncodedArray
 from format.errors import CorruptFragmentError
 from format.extremes import min_max
-from format.fitting import encode_fitting, expanded_bytes
+from format.fitting import encode_fitting
 from format.footer import ChunkStats
 from format.keys import Value
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
@@ -383,12 +383,11 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
 
     They depend only on the values and how they are stored, not on how the array holds them.
     """
-    is_coded, dtype = pt.is_dictionary(array.type), value_type(array.type)
     if encoded.encoding is Encoding.TEMPLATE:
         return encoded.text_bytes + 4 * len(array)
-    if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(dtype):
+    if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(value_type(array.type)):
         return 4 * len(array) + len(encoded.raw)
-    return expanded_bytes(array) if is_coded else total_bytes(array)
+    return total_bytes(array)
 
 
 def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:

@@ -45,7 +45,7 @@ def encode_fitting(
     if (stored := _stored(encoded, array, level)) is not None:
         return encoded, *stored
     is_plain = array.type == value_type(array.type)
-    if not is_plain and expanded_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
+    if not is_plain and total_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
         raise _too_large(array)  # raised before the values take memory
     array = plain(array)
     encoded = encode_array(array, is_backed=True)
@@ -73,11 +73,6 @@ def _too_large(array: pa.Array) -> LimitError:
     )
 
 
-def expanded_bytes(array: pa.Array) -> int:
-    """Returns the bytes of a dictionary-coded array's values, each counted as often as it is used."""
-    return total_bytes(array)
-
-
 def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:
     """Returns whether all readers accept the chunk at this stored size, even those that keep no
     dictionary."""
@@ -87,7 +82,7 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
     if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
         return True
     is_coded = pt.is_dictionary(array.type)
-    if is_coded and expanded_bytes(array) > most - encoded.decoded_bytes:
+    if is_coded and total_bytes(array) > most - encoded.decoded_bytes:
         return False
     dtype = value_type(array.type)
     try:
@@ -109,5 +104,5 @@ def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int
     else:
         stood_for = len(array) * int(array.dictionary.nbytes)
         if stood_for > most:
-            stood_for = expanded_bytes(array)
+            stood_for = total_bytes(array)
     return encoded.decoded_bytes + encoded.dictionaries * stood_for

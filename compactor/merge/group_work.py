@@ -21,12 +21,11 @@ from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
 from format.encode import Coding, by_dictionary
 from format.errors import LimitError
-from format.fitting import expanded_bytes
 from format.gather import Pieces, gather
 from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
-from format.sizes import cumulative_bits
+from format.sizes import cumulative_bits, total_bytes
 from format.templates import most_text_bytes, text
 from format.types import is_binary_like, is_templated
 
@@ -196,7 +195,7 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
     if (
         pt.is_dictionary(array.type)
         and len(array) * array.dictionary.nbytes > most_stood_for
-        and expanded_bytes(array) > most_stood_for
+        and total_bytes(array) > most_stood_for
     ):
         # Readers might refuse what the dictionary decodes to. They need the other half for everything else.
         return most_stood_for
