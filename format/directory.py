@@ -35,6 +35,7 @@ from format.tables import (
     unpack_values,
     value_kind,
 )
+from format.type_json import json_bytes
 from format.types import storage_type
 
 _HEAD: Final = struct.Struct("<QQIIIIQQ")
@@ -215,7 +216,7 @@ def pack_directory(
         "max_rows": header.max_rows,
         "required_features": list(header.required_features),
     }
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json_bytes(document)
     head = _HEAD.pack(
         sum(group.rows for group in groups),
         combine(*(group.row_hash for group in groups)),

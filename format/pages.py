@@ -29,7 +29,7 @@ from format.tables import (
     unpack_values,
     value_kind,
 )
-from format.type_json import field_from_json, field_to_json
+from format.type_json import field_from_json, field_to_json, json_bytes
 from format.types import storage_type
 
 PAGE_BYTES: Final = 64 << 10
@@ -109,7 +109,7 @@ def pack_record(field: pa.Field, chunks: Sequence[ChunkStats], start: int, end: 
     """Returns a column's record. start, end: the column's place in the fragment; 0 if it has none."""
     document = field_to_json(field)
     name = document.pop("name").encode()
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json_bytes(document)
     parts = [padded(name), padded(text)]
     if chunks:
         *counts, encodings, low, high = zip(*chunks, strict=True)

@@ -14,7 +14,7 @@ from pyarrow import types as pt
 from format.errors import SchemaError, UnsupportedVersionError, cause_of
 from format.layout import KNOWN_FEATURES
 from format.short_texts import remembered
-from format.type_json import JsonObject, schema_from_json, schema_to_json
+from format.type_json import JsonObject, json_bytes, schema_from_json, schema_to_json
 from format.types import check_nesting, storage_type
 
 
@@ -184,7 +184,7 @@ class FragmentHeader:
             "writer": self.writer,
             "sources": list(self.sources),
         }
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        return json_bytes(document)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, name: str = "") -> FragmentHeader:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +40,11 @@ _DECIMALS: Final = {
     "decimal128": pa.decimal128,
     "decimal256": pa.decimal256,
 }
+
+
+def json_bytes(document: JsonObject) -> bytes:
+    """Returns JSON as fragments store it: UTF-8 without white space and escaped characters."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def type_to_json(dtype: pa.DataType) -> JsonObject:

@@ -7,7 +7,6 @@ does not matter who writes a checkpoint, or how many do.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from compactor.errors import DataError
 from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.ipc_sizes import unpacked_bytes
-from compactor.table.json_text import from_json_text
+from compactor.table.json_text import from_json_text, to_json_text
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import check_number, unix_ms
 from compactor.table.object_names import FRAGMENT_PATTERN
@@ -45,7 +44,7 @@ def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     # Columns that no fragment uses are left out: most tables have neither windows nor deletions.
     table = table.drop_columns(unused) if unused else table
     header = _header(snapshot) | {"protocol": PROTOCOL}
-    schema = table.schema.with_metadata({_HEADER: _text(header).encode()})
+    schema = table.schema.with_metadata({_HEADER: to_json_text(header).encode()})
     table = table.cast(schema)
     body = _stream(table, "zstd")
     if unpacked_bytes(body) > _most_unpacked(
@@ -155,7 +154,3 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
         commit_id=msgspec.convert(header["commit_id"], str),
         table_id=msgspec.convert(header["table_id"], str),
     )
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

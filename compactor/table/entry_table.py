@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_entry
-from compactor.table.json_text import from_json_text
+from compactor.table.json_text import from_json_text, to_json_text
 from format.errors import cause_of
 from format.footer import ColumnBytes
 from format.keys import Bound
@@ -76,18 +75,20 @@ class EntryTable:
             "rows": [e.rows for e in entries],
             "size_bytes": [e.size_bytes for e in entries],
             "row_hash": [e.row_hash for e in entries],
-            "first_key": [_text(e.first_key) for e in entries],
-            "last_key": [_text(e.last_key) for e in entries],
+            "first_key": [to_json_text(e.first_key) for e in entries],
+            "last_key": [to_json_text(e.last_key) for e in entries],
             "row_groups": [e.row_groups for e in entries],
             "peak_chunk_bytes": [e.peak_chunk_bytes for e in entries],
             "peak_row_bytes": [e.peak_row_bytes for e in entries],
             "columns": [_columns_text(e) for e in entries],
             "window": [e.window for e in entries],
-            "deletion": [_text(e.deletion.to_json()) if e.deletion else None for e in entries],
+            "deletion": [
+                to_json_text(e.deletion.to_json()) if e.deletion else None for e in entries
+            ],
             "tombstones": [e.tombstones or None for e in entries],
             "oldest_unix_ms": [e.oldest_unix_ms for e in entries],
             "skip_index": [
-                _text(e.skip_index.to_json()) if e.skip_index else None for e in entries
+                to_json_text(e.skip_index.to_json()) if e.skip_index else None for e in entries
             ],
         }
         return cls(pa.table(columns, schema=SCHEMA))
@@ -170,8 +171,4 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
 def _columns_text(entry: FragmentEntry) -> str:
     if isinstance(entry.columns, LazyColumns):
         return entry.columns.text
-    return _text({name: list(ColumnBytes(*sizes)) for name, sizes in entry.columns.items()})
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return to_json_text({name: list(ColumnBytes(*sizes)) for name, sizes in entry.columns.items()})

@@ -1,9 +1,14 @@
-"""Parses JSON of the log and its checkpoints into texts that can be written again."""
+"""Writes JSON of the log and its checkpoints, and parses it into texts that can be written again."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+
+def to_json_text(value: Any) -> str:
+    """Returns JSON without white space, whose characters are not escaped."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def from_json_text(text: str | bytes) -> Any:

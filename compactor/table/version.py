@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -15,7 +14,7 @@ from compactor.common.conversion import convertible
 from compactor.errors import DataError
 from compactor.table.compaction_record import CompactionRecord, records_from_json, records_to_json
 from compactor.table.entry import FragmentEntry
-from compactor.table.json_text import from_json_text
+from compactor.table.json_text import from_json_text, to_json_text
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import (
     Level,
@@ -198,7 +197,7 @@ class Version:
             "table_id": self.table_id,
             **self.changes.to_json(),
         }
-        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        text = to_json_text(document).encode()
         return text + b"\n" + xxhash.xxh3_64_hexdigest(text).encode() + b"\n"
 
     @classmethod
