@@ -18,7 +18,7 @@ from pyarrow import types as pt
 
 from format.arrays import concat_storage, in_order_of_use
 from format.native import gather as native
-from format.nodes import fixed_width_bytes
+from format.nodes import address_of, fixed_width_bytes
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.templates import (
@@ -475,16 +475,12 @@ def _values(array: pa.Array) -> tuple[int, int]:
     if is_binary_like(array.type):
         _, offsets, data = array.buffers()
         width = 8 if is_large_offsets(array.type) else 4
-        return _address(data), _address(offsets) + width * array.offset
+        return address_of(data), address_of(offsets) + width * array.offset
     width = fixed_width_bytes(array.type) or 0
-    return _address(array.buffers()[1]) + width * array.offset, 0
+    return address_of(array.buffers()[1]) + width * array.offset, 0
 
 
 def _validity(array: pa.Array) -> tuple[int, int]:
     if not array.null_count:
         return 0, array.offset  # booleans use the offset in bits, too
     return array.buffers()[0].address, array.offset
-
-
-def _address(buffer: pa.Buffer | None) -> int:
-    return 0 if buffer is None else int(buffer.address)

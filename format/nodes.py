@@ -191,6 +191,11 @@ def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype=item, count=len(array), offset=array.offset * item.itemsize)
 
 
+def address_of(buffer: pa.Buffer | None) -> int:
+    """Returns where a buffer begins in memory, for native code; 0 if there is none."""
+    return 0 if buffer is None else int(buffer.address)
+
+
 def dictionary_codes(array: pa.Array) -> npt.NDArray[Any]:
     """Returns the codes of a dictionary-coded array, without copying; null places hold anything."""
     dtype = int_dtype(array.indices.type)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.native import keys as native
-from format.nodes import fixed_width_bytes, int_dtype
+from format.nodes import address_of, fixed_width_bytes, int_dtype
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import is_binary_like, is_large_offsets, value_type
 
@@ -128,7 +128,7 @@ class KeyColumns:
             if not pt.is_int32(places.type):
                 places = places.cast(pa.int32())
             size = len(array)
-            codes = _address(places.buffers()[1]) + 4 * places.offset
+            codes = address_of(places.buffers()[1]) + 4 * places.offset
         if array.type != dtype:
             raise TypeError(f"values are of {array.type}, and keys of {dtype}")
         if pt.is_float16(dtype):
@@ -138,11 +138,11 @@ class KeyColumns:
         _, width, *_, offset_width = fields
         return (
             *fields,
-            _address(places.buffers()[0]) if places.null_count else 0,
+            address_of(places.buffers()[0]) if places.null_count else 0,
             places.offset,
-            _address(buffers[-1]) + width * array.offset,
+            address_of(buffers[-1]) + width * array.offset,
             array.offset,
-            _address(buffers[1]) + offset_width * array.offset if offset_width else 0,
+            address_of(buffers[1]) + offset_width * array.offset if offset_width else 0,
             codes,
             size,
         )
@@ -222,7 +222,3 @@ def _kind(dtype: pa.DataType) -> int:
         return _BYTES
     assert is_binary_like(dtype), dtype
     return _STRING
-
-
-def _address(buffer: pa.Buffer | None) -> int:
-    return 0 if buffer is None else int(buffer.address)

@@ -35,11 +35,11 @@ def cumulative_bits(array: pa.Array) -> I64:
     """
     dtype, length = array.type, len(array)
     if is_templated(dtype):
-        return _with_lengths(8 * _running(text_lengths(array)))
+        return _with_lengths(8 * running_totals(text_lengths(array)))
     if pt.is_dictionary(dtype):
-        return _running(_dictionary_sizes(array))
+        return running_totals(_dictionary_sizes(array))
     if is_binary_like(dtype):
-        return _with_lengths(8 * _running(_string_lengths(array)))
+        return _with_lengths(8 * running_totals(_string_lengths(array)))
     width = fixed_width_bytes(dtype)
     if width is not None:
         return 8 * width * np.arange(length + 1, dtype=np.int64)
@@ -52,9 +52,16 @@ def cumulative_bits(array: pa.Array) -> I64:
         return cumulative_bits(present_items(array))[:: dtype.list_size]
     if pt.is_nested(dtype):
         counts, items = list_parts(array)
-        stops = _running(counts)
+        stops = running_totals(counts)
         return _with_lengths(cumulative_bits(items)[stops])
     return np.arange(length + 1, dtype=np.int64)
+
+
+def running_totals(sizes: npt.NDArray[Any]) -> I64:
+    """Returns the totals of the first i sizes, for i in 0..sizes. Shape (sizes + 1,)."""
+    totals = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=totals[1:])
+    return totals
 
 
 def total_bytes(array: pa.Array) -> int:
@@ -197,9 +204,3 @@ def _coded_bits(array: pa.Array) -> int:
 
 def _with_lengths(totals: I64) -> I64:
     return totals + _LENGTH_BITS * np.arange(len(totals), dtype=np.int64)
-
-
-def _running(sizes: npt.NDArray[Any]) -> I64:
-    result = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=result[1:])
-    return result

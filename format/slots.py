@@ -18,6 +18,7 @@ from format import native
 from format.alphabets import BITS
 from format.native.bits import BLOCK_VALUES, ENTRY_BYTES, most_bytes
 from format.nodes import binary_parts, fixed_width_view
+from format.sizes import running_totals
 from format.templates import (
     I32,
     I64,
@@ -72,8 +73,8 @@ def store(array: pa.Array) -> StoredSlots:
     sizes = np.zeros(len(kinds), dtype=np.int64)
     have_texts = np.empty(len(by_template), dtype=np.uint8)
     native.slots.text_sizes(layout.firsts, kinds, *rows, have_texts, sizes)
-    starts = _running(counts[are_numbers])
-    text_stops = _running(sizes[~are_numbers])
+    starts = running_totals(counts[are_numbers])
+    text_stops = running_totals(sizes[~are_numbers])
     places = np.empty(len(kinds), dtype=np.int64)
     places[are_numbers], places[~are_numbers] = starts[:-1], text_stops[:-1]
     numbers = room_for(int(starts[-1]), np.uint64)
@@ -220,9 +221,3 @@ def _check_reach(size: int) -> None:
 
 def _total(values: npt.NDArray[Any]) -> int:
     return int(values.sum(dtype=np.int64))
-
-
-def _running(sizes: npt.NDArray[np.int64]) -> I64:
-    out = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=out[1:])
-    return out

@@ -21,7 +21,7 @@ from compactor.predicate.like import escaped
 from compactor.predicate.tree import And, Compare, IsIn, IsNull, Like, Not, Op, Or, Predicate
 from compactor.rows.flags import UNITS_PER_SECOND
 from compactor.table.metadata import TableMetadata
-from format.types import storage_type
+from format.types import is_string, storage_type
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EXACT_SINCE: Final = datetime.datetime(1582, 10, 17)
@@ -46,7 +46,7 @@ def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | N
             return None if field is None else _in(field, values)
         case ds.StringStartsWith(attribute, text):
             field = _column(attribute, table)
-            if field is None or not _is_text(storage_type(field.type)):
+            if field is None or not is_string(storage_type(field.type)):
                 return None
             return Like(field.name, escaped(text) + "%")
     make = _COMPARISONS.get(type(spark_filter))
@@ -118,7 +118,7 @@ def _exactly(value: Any, dtype: pa.DataType) -> pa.Scalar | None:
         return scalar if scalar.cast(pa.float64()).as_py() == value else None
     if pt.is_decimal(dtype):
         return pa.scalar(value, dtype) if kind is decimal.Decimal and value.is_finite() else None
-    if _is_text(dtype):
+    if is_string(dtype):
         return pa.scalar(value, dtype) if kind is str else None
     if pt.is_date32(dtype):
         is_exact = kind is datetime.date and value >= _EXACT_SINCE.date()
@@ -126,10 +126,6 @@ def _exactly(value: Any, dtype: pa.DataType) -> pa.Scalar | None:
     if pt.is_timestamp(dtype) and kind is datetime.datetime:
         return _moment(value, dtype)
     return None
-
-
-def _is_text(dtype: pa.DataType) -> bool:
-    return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
 
 
 def _moment(value: datetime.datetime, dtype: pa.TimestampType) -> pa.Scalar | None:
