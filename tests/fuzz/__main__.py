@@ -8,6 +8,7 @@ that must not be, a crash, more than `--cpu-seconds` for one input, or more than
 from __future__ import annotations
 
 import argparse
+import logging
 import mmap
 import os
 import resource
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--cpu-seconds", type=float, default=5)
     parser.add_argument("--memory-mib", type=int, default=512)
     options = parser.parse_args()
+    logging.getLogger("compactor").setLevel(logging.CRITICAL)
     # The search holds all rows that a forged fragment has.
     os.environ.setdefault("COMPACTOR_MAX_CHUNK_BYTES", str(16 << 20))
     if options.input is not None:

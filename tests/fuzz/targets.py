@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import decimal
 import json
-import logging
 import random
 import struct
 import sys
@@ -52,7 +51,6 @@ _MOST_SPEC_ROWS = 3000
 _PIECES = (1, 39, 41, *[1000] * 9, *[1 << 20] * 9)
 
 sys.set_int_max_str_digits(0)  # an affair of Python, and of the reader made from SPEC.md
-logging.getLogger("compactor").setLevel(logging.CRITICAL)
 
 
 class FindingError(AssertionError):
