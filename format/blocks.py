@@ -369,7 +369,7 @@ def make_chunk(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> 
         codec,
         stored,
         len(array),
-        len(encoded.raw),
+        encoded.raw_bytes,
         _decoded_bytes(array, encoded),
         encoded.encoding.name,
         array.null_count,
@@ -386,15 +386,15 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
     if encoded.encoding is Encoding.TEMPLATE:
         return encoded.text_bytes + 4 * len(array)
     if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(value_type(array.type)):
-        return 4 * len(array) + len(encoded.raw)
+        return 4 * len(array) + encoded.raw_bytes
     return total_bytes(array)
 
 
 def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
     """Makes a block that is not a chunk: header, column start, page or directory."""
-    codec, stored = compress(payload, level)
+    codec, stored = compress((payload,), level)
     if len(payload) > most_metadata_bytes(len(stored)):  # readers would take it for a bomb
-        codec, stored = compress(payload, _RAW_PAYLOAD_LEVEL)
+        codec, stored = compress((payload,), _RAW_PAYLOAD_LEVEL)
     head = layout.pack_block_header(
         kind, codec, rows=0, meta=b"", stored=stored, raw_bytes=len(payload)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Final, cast
 
 import pyarrow as pa
@@ -17,27 +18,34 @@ _POOLED_BYTES: Final = 1 << 20
 """The size from which it pays to decompress into memory of Arrow's pool, whose pages are reused."""
 _POOL_CODEC: Final = pa.Codec("zstd")
 
+_LEAST_COMPRESSED_BYTES: Final = 64
 _HEAD_LENGTH: Final = struct.Struct("<Q")
 """The length of the first of two frames, as stored."""
 
 _contexts = threading.local()
 
 
-def compress(raw: bytes | memoryview, level: int, head_bytes: int = 0) -> tuple[Codec, bytes]:
+def compress(parts: Sequence[bytes | memoryview], level: int) -> tuple[Codec, bytes]:
     """Compresses a payload. Falls back to no codec if zstd does not make it smaller.
 
-    head_bytes: how much of the payload's beginning gets a frame of its own, so that it can be read alone.
+    parts: one, or two of which each gets a frame of its own, so that the first can be read alone.
     """
-    if level > 0 and head_bytes:
-        compressor = _compressor(level)
-        head, rest = (compressor.compress(part) for part in (raw[:head_bytes], raw[head_bytes:]))
-        if _HEAD_LENGTH.size + len(head) + len(rest) < len(raw):
+    size = sum(map(len, parts))
+    if level > 0 and len(parts) > 1:
+        head, rest = map(_compressor(level).compress, parts)
+        if _HEAD_LENGTH.size + len(head) + len(rest) < size:
             return Codec.ZSTD_PARTS, b"".join((_HEAD_LENGTH.pack(len(head)), head, rest))
-    elif level > 0 and len(raw) >= 64:
-        stored = _compressor(level).compress(raw)
-        if len(stored) < len(raw):
+    elif level > 0 and size >= _LEAST_COMPRESSED_BYTES:
+        stored = _compressor(level).compress(parts[0])
+        if len(stored) < size:
             return Codec.ZSTD, stored
-    return Codec.NONE, bytes(raw)
+    return Codec.NONE, b"".join(parts)
+
+
+def compressed_bytes(sample: bytes | memoryview) -> int:
+    """Returns the bytes that a sample takes, fast compressed."""
+    _, stored = compress((sample,), 1)
+    return len(stored)
 
 
 def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:

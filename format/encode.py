@@ -20,11 +20,12 @@ from pyarrow import types as pt
 
 from format import native
 from format.arrays import in_order_of_use, used_values
-from format.compression import compress
+from format.compression import compressed_bytes
 from format.dictionaries import with_distinct_values
 from format.hashing import value_hashes
 from format.nested import list_parts, present_items
 from format.nodes import (
+    WORD_BYTES,
     Encoding,
     Node,
     binary_parts,
@@ -88,6 +89,8 @@ _DISTINCT_LISTS_SHARE: Final = 2
 """The same for lists, which take more room and more work."""
 
 
+_APART_BYTES: Final = 256 << 10
+"""Text of so many bytes is compressed apart from its lengths, since copying it takes longer."""
 _LEAST_TEMPLATED: Final = 64
 """The fewest strings for which templates are tried."""
 _SAMPLE_ROWS: Final = 1024
@@ -118,7 +121,8 @@ class EncodedArray:
 
     encoding: Encoding
     meta: bytes
-    raw: memoryview
+    parts: tuple[memoryview, ...]
+    """The payload, in one part or in two that are compressed apart."""
     decoded_bytes: int
     """The most bytes that decoding takes, without the values that dictionaries stand for."""
     values: int
@@ -127,10 +131,16 @@ class EncodedArray:
     """Number of dictionary nodes."""
     text_bytes: int
     """The bytes of the strings that the root's templates and variables make, if it has them."""
-    head_bytes: int
-    """The bytes of the payload before such variables; 0 without them."""
     is_dense: bool
     """Whether no codec makes the payload smaller."""
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def raw(self) -> bytes:
+        return b"".join(self.parts)
 
 
 def encode_array(
@@ -153,21 +163,33 @@ def encode_array(
         else _encode(array, is_decided=is_decided, divides_text=divides_text)
     )
     nodes = list(root.walk())
-    raw = join_buffers(root)
+    parts = _parts(root)
     loose = sum(
         memoryview(buffer).nbytes for node in nodes if not node.is_dense for buffer in node.buffers
     )
     return EncodedArray(
         root.encoding,
         pack_nodes(root),
-        raw,
+        parts,
         sum(map(_most_decoded_bytes, nodes)),
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
         root.text_bytes,
-        root.param if root.encoding is Encoding.TEMPLATE else 0,
-        loose * _LOOSE_SHARE <= len(raw),
+        loose * _LOOSE_SHARE <= sum(part.nbytes for part in parts),
     )
+
+
+def _parts(root: Node) -> tuple[memoryview, ...]:
+    """Returns the raw payload: of templates what queries read alone and the rest; of much text its whole
+    words, which are not copied, and the rest; of other values all of it."""
+    if root.encoding is Encoding.TEMPLATE and root.param:
+        raw = join_buffers(root)
+        return raw[: root.param], raw[root.param :]
+    if root.encoding is Encoding.VARLEN and root.param >= _APART_BYTES and not root.has_validity:
+        data = memoryview(root.buffers[0]).cast("B")
+        whole = data.nbytes - data.nbytes % WORD_BYTES
+        return data[:whole], join_buffers(replace(root, buffers=(data[whole:],)))
+    return (join_buffers(root),)
 
 
 def _most_decoded_bytes(node: Node) -> int:
@@ -270,8 +292,8 @@ def _plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> 
     bits = array.type.bit_width
     if 2 * seen.bits < bits:
         return None
-    _, stored = compress(sample[: 2 * _SAMPLE_VALUES].tobytes(), 1)
-    if 8 * len(stored) < _CODEC_PAYS * seen.bits * len(sample[: 2 * _SAMPLE_VALUES]):
+    sample = sample[: 2 * _SAMPLE_VALUES]
+    if 8 * compressed_bytes(sample.tobytes()) < _CODEC_PAYS * seen.bits * len(sample):
         return False
     return True if seen.bits > _PLAIN_SHARE * bits else None
 
@@ -550,8 +572,7 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
 
 
 def _stored_bytes(node: Node) -> int:
-    _, stored = compress(join_buffers(node), 1)
-    return len(pack_nodes(node)) + len(stored)
+    return len(pack_nodes(node)) + compressed_bytes(join_buffers(node))
 
 
 def _stretch(array: pa.Array) -> pa.Array:

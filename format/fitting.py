@@ -56,13 +56,11 @@ def encode_fitting(
 
 def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
     """Returns the payload as readers accept it; None if they refuse it even uncompressed."""
-    codec, stored = compress(
-        encoded.raw, _STORED if encoded.is_dense else level, encoded.head_bytes
-    )
+    codec, stored = compress(encoded.parts, _STORED if encoded.is_dense else level)
     if _is_taken(encoded, array, len(stored)):
         return codec, stored
-    if codec is not Codec.NONE and _is_taken(encoded, array, len(encoded.raw)):
-        return compress(encoded.raw, _STORED)
+    if codec is not Codec.NONE and _is_taken(encoded, array, encoded.raw_bytes):
+        return compress(encoded.parts, _STORED)
     return None
 
 
@@ -77,7 +75,7 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
     """Returns whether all readers accept the chunk at this stored size, even those that keep no
     dictionary."""
     most = most_written_bytes(stored_bytes)
-    if len(encoded.raw) > most:
+    if encoded.raw_bytes > most:
         return False
     if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
         return True
@@ -87,7 +85,12 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
     dtype = value_type(array.type)
     try:
         decode_array(
-            encoded.meta, encoded.raw, dtype, len(array), keep_dictionary=is_coded, most_bytes=most
+            encoded.meta,
+            encoded.raw,
+            dtype,
+            len(array),
+            keep_dictionary=is_coded,
+            most_bytes=most,
         )
     except (ValueError, OverflowError, MemoryError, pa.ArrowException):
         return False

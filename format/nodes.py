@@ -94,6 +94,10 @@ def pack_nodes(root: Node) -> bytes:
     )
 
 
+WORD_BYTES: Final = 8
+"""The raw payload's buffers begin at multiples of it."""
+
+
 def join_buffers(root: Node) -> memoryview:
     """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes."""
     views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
@@ -119,7 +123,7 @@ def padded_bytes(buffer: Buffer) -> int:
 
 
 def _padded(size: int) -> int:
-    return size + -size % 8
+    return size + -size % WORD_BYTES
 
 
 def _as_signed(value: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from format import native
-from format.compression import compress
+from format.compression import compressed_bytes
 from format.nodes import MAX_UNBACKED_VALUES, Encoding, Node
 
 IntArray = npt.NDArray[Any]
@@ -170,8 +170,7 @@ def _coded_bits(data: U8) -> float:
     counts = np.bincount(data)
     counts = counts[counts > 0]
     by_frequency = float(np.sum(counts * np.log2(len(data) / counts)))
-    _, stored = compress(data.tobytes(), 1)
-    return min(max(by_frequency, len(data)), BYTE_BITS * len(stored))
+    return min(max(by_frequency, len(data)), BYTE_BITS * compressed_bytes(data.tobytes()))
 
 
 def encode_multiples(values: IntArray, sample: IntArray) -> Node | None:
