@@ -70,7 +70,7 @@ class CodecFloor:
         for payload in self._outputs:
             raw = payload.raw()  # as the encoder would hand it over: not counted
             cpu_before, before = time.process_time(), time.perf_counter()
-            _, stored = compress(raw, LEVEL)
+            _, stored = compress((raw,), LEVEL)
             wall += time.perf_counter() - before
             cpu += time.process_time() - cpu_before
             self._bytes += len(stored)

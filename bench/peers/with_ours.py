@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
-from compactor.write.ingest import IngestOptions, ingest_file
+from compactor.write.ingest import FilesIngest, IngestOptions
 from format import __version__
 from format.schema import parse_sort_schema
 from format.writer import WriterOptions
@@ -58,8 +59,10 @@ def ingest_sources(store: LocalStore, task: Task) -> CommitLog:
     log = CommitLog(store)
     options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
     sort = parse_sort_schema(",".join(task.sort))
-    for path in task.sources:
-        ingest_file(store, log, str(path), sort, options)
+    paths = list(map(str, task.sources))
+    with FilesIngest(store, log, sort, options) as ingest:
+        for path, following in zip_longest(paths, paths[1:]):
+            ingest.add(path, following=following)
     return log
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from compactor.errors import CompactorError, InputError, message_of
 from compactor.planner.debt import Debt, Pressure
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
-from compactor.write.ingest import IngestReport, ingest_file
+from compactor.write.ingest import FilesIngest, IngestReport
 from compactor.write.ingest.settings import IngestSettings
 from format.errors import FormatError
 from format.schema import sort_text
@@ -76,27 +77,28 @@ def ingest_command(
             check_input(path)
         log = told.open_log(table)
         reports: list[IngestReport] = []
-        for path in files:
-            try:
-                pressure.admit(log, warner)
-                with progress(f"ingest {Path(path).name}", None) as advance:
-                    report = ingest_file(log.store, log, path, sort, options, on_progress=advance)
-            except (CompactorError, FormatError) as error:
-                if reports:
-                    before = counted(len(reports), "file before is", "files before are")
-                    done = f"the {before} in the table, version {reports[-1].version}"
-                    error.args = (Message(message_of(error), f" ({done})"),)
-                raise
-            reports.append(report)
-            for name in report.not_promoted:
-                warn(Message(PROMOTE, f": {path} has no column {name!r}; nothing was promoted"))
-            told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
-            if not as_json:
-                click.echo(
-                    f"{path}: {counted(report.rows, 'row')}{_superseded(report)} in "
-                    f"{counted(report.fragments, 'fragment')}, "
-                    f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
-                )
+        with FilesIngest(log.store, log, sort, options) as ingest:
+            for path, following in itertools.zip_longest(files, files[1:]):
+                try:
+                    pressure.admit(log, warner)
+                    with progress(f"ingest {Path(path).name}", None) as advance:
+                        report = ingest.add(path, following=following, on_progress=advance)
+                except (CompactorError, FormatError) as error:
+                    if reports:
+                        before = counted(len(reports), "file before is", "files before are")
+                        done = f"the {before} in the table, version {reports[-1].version}"
+                        error.args = (Message(message_of(error), f" ({done})"),)
+                    raise
+                reports.append(report)
+                for name in report.not_promoted:
+                    warn(Message(PROMOTE, f": {path} has no column {name!r}; nothing was promoted"))
+                told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
+                if not as_json:
+                    click.echo(
+                        f"{path}: {counted(report.rows, 'row')}{_superseded(report)} in "
+                        f"{counted(report.fragments, 'fragment')}, "
+                        f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
+                    )
     if as_json:
         echo_json(
             {

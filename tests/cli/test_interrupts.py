@@ -65,7 +65,7 @@ def test_what_fails_because_it_was_interrupted_was_interrupted(
             # As calls to Spark do that are cut off, and what tidies up after them.
             raise JobError("Spark stopped during the task: an error while calling it") from None
 
-    monkeypatch.setattr("compactor.cli.write.ingest_file", write)
+    monkeypatch.setattr("compactor.cli.write.FilesIngest.add", write)
     before = signal.getsignal(signal.SIGINT)
     assert run(["ingest", table, str(tmp_path / "rows.parquet"), "--sort-by", "service,ts"]) == 130
     assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")

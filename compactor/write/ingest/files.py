@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, as_they_are, commit_fragments
 from compactor.write.ingest.fragments import ByteProgress, write_fragments
@@ -51,6 +53,112 @@ class IngestReport:
     """Columns that were to be promoted and that the file does not have."""
 
 
+class FilesIngest:
+    """An ingest of files one after the other, each by one commit. Use it as a context manager.
+
+    With several threads, one reads ahead: the next rows of a file, and the first ones of the file that
+    follows while the last rows before it are written and committed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        log: CommitLog,
+        sort: SortSchema | None,
+        options: IngestOptions,
+        *,
+        ids: Ids = random_id,
+    ) -> None:
+        """A new table is sorted by `sort`, or as the metadata of a Parquet, Arrow or fragment file say."""
+        self._store = store
+        self._log = log
+        self._sort = sort
+        self._options = options
+        self._ids = ids
+        self._reader = ThreadPoolExecutor(1, "read") if options.threads > 1 else None
+        self._begun: Future[_OpenFile] | None = None
+        """The opening of the file that follows."""
+
+    def add(
+        self,
+        path: str,
+        *,
+        following: str | None = None,
+        on_progress: ByteProgress = lambda _done, _total: None,
+    ) -> IngestReport:
+        """Adds a file's rows to the table; creates the table if there is none.
+
+        following: the file that is added next. Nothing is visible before the file's one commit. Raises
+        `InputError` if the file cannot be read or does not fit, `TableNotFoundError` without a table and a
+        sort schema, `UsageError` for a sort other than the table's.
+        """
+        snapshot = self._log.refresh()
+        opened = self._take_begun(path, snapshot.metadata) or self._open(path, snapshot.metadata)
+        with opened.batches as batches:
+            if isinstance(batches, BatchesAhead) and following is not None:
+                batches.on_end = partial(self._begin, following, snapshot.metadata)
+            report = ingest_batches(
+                self._store,
+                self._log,
+                snapshot,
+                batches,
+                self._sort,
+                self._options,
+                ids=self._ids,
+                on_progress=on_progress,
+            )
+        return replace(report, not_promoted=opened.not_promoted)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._drop_begun()
+        if self._reader is not None:
+            self._reader.shutdown()
+
+    def _begin(self, path: str, table: TableMetadata | None) -> None:
+        assert self._reader is not None
+        self._begun = self._reader.submit(self._open, path, table)
+
+    def _take_begun(self, path: str, table: TableMetadata | None) -> _OpenFile | None:
+        """Returns the file that is open already; None if it is another, or was opened for another schema."""
+        begun, self._begun = self._begun, None
+        if begun is None or begun.exception() is not None:  # opening it again tells of the error
+            return None
+        opened = begun.result()
+        if opened.path == path and opened.table == table:
+            return opened
+        opened.batches.close()
+        return None
+
+    def _drop_begun(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None and not begun.cancel() and begun.exception() is None:
+            begun.result().batches.close()
+
+    def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
+        open_file = partial(_open_for, path, table, self._options)
+        batches: FileBatches
+        if self._options.promotes:
+            batches = promoted = PromotedBatches(open_file, self._options.promotes)
+            absent = promoted.absent
+        else:
+            batches, absent = open_file(), ()
+        if self._reader is not None:
+            batches = BatchesAhead(batches, self._reader)
+        return _OpenFile(path, table, batches, absent)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    path: str
+    table: TableMetadata | None
+    """The table's metadata for which it was opened."""
+    batches: FileBatches
+    not_promoted: tuple[str, ...]
+
+
 def ingest_file(
     store: Store,
     log: CommitLog,
@@ -59,36 +167,15 @@ def ingest_file(
     options: IngestOptions,
     *,
     ids: Ids = random_id,
-    on_progress: ByteProgress = lambda _done, _total: None,
 ) -> IngestReport:
-    """Adds a file's rows to the table; creates the table if there is none.
-
-    A new table is sorted by `sort`, or as the metadata of a Parquet, Arrow or fragment file say. Nothing is
-    visible before the file's one commit. Raises `InputError` if the file cannot be read or does not fit,
-    `TableNotFoundError` without a table and a sort schema, `UsageError` for a sort other than the table's.
-    """
-    snapshot = log.refresh()
-    known = None if snapshot.metadata is None else schema_to_read(snapshot.metadata)
-
-    def open_file() -> FileBatches:
-        return _open(path, known, snapshot.metadata, options)
-
-    def ingested(file: FileBatches) -> IngestReport:
-        return ingest_batches(
-            store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
-        )
-
-    if not options.promotes:
-        with open_file() as file:
-            return ingested(file)
-    with PromotedBatches(open_file, options.promotes) as promoted:
-        return replace(ingested(promoted), not_promoted=promoted.absent)
+    """Adds one file's rows to the table, as `FilesIngest.add` does."""
+    with FilesIngest(store, log, sort, options, ids=ids) as ingest:
+        return ingest.add(path)
 
 
-def _open(
-    path: str, known: pa.Schema | None, table: TableMetadata | None, options: IngestOptions
-) -> FileBatches:
+def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) -> FileBatches:
     """Opens a file with the table's types for the columns whose values fit them."""
+    known = None if table is None else schema_to_read(table)
     kind = kind_of(path)
     is_parquet = kind is not None and kind.format is FileFormat.PARQUET
     open_as = partial(
@@ -126,7 +213,7 @@ def ingest_batches(
     on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = as_they_are,
 ) -> IngestReport:
-    """Does what `ingest_file` does, for batches that were opened with the snapshot's schema."""
+    """Does what `FilesIngest.add` does, for batches that were opened with the snapshot's schema."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
