@@ -1,4 +1,4 @@
-"""The rows to work on: generated log rows, real log lines, or files of your own."""
+"""The rows to work on: generated rows, real log lines, or files of your own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.kinds import accounts, made_in_parts, requests, samples, trips
 from bench.peers.contract import Measure
 from bench.peers.parquet import write_source
 from bench.real_logs import read_lines, real_log_rows
@@ -68,6 +69,10 @@ def known_workloads(lines: Path | None) -> list[Workload]:
         ]
     return [
         *found,
+        Workload("requests", ("time",), partial(made_in_parts, requests, _SEED)),
+        Workload("accounts", ("id",), partial(made_in_parts, accounts, _SEED)),
+        Workload("trips", ("pickup",), partial(made_in_parts, trips, _SEED)),
+        Workload("samples", ("metric", "host", "time"), partial(made_in_parts, samples, _SEED)),
         Workload("grouped", _GROUPED, _overlapping),
         Workload("interleaved", _INTERLEAVED, _overlapping),
         Workload("mostly-disjoint", _INTERLEAVED, _disjoint_runs),

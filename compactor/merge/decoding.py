@@ -23,6 +23,8 @@ from format.blocks import Block
 
 STAGE: Final = "decode"
 _WAIT: Final = "thread wait"
+_LEAST_BYTES: Final = 1 << 20
+"""Raw bytes of a chunk from which another thread decodes it."""
 
 
 class _NoRoomError(Exception):
@@ -56,8 +58,9 @@ class Decoding:
         return self.block.header.rows
 
     def begin(self, tasks: OrderedTasks) -> None:
-        """Decodes the chunk in another thread."""
-        self._future = tasks.begin(self._ahead)
+        """Decodes the chunk in another thread, unless handing it over would take longer."""
+        if self.block.header.raw_bytes >= _LEAST_BYTES:
+            self._future = tasks.begin(self._ahead)
 
     def result(self, tasks: OrderedTasks | None, watch: Stopwatch) -> pa.Array:
         """Returns the storage array. Raises what `Block.decode` and `MemoryBudget.charge` raise."""

@@ -21,7 +21,9 @@ def run(tmp_path: Path, *arguments: str) -> int:
 
 @pytest.mark.long
 def test_engines_that_did_the_same_work_are_shown_side_by_side(tmp_path: Path, capsys) -> None:
-    code = run(tmp_path, "--engines", "floor,ours,pyarrow", "--plot", str(tmp_path / "p.png"))
+    logs = "grouped,interleaved,mostly-disjoint"
+    plot = str(tmp_path / "p.png")
+    code = run(tmp_path, "--engines", "floor,ours,pyarrow", "--workloads", logs, "--plot", plot)
     assert code == 0
     printed = capsys.readouterr().out
     for name in ("lsm-compactor", "PyArrow", "codec floor", "interleaved", "mostly-disjoint"):
@@ -34,6 +36,16 @@ def test_engines_that_did_the_same_work_are_shown_side_by_side(tmp_path: Path, c
     assert all(run["failure"] is None for run in document["runs"])
     assert (tmp_path / "p.png").stat().st_size > 1000
     assert not any(path.name.startswith("output") for path in (tmp_path / "work").rglob("runs/*/*"))
+
+
+@pytest.mark.long
+def test_rows_of_other_kinds_are_workloads(tmp_path: Path, capsys) -> None:
+    kinds = ["requests", "accounts", "trips", "samples"]
+    assert run(tmp_path, "--engines", "ours,pyarrow", "--workloads", ",".join(kinds)) == 0
+    printed = capsys.readouterr().out
+    for kind in kinds:
+        for measure in ("merge", "ingest", "scan-all", "scan-string of", "scan-numbers of"):
+            assert f"{kind}, {measure}" in printed
 
 
 @pytest.mark.long

@@ -113,6 +113,18 @@ def test_a_damaged_chunk_is_refused_when_its_rows_are_taken(
     assert budget.used_bytes == 0
 
 
+def test_a_small_chunk_is_not_handed_over(
+    block: Block, budget: MemoryBudget, tasks: OrderedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compactor.merge.decoding._LEAST_BYTES", block.header.raw_bytes + 1)
+    monkeypatch.setattr(tasks, "begin", None)
+    chunk = decoding(block, budget)
+    chunk.begin(tasks)
+    assert chunk.result(tasks, Stopwatch()).equals(pa.array([7] * ROWS))
+    chunk.close()
+    assert budget.used_bytes == 0
+
+
 def test_chunks_are_decoded_ahead_only_while_half_of_the_limit_is_free(
     budget: MemoryBudget,
 ) -> None:
