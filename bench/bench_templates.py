@@ -4,8 +4,9 @@
     python -m bench.bench_templates --lines /path/to/loghub --rows 200000 --runs 3
 
 Rows are those of `bench/real_logs.py`, sorted by service, host and timestamp: in a table that was compacted
-to one fragment, and in a Parquet file with zstd and row groups of as many rows. Each count and reading is
-taken `--runs` times with one thread; the least CPU seconds of the process count. Counts have to agree.
+to one fragment, and in a Parquet file with row groups of as many rows, both with zstd at level 3, from which
+on messages are stored as templates. Each count and reading is taken `--runs` times with one thread; the least
+CPU seconds of the process count. Counts have to agree.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ import pyarrow.parquet as pq
 
 from bench.real_logs import read_lines, real_log_rows
 from bench.tables import LOG_SORT, write_table
-from compactor import Policy, Strategy, Table
+from compactor import CompactionSettings, Policy, Strategy, Table
 
 _INPUTS: Final = 4
 _ROW_GROUP_ROWS: Final = 65_536
+_LEVEL: Final = 3
 _PATTERNS: Final = (
     "%no such words%",
     "%authentication failure%",
@@ -55,9 +57,12 @@ def _write(folder: Path, lines: Path, rows: int) -> tuple[Table, Path]:
     made = real_log_rows(logs, rows, _INPUTS, has_disjoint_times=False, seed=1)
     write_table(folder / "table", made, LOG_SORT)
     table = Table.open(folder / "table")
-    table.compact(policy=Policy(strategy=Strategy.FULL))
+    settings = CompactionSettings(compression_level=_LEVEL)
+    table.compact(policy=Policy(strategy=Strategy.FULL), settings=settings)
     path = folder / "rows.parquet"
-    with pq.ParquetWriter(path, table.schema, compression="zstd", compression_level=1) as writer:
+    with pq.ParquetWriter(
+        path, table.schema, compression="zstd", compression_level=_LEVEL
+    ) as writer:
         writer.write_table(table.scan().to_table(), row_group_size=_ROW_GROUP_ROWS)
     return table, path
 

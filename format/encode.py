@@ -563,16 +563,35 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     found = split(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
     if found is None or not len(layout_of(templates_of(found)).kinds):
         return None
-    # Most templates of a sample come again in the rest, so that they are not counted then.
-    divided = _templated_node(found, with_templates=len(sample) == len(array))
-    if _stored_bytes(divided) > _TEMPLATES_PAY * _stored_bytes(_encode_varlen(sample)):
+    divided, text_bytes = _templated_node(found), _stored_bytes(_encode_varlen(sample))
+    by_row = _stored_bytes(*_by_row(divided)) / text_bytes
+    if by_row > _TEMPLATES_PAY:
         return None
     found = split(array, len(array) // TEMPLATES_SHARE)
-    return None if found is None else _encode_templated(found)
+    node = None if found is None else _encode_templated(found)
+    if node is None:
+        return None
+    # A sample has most templates and slots of the whole, in a few rows, so these are counted in the whole.
+    by_slot = _stored_bytes(*_by_slot(node)) / text_bytes * divided.text_bytes / node.text_bytes
+    return node if by_row + by_slot <= _TEMPLATES_PAY else None
 
 
-def _stored_bytes(node: Node) -> int:
-    return len(pack_nodes(node)) + compressed_bytes(join_buffers(node))
+def _by_row(node: Node) -> tuple[Node, ...]:
+    """Returns the parts of a node of templates that grow with its rows."""
+    _, codes, _, _, numbers, texts = node.children
+    return codes, numbers, replace(texts, children=())
+
+
+def _by_slot(node: Node) -> tuple[Node, ...]:
+    """Returns the parts of a node of templates that grow with its templates and their slots."""
+    templates, _, alphabets, forms, _, texts = node.children
+    return templates, alphabets, forms, *texts.children
+
+
+def _stored_bytes(*nodes: Node) -> int:
+    """Returns the bytes of nodes, as a codec makes them."""
+    stored = compressed_bytes(b"".join(map(join_buffers, nodes)))
+    return sum(len(pack_nodes(node)) for node in nodes) + stored
 
 
 def _stretch(array: pa.Array) -> pa.Array:
@@ -590,7 +609,7 @@ def _encode_templated(array: pa.Array) -> Node | None:
     return node if total_bytes(templates) * _TEMPLATE_BYTES_SHARE <= node.text_bytes else None
 
 
-def _templated_node(array: pa.Array, *, with_templates: bool = True) -> Node:
+def _templated_node(array: pa.Array) -> Node:
     valid, codes, stored = valid_mask(array), codes_of(array), store(array)
     if valid is not None:
         codes = _filled(codes, valid)
@@ -610,7 +629,7 @@ def _templated_node(array: pa.Array, *, with_templates: bool = True) -> Node:
     )
     # What queries read alone comes first.
     head = (
-        _encode_varlen(templates_of(array) if with_templates else templates_of(array)[:0]),
+        _encode_varlen(templates_of(array)),
         encode_ints(codes),
         encode_ints(stored.alphabets),
     )

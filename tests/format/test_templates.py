@@ -220,6 +220,27 @@ def test_free_text_repeated_values_and_binaries_are_not_divided() -> None:
     assert found == ["VARLEN", "VARLEN", "DICTIONARY", "VARLEN"]
 
 
+def long_lines(rows: int) -> pa.Array:
+    """Lines of 200 templates, each with many slots, so that a sample has only a few rows for each of them."""
+    rng = random.Random(3)
+    ids = [f"{rng.getrandbits(64):016x}-{rng.getrandbits(64):016x}" for _ in range(100)]
+    kinds = [" ".join("".join(rng.choices("abcdefgh", k=6)) for _ in range(6)) for _ in range(200)]
+    return pa.array(
+        f"{rng.choice(kinds)} {rng.choice(ids)} {rng.choice(ids)}"
+        + "".join(f" n={rng.randrange(10**6)}" for _ in range(14))
+        for _ in range(rows)
+    )
+
+
+def test_long_lines_are_divided_if_their_templates_recur() -> None:
+    array = long_lines(12_000)
+    found, as_text = make_chunk(array, level=1), make_chunk(array.cast(pa.binary()), level=1)
+    assert (found.encoding, as_text.encoding) == ("TEMPLATE", "VARLEN")
+    assert len(found.meta + found.stored) < 0.8 * len(as_text.meta + as_text.stored)
+    few = array.slice(0, 1000)  # where templates and slots take what their variables spare
+    assert make_chunk(few, level=1).encoding == "VARLEN"
+
+
 def test_values_of_a_megabyte_are_divided() -> None:
     array = pa.array([f"{n} " + "x7 12 " * 170_000 for n in range(3)])
     found = split(array, 3)
