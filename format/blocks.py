@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
 
 import pyarrow as pa
@@ -12,8 +14,8 @@ from pyarrow import types as pt
 
 from format import layout
 from format.arrays import in_order_of_use
-from format.compression import compress, decompress, decompress_head
-from format.decode import TemplateHead, decode_array, decode_template_head
+from format.compression import compress, decompress, decompress_head, decompress_rest
+from format.decode import TemplateDecoder, decode_array
 from format.encode import Coding, EncodedArray
 from format.errors import CorruptFragmentError
 from format.extremes import min_max
@@ -87,12 +89,11 @@ class Block(NamedTuple):
         *,
         keep_dictionary: bool = False,
         keep_templates: bool = False,
-        chosen: U8 | None = None,
         reserve: Callable[[int], None] | None = None,
     ) -> pa.Array:
         """Decodes the chunk to a storage array of `dtype`. Raises `CorruptFragmentError`.
 
-        Chunks of only nulls decode as any type. keep_dictionary, keep_templates, chosen, reserve: see
+        Chunks of only nulls decode as any type. keep_dictionary, keep_templates, reserve: see
         `format.decode.decode_array`.
         """
         most_bytes = most_chunk_bytes(self.header.stored_bytes)
@@ -115,7 +116,6 @@ class Block(NamedTuple):
                 self.header.rows,
                 keep_dictionary=keep_dictionary,
                 keep_templates=keep_templates,
-                chosen=chosen,
                 most_bytes=most_bytes,
                 reserve=None if reserve is None else ask,
             )
@@ -126,22 +126,43 @@ class Block(NamedTuple):
                 raise
             raise self._undecodable(error) from error
 
-    def template_head(self, dtype: pa.DataType) -> TemplateHead:
+    def template_decoder(self, dtype: pa.DataType) -> TemplateDecoder:
         """Decodes templates and codes of a chunk of templates, and decompresses no more than these.
 
         Raises `CorruptFragmentError`.
         """
-        most_bytes = most_chunk_bytes(self.header.stored_bytes)
+        header, most_bytes = self.header, most_chunk_bytes(self.header.stored_bytes)
         head = self._decompressed(most_bytes, decompress_head)
-        try:
-            return decode_template_head(
+        with self._decoding():
+            return TemplateDecoder(
                 self.meta,
                 head,
                 dtype,
-                self.header.rows,
+                header.rows,
                 most_bytes=most_bytes,
-                raw_bytes=self.header.raw_bytes,
+                raw_bytes=header.raw_bytes,
             )
+
+    def template_texts(self, decoder: TemplateDecoder, chosen: U8 | None) -> pa.Array:
+        """Returns the strings of chosen rows. The variables are decompressed and decoded only once.
+
+        decoder: from `template_decoder`. chosen: see `TemplateDecoder.texts`. Raises `CorruptFragmentError`.
+        """
+        if not decoder.has_variables:
+            rest = self._decompressed(
+                most_chunk_bytes(self.header.stored_bytes),
+                partial(decompress_rest, head_bytes=decoder.head_bytes),
+            )
+            with self._decoding():
+                decoder.take_variables(rest)
+        with self._decoding():
+            return decoder.texts(chosen)
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Explains what decoding raises. Raises `CorruptFragmentError`."""
+        try:
+            yield
         except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
             raise self._undecodable(error) from error
 

@@ -80,6 +80,21 @@ def decompress_head(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memo
     return decompress(Codec.ZSTD, head, min(_content_bytes(head), raw_bytes))
 
 
+def decompress_rest(
+    codec: Codec, stored: bytes, raw_bytes: int, head_bytes: int
+) -> bytes | memoryview:
+    """Decompresses what follows the head of a payload: the second of two frames, or the end of any other.
+
+    raw_bytes: see `decompress_head`. head_bytes: the length of the head. Raises `ValueError`.
+    """
+    if codec is not Codec.ZSTD_PARTS:
+        return memoryview(decompress(codec, stored, raw_bytes))[head_bytes:]
+    head, rest = _parts(stored)
+    if _content_bytes(head) != head_bytes:
+        raise ValueError("the first frame has other bytes than templates and codes take")
+    return decompress(Codec.ZSTD, rest, raw_bytes - head_bytes)
+
+
 def _decompress_parts(stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
     head, rest = _parts(stored)
     if _content_bytes(head) + _content_bytes(rest) != raw_bytes:

@@ -25,7 +25,7 @@ from format.nodes import (
     integer_bytes,
 )
 from format.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
-from format.slots import FORMS, NUMBER, load, slots_bytes
+from format.slots import FORMS, NUMBER, LoadedSlots, load, slots_bytes
 from format.storage import decoded
 from format.templates import U8, U64, Layout, count_marks, layout_of, templated
 from format.types import (
@@ -56,7 +56,6 @@ def decode_array(
     *,
     keep_dictionary: bool = False,
     keep_templates: bool = False,
-    chosen: U8 | None = None,
     most_bytes: int | None = None,
     reserve: Callable[[int], None] | None = None,
 ) -> pa.Array:
@@ -66,7 +65,6 @@ def decode_array(
     values), so that a merge can move codes instead of bytes.
     keep_templates: keeps strings that are stored as templates and variables as a templated array
     (`format.templates`).
-    chosen: the rows to return of strings that are stored so, 1 for each of them and 0 for others.
     most_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
     kept dictionary; by default derived from the payload's length.
     reserve: called with every larger size before memory is allocated for it; what it raises comes through.
@@ -77,7 +75,7 @@ def decode_array(
     most_values = max(MAX_UNBACKED_VALUES, 8 * payload.size)
     chunk = _Chunk(Cursor(meta, payload, most_values, allowance.charge), allowance)
     array = chunk.decode(
-        dtype, rows, keep_dictionary=keep_dictionary, keep_templates=keep_templates, chosen=chosen
+        dtype, rows, keep_dictionary=keep_dictionary, keep_templates=keep_templates
     )
     chunk.cursor.finish()
     return array
@@ -95,27 +93,77 @@ class TemplateHead(NamedTuple):
     """The template of each row, null where the string is."""
 
 
-def decode_template_head(
-    meta: bytes,
-    head: bytes | memoryview,
-    dtype: pa.DataType,
-    rows: int,
-    *,
-    most_bytes: int,
-    raw_bytes: int,
-) -> TemplateHead:
-    """Decodes templates and codes of a chunk of which the root is TEMPLATE.
+class TemplateDecoder:
+    """Decodes a chunk of which the root is TEMPLATE: the head, and then the strings of some rows."""
 
-    head: the raw payload, or as much of it as its first frame has. raw_bytes: the length of the whole.
-    most_bytes: see `decode_array`. Raises `ValueError`.
-    """
-    allowance = _Allowance(most_bytes, None)
-    most_values = max(MAX_UNBACKED_VALUES, 8 * raw_bytes)
-    cursor = Cursor(meta, pa.py_buffer(head), most_values, allowance.charge)
-    if cursor.take(rows) != Encoding.TEMPLATE or not is_string(dtype):
-        raise _unfit(cursor.encoding, dtype)
-    null_count = cursor.null_count
-    return _Chunk(cursor, allowance).template_head(dtype, rows, cursor.validity(), null_count, 0)
+    def __init__(
+        self,
+        meta: bytes,
+        head: bytes | memoryview,
+        dtype: pa.DataType,
+        rows: int,
+        *,
+        most_bytes: int,
+        raw_bytes: int,
+    ) -> None:
+        """head: the raw payload, or as much of it as its first frame has. raw_bytes: the length of the whole.
+
+        most_bytes: see `decode_array`. Raises `ValueError`.
+        """
+        self._dtype = dtype
+        self._allowance = _Allowance(most_bytes, None)
+        most_values = max(MAX_UNBACKED_VALUES, 8 * raw_bytes)
+        self._cursor = cursor = Cursor(
+            meta, pa.py_buffer(head), most_values, self._allowance.charge
+        )
+        if cursor.take(rows) != Encoding.TEMPLATE or not is_string(dtype):
+            raise _unfit(cursor.encoding, dtype)
+        null_count = cursor.null_count
+        chunk = _Chunk(cursor, self._allowance)
+        self.head = chunk.template_head(dtype, rows, cursor.validity(), null_count, 0)
+        self._slots: LoadedSlots | None = None
+        self._kept_bytes = 0
+
+    @property
+    def head_bytes(self) -> int:
+        """How many bytes of the raw payload the head takes."""
+        return self._cursor.position
+
+    @property
+    def has_variables(self) -> bool:
+        return self._slots is not None
+
+    def take_variables(self, rest: bytes | memoryview) -> None:
+        """Decodes the variables. rest: what follows the head in the raw payload. Raises `ValueError`."""
+        cursor = self._cursor.continued(pa.py_buffer(rest), self._allowance.charge)
+        chunk = _Chunk(cursor, self._allowance)
+        slots = chunk.template_slots(self.head, self._dtype, for_rows=False)
+        cursor.finish()
+        self._slots, self._kept_bytes = slots, self._allowance.charged_bytes
+
+    def texts(self, chosen: U8 | None) -> pa.Array:
+        """Returns the strings of the chosen rows, after `take_variables`.
+
+        chosen: 1 for the rows to return, 0 for others; None for all. Raises `ValueError`.
+        """
+        assert self._slots is not None
+        self._allowance.charged_bytes = (
+            self._kept_bytes
+        )  # without earlier strings, which are not kept
+        return _joined(self._slots, self._dtype, self.head.codes, chosen)
+
+
+def _joined(slots: LoadedSlots, dtype: pa.DataType, codes: pa.Array, chosen: U8 | None) -> pa.Array:
+    """Returns the strings of chosen rows, null where codes are. chosen: see `TemplateDecoder.texts`."""
+    data = slots.text(is_large_offsets(dtype), chosen)
+    if chosen is None:
+        return pa.Array.from_buffers(
+            dtype, len(codes), [codes.buffers()[0], *data], codes.null_count
+        )
+    validity = None
+    if codes.null_count:
+        validity = codes.filter(pa.array(chosen.view(np.bool_))).is_valid().buffers()[1]
+    return pa.Array.from_buffers(dtype, int(np.count_nonzero(chosen)), [validity, *data])
 
 
 class _Allowance:
@@ -124,13 +172,13 @@ class _Allowance:
     def __init__(self, most_bytes: int, reserve: Callable[[int], None] | None) -> None:
         self._most_bytes = most_bytes
         self._reserve = reserve
-        self._charged_bytes = 0
+        self.charged_bytes = 0
 
     def charge(self, size: int) -> None:
         """Counts memory before it is allocated. Raises `ValueError` if it is too much for the payload."""
-        self._charged_bytes += size
-        if self._charged_bytes > self._most_bytes:
-            raise ValueError(too_large(self._charged_bytes, self._most_bytes))
+        self.charged_bytes += size
+        if self.charged_bytes > self._most_bytes:
+            raise ValueError(too_large(self.charged_bytes, self._most_bytes))
         if self._reserve is not None and size > _SMALL_BYTES:
             self._reserve(size)
 
@@ -166,7 +214,6 @@ class _Chunk:
         *,
         keep_dictionary: bool = False,
         keep_templates: bool = False,
-        chosen: U8 | None = None,
     ) -> pa.Array:
         """Decodes the next node, and those below it."""
         cursor = self.cursor
@@ -179,9 +226,7 @@ class _Chunk:
         if encoding == Encoding.DICTIONARY and may_be_coded(dtype):
             return self._dictionary(dtype, length, validity, null_count, keep=keep_dictionary)
         if encoding == Encoding.TEMPLATE and is_string(dtype):
-            return self._templates(
-                dtype, length, validity, null_count, start, keep=keep_templates, chosen=chosen
-            )
+            return self._templates(dtype, length, validity, null_count, start, keep=keep_templates)
         children: list[pa.Array] = []
         if encoding == Encoding.VARLEN and is_binary_like(dtype):
             buffers = self._strings(dtype, length, validity)
@@ -242,31 +287,30 @@ class _Chunk:
         start: int,
         *,
         keep: bool,
-        chosen: U8 | None,
     ) -> pa.Array:
         head = self.template_head(dtype, length, validity, null_count, start)
-        layout, cursor = head.layout, self.cursor
-        numbers = int(np.count_nonzero(layout.kinds == NUMBER))
-        forms = np.frombuffer(cursor.child_integers(numbers).codes(FORMS), dtype=np.int32)
+        slots = self.template_slots(head, dtype, for_rows=keep)
+        if keep:
+            return templated(head.templates, head.codes, slots.by_rows())
+        return _joined(slots, dtype, head.codes, None)
+
+    def template_slots(
+        self, head: TemplateHead, dtype: pa.DataType, *, for_rows: bool
+    ) -> LoadedSlots:
+        """Takes the other children of a node of templates. for_rows: see `format.slots.load`."""
+        numbers = int(np.count_nonzero(head.layout.kinds == NUMBER))
+        forms = np.frombuffer(self.cursor.child_integers(numbers).codes(FORMS), dtype=np.int32)
         packed = np.frombuffer(self._bytes_child(), dtype=np.uint8)
-        texts = self._strings_child(dtype)
-        slots = load(
-            layout,
+        return load(
+            head.layout,
             head.alphabets,
             head.codes,
             forms,
             packed,
-            texts,
+            self._strings_child(dtype),
             self._allowance.charge,
-            for_rows=keep,
+            for_rows=for_rows,
         )
-        if keep:
-            return templated(head.templates, head.codes, slots.by_rows())
-        data = slots.text(is_large_offsets(dtype), chosen)
-        if chosen is None:
-            return pa.Array.from_buffers(dtype, length, [validity, *data], null_count)
-        _, bits = head.codes.filter(pa.array(chosen.view(np.bool_))).is_valid().buffers()
-        return pa.Array.from_buffers(dtype, int(np.count_nonzero(chosen)), [bits, *data])
 
     def template_head(
         self,

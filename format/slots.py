@@ -114,7 +114,7 @@ def slots_bytes(templates: int, slots: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSlots:
-    """Variables by slots, checked, to be put to their rows once."""
+    """Variables by slots, checked."""
 
     layout: Layout
     rows: tuple[I32, U8 | None, int]
@@ -135,7 +135,7 @@ class LoadedSlots:
         variables = room_for(self.size + SLACK_BYTES, np.uint8)
         native.slots.by_rows(
             self.layout.firsts, self.layout.kinds, *self.rows,
-            self.places, self.numbers, self.texts, ends, variables,
+            self.places.copy(), self.numbers, self.texts, ends, variables,
         )  # fmt: skip
         return binaries(ends, variables[: ends[-1]])
 
@@ -151,8 +151,9 @@ class LoadedSlots:
         offsets = np.empty(rows + 1, dtype=np.int64 if is_large else np.int32)
         text = room_for(self.size + SLACK_BYTES, np.uint8)
         native.slots.as_text(
-            *self.layout, *self.rows, chosen, self.places, self.numbers, self.texts, offsets, text
-        )
+            *self.layout, *self.rows, chosen,
+            self.places.copy(), self.numbers, self.texts, offsets, text,
+        )  # fmt: skip
         used = int(offsets[-1])
         if used < self.size // 2:  # a part must not hold the memory of the whole
             text = text[:used].copy()

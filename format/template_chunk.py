@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from format.blocks import Block
-from format.decode import TemplateHead
+from format.decode import TemplateDecoder, TemplateHead
 from format.nodes import Encoding
 
 
 class TemplateChunk:
-    """The strings of one chunk, of which templates and codes are decoded first, and text where it is asked
-    for. Nothing of the text is kept.
+    """The strings of one chunk, of which templates and codes are decoded first, and variables where text is
+    asked for. These are kept, and text is not.
     """
 
     def __init__(self, block: Block, dtype: pa.DataType) -> None:
@@ -25,14 +25,23 @@ class TemplateChunk:
         self.rows = block.header.rows
 
     @cached_property
+    def _decoder(self) -> TemplateDecoder:
+        return self._block.template_decoder(self.dtype)
+
+    @property
     def head(self) -> TemplateHead:
         """Templates, codes, and what is known of variables. Raises `CorruptFragmentError`."""
-        return self._block.template_head(self.dtype)
+        return self._decoder.head
+
+    @property
+    def head_bytes(self) -> int:
+        """How many bytes of the raw payload the head takes. Raises `CorruptFragmentError`."""
+        return self._decoder.head_bytes
 
     def texts(self, chosen: npt.NDArray[np.bool_] | None = None) -> pa.Array:
         """Returns the strings of the chosen rows, or of all. Raises `CorruptFragmentError`."""
         flags = None if chosen is None else chosen.view(np.uint8)
-        return self._block.decode(self.dtype, chosen=flags)
+        return self._block.template_texts(self._decoder, flags)
 
 
 def has_templates(block: Block) -> bool:

@@ -597,6 +597,17 @@ cdef class Cursor:
             raise ValueError("an integer child has an encoding that is not for integers")
         return 0
 
+    def continued(self, payload, charge):
+        """Returns a cursor that goes on with the next node in what follows the bytes taken, which `payload` has.
+        charge: see `__init__`."""
+        cdef Cursor rest = Cursor.__new__(Cursor)
+        rest._meta, rest._payload, rest._charge = self._meta, payload, charge
+        rest._nodes = self._nodes
+        rest._bytes = <const uint8_t*><uintptr_t>payload.address
+        rest._size = payload.size
+        rest._count, rest._next = self._count, self._next
+        return rest
+
     def finish(self):
         """Raises `ValueError` if nodes or bytes are left over."""
         if self._position != self._size:

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from format import decode
 from format.blocks import Block, make_chunk
+from format.compression import compress
 from format.errors import CorruptFragmentError
 from format.layout import Codec
+from format.slots import load
 from format.template_chunk import TemplateChunk, has_templates
 from tests.format.test_templates import block_of, logs, template_of
 
@@ -65,6 +68,45 @@ def test_chosen_rows_are_those_of_the_text(dtype: pa.DataType, level: int, rows:
     assert (
         TemplateChunk(templated_block(level, dtype), dtype).texts().equals(logs(ROWS).cast(dtype))
     )
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_strings_are_given_again_without_decoding_variables_again(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk = TemplateChunk(templated_block(level), pa.string())
+    loads: list[object] = []
+    monkeypatch.setattr(decode, "load", lambda *args, **kw: loads.append(args) or load(*args, **kw))
+    _ = chunk.head
+    assert not loads
+    chosen = np.arange(ROWS) % 3 == 0
+    for _ in range(50):  # far more strings together than a reader may hold of this chunk
+        assert chunk.texts(chosen).equals(logs(ROWS).filter(pa.array(chosen)))
+        assert chunk.texts().equals(logs(ROWS))
+    assert len(loads) == 1
+
+
+def test_strings_given_before_do_not_count_against_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    block = templated_block()
+    size = logs(ROWS).nbytes
+    monkeypatch.setattr("format.blocks.most_chunk_bytes", lambda _stored: 10 * size)
+    chunk = TemplateChunk(block, pa.string())
+    for _ in range(20):
+        assert chunk.texts().equals(logs(ROWS))
+
+
+def test_a_first_frame_that_ends_elsewhere_than_the_head_is_refused() -> None:
+    block = templated_block()
+    raw = block.raw()
+    head_bytes = TemplateChunk(block, pa.string()).head_bytes
+    for cut in (head_bytes + 8, len(raw)):
+        codec, stored = compress(raw, 1, cut)
+        assert codec is Codec.ZSTD_PARTS
+        header = block.header._replace(stored_bytes=len(stored))
+        with pytest.raises(CorruptFragmentError, match="first frame"):
+            TemplateChunk(block._replace(stored=stored, header=header), pa.string()).texts()
 
 
 @pytest.mark.parametrize("length", [0, 1, 8, 2**40, 2**64 - 1])
