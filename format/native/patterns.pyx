@@ -13,13 +13,30 @@ from format.native.variables cimport MOST_NUMBER_DIGITS, NUMBER
 from format.native.words cimport loaded, lowest_bit, offset
 
 
+cdef struct Moves:
+    uint64_t* steps
+    uint64_t* loops
+
 cdef struct Machine:
     int64_t words
+    const uint64_t* steps  # of each of the 64 bits of an alphabet
+    const uint64_t* loops
     uint64_t* states
-    uint64_t* union_steps  # of the bytes that a variable may have
-    uint64_t* union_loops
     uint64_t* before
     uint64_t* reached
+    Moves digits  # that any byte of `number` allows
+    uint64_t number
+    Moves plain  # that any byte of a text allows that is not distinctive
+    Moves distinctive
+
+cdef enum:
+    BITMAPS = 9  # of a machine
+
+
+cdef Moves moves_at(uint64_t* memory, int64_t words) noexcept nogil:
+    cdef Moves moves
+    moves.steps, moves.loops = memory, memory + words
+    return moves
 
 
 cdef inline bint move(
@@ -37,40 +54,46 @@ cdef inline bint move(
     return left != 0
 
 
-cdef void unite(
-    Machine* machine, uint64_t alphabet, const uint64_t* steps, const uint64_t* loops
-) noexcept nogil:
-    """Makes the moves that any byte of an alphabet allows. steps, loops: of each of its 64 bits."""
-    cdef int64_t word, bit
-    memset(machine.union_steps, 0, 8 * machine.words)
-    memset(machine.union_loops, 0, 8 * machine.words)
-    for bit in range(64):
-        if alphabet >> bit & 1:
-            for word in range(machine.words):
-                machine.union_steps[word] |= steps[bit * machine.words + word]
-                machine.union_loops[word] |= loops[bit * machine.words + word]
+cdef void unite(const Machine* machine, uint64_t alphabet, Moves moves) noexcept nogil:
+    """Adds the moves that any byte of an alphabet allows."""
+    cdef int64_t word, at
+    while alphabet:
+        at = lowest_bit(alphabet) * machine.words
+        for word in range(machine.words):
+            moves.steps[word] |= machine.steps[at + word]
+            moves.loops[word] |= machine.loops[at + word]
+        alphabet &= alphabet - 1
 
 
-cdef void close(Machine* machine) noexcept nogil:
+cdef void clear(const Machine* machine, Moves moves) noexcept nogil:
+    memset(moves.steps, 0, 8 * machine.words)
+    memset(moves.loops, 0, 8 * machine.words)
+
+
+cdef void close(Machine* machine, Moves moves) noexcept nogil:
     """Adds all states that any number of bytes lead to."""
     cdef int64_t word
     cdef bint grows = True
     while grows:
-        move(machine.union_steps, machine.union_loops, machine.states, machine.before, machine.words)
+        move(moves.steps, moves.loops, machine.states, machine.before, machine.words)
         grows = False
         for word in range(machine.words):
             grows |= machine.before[word] & ~machine.states[word] != 0
             machine.states[word] |= machine.before[word]
 
 
-cdef bint over_number(Machine* machine) noexcept nogil:
-    """Moves over 1 to `MOST_NUMBER_DIGITS` digits, which are united. Returns whether any state is left."""
+cdef bint over_number(Machine* machine, uint64_t alphabet) noexcept nogil:
+    """Moves over 1 to `MOST_NUMBER_DIGITS` bytes of an alphabet. Returns whether any state is left."""
     cdef int64_t word, digits
     cdef uint64_t left = 0
+    if alphabet != machine.number:  # which are the digits, in all slots
+        clear(machine, machine.digits)
+        unite(machine, alphabet, machine.digits)
+        machine.number = alphabet
     memset(machine.reached, 0, 8 * machine.words)
     for digits in range(MOST_NUMBER_DIGITS):
         memcpy(machine.before, machine.states, 8 * machine.words)
-        if not move(machine.union_steps, machine.union_loops, machine.before, machine.states, machine.words):
+        if not move(machine.digits.steps, machine.digits.loops, machine.before, machine.states, machine.words):
             break
         for word in range(machine.words):
             machine.reached[word] |= machine.states[word]
@@ -82,17 +105,19 @@ cdef bint over_number(Machine* machine) noexcept nogil:
     return left != 0
 
 
-cdef bint over_text(
-    Machine* machine, uint64_t alphabet, uint64_t distinctive, const uint64_t* steps, const uint64_t* loops
-) noexcept nogil:
+cdef bint over_text(Machine* machine, uint64_t alphabet, uint64_t distinctive) noexcept nogil:
     """Moves over bytes of an alphabet, at least one of them distinctive. Returns whether any state is left."""
-    unite(machine, alphabet & ~distinctive, steps, loops)
-    close(machine)
-    unite(machine, alphabet & distinctive, steps, loops)
-    if not move(machine.union_steps, machine.union_loops, machine.states, machine.states, machine.words):
+    clear(machine, machine.plain)
+    unite(machine, alphabet & ~distinctive, machine.plain)
+    close(machine, machine.plain)
+    clear(machine, machine.distinctive)
+    unite(machine, alphabet & distinctive, machine.distinctive)
+    if not move(
+        machine.distinctive.steps, machine.distinctive.loops, machine.states, machine.states, machine.words
+    ):
         return False
-    unite(machine, alphabet, steps, loops)
-    close(machine)
+    unite(machine, alphabet & ~distinctive, machine.distinctive)
+    close(machine, machine.distinctive)
     return True
 
 
@@ -129,12 +154,17 @@ def reach(
         and alphabets.shape[0] == kinds.shape[0] and out.shape[0] == offsets.shape[0] - 1
     ):
         raise ValueError("a pattern's states are malformed")
-    memory = <uint64_t*>malloc(5 * 8 * words)
+    memory = <uint64_t*>malloc(BITMAPS * 8 * words)
     if memory == NULL:
         raise MemoryError("no memory for the states of a pattern")
     machine.words = words
-    machine.states, machine.union_steps, machine.union_loops = memory, memory + words, memory + 2 * words
-    machine.before, machine.reached = memory + 3 * words, memory + 4 * words
+    machine.steps, machine.loops = &letter_steps[0, 0], &letter_loops[0, 0]
+    machine.states, machine.before, machine.reached = memory, memory + words, memory + 2 * words
+    machine.digits = moves_at(memory + 3 * words, words)
+    machine.plain = moves_at(memory + 5 * words, words)
+    machine.distinctive = moves_at(memory + 7 * words, words)
+    machine.number = 0
+    clear(&machine, machine.digits)
     with nogil:
         for template in range(offsets.shape[0] - 1):
             memset(machine.states, 0, 8 * words)
@@ -147,14 +177,11 @@ def reach(
                 elif anything is not None:
                     is_alive = skip(&machine, &anything[0])
                     slot += 1
-                elif kinds[slot] == NUMBER:
-                    unite(&machine, alphabets[slot], &letter_steps[0, 0], &letter_loops[0, 0])
-                    is_alive = over_number(&machine)
-                    slot += 1
                 else:
-                    is_alive = over_text(
-                        &machine, alphabets[slot], distinctive, &letter_steps[0, 0], &letter_loops[0, 0]
-                    )
+                    if kinds[slot] == NUMBER:
+                        is_alive = over_number(&machine, alphabets[slot])
+                    else:
+                        is_alive = over_text(&machine, alphabets[slot], distinctive)
                     slot += 1
                 if not is_alive:
                     break
