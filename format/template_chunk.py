@@ -38,6 +38,11 @@ class TemplateChunk:
         """How many bytes of the raw payload the head takes. Raises `CorruptFragmentError`."""
         return self._decoder.head_bytes
 
+    @property
+    def has_variables(self) -> bool:
+        """Whether variables have been decompressed. Raises `CorruptFragmentError`."""
+        return self._decoder.has_variables
+
     def texts(self, chosen: npt.NDArray[np.bool_] | None = None) -> pa.Array:
         """Returns the strings of the chosen rows, or of all. Raises `CorruptFragmentError`."""
         flags = None if chosen is None else chosen.view(np.uint8)

@@ -87,7 +87,7 @@ def query_command(
     """Print the rows of TABLE that fulfil a condition, one JSON object a line, in sort order.
 
     Fragments and row groups whose key ranges and statistics rule such rows out are not read; stderr says
-    how many were.
+    how many were, and how many row groups templates of strings ruled out.
     """
     if counts and (columns is not None or rows is not None):
         raise UsageError("--count: leave out --columns and --rows")

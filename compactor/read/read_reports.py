@@ -19,15 +19,21 @@ class ScanReport:
     """Row groups of the fragments that were opened."""
     row_groups_skipped: int = 0
     """Row groups that statistics ruled out; none of their columns were read."""
+    row_groups_ruled_out_by_templates: int = 0
+    """Row groups without a wanted row, as templates of strings tell: no variables of these were decompressed,
+    and columns that the condition does not have were not read."""
     rows_read: int = 0
+    """Rows of the row groups that were not skipped."""
     rows: int = 0
     """Rows that the scan returned."""
 
     def __str__(self) -> str:
+        ruled_out = self.row_groups_ruled_out_by_templates
+        also = f"; templates ruled out {counted(ruled_out, 'row group')}" if ruled_out else ""
         return (
             f"{self.rows:,} of {counted(self.rows_read, 'row')} read; skipped {self.fragments_skipped:,} of "
             f"{counted(self.fragments, 'fragment')} and {self.row_groups_skipped:,} of "
-            f"{counted(self.row_groups, 'row group')} in the others"
+            f"{counted(self.row_groups, 'row group')} in the others{also}"
         )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +21,16 @@ from compactor.read.fragment_columns import (
 )
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics
 from compactor.read.read_reports import ScanReport
+from compactor.read.templated_column import TemplatedColumn
 from compactor.resources.workers import Workers
 from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from format.footer import RowGroupStats
+
+_COUNTING: Final = Lock()
+"""Held by threads that count what they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,16 @@ class RowGroupReader:
         keep = None
         if self._where is not None:
             keep = pc.fill_null(matching(self._where, columns, group.rows), False)
+            if not keep.true_count:
+                self._count_ruled_out(columns)
         if self._deleted is not None:
             alive = pc.invert(self._deleted.slice(group.first_row, group.rows))
             keep = alive if keep is None else pc.and_(keep, alive)
         return keep
+
+    def _count_ruled_out(self, columns: dict[str, Column]) -> None:
+        """Counts a row group without wanted rows, if templates told so."""
+        asked = [c for c in columns.values() if isinstance(c, TemplatedColumn) and c.is_asked]
+        if asked and not any(column.has_variables for column in asked):
+            with _COUNTING:
+                self._report.row_groups_ruled_out_by_templates += 1

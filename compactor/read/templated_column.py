@@ -24,12 +24,14 @@ class TemplatedColumn:
 
     def __init__(self, chunk: TemplateChunk) -> None:
         self._chunk = chunk
+        self._is_asked = False
 
     def is_null(self) -> pa.Array:
         return self._chunk.head.codes.is_null()
 
     def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
         head = self._chunk.head
+        self._is_asked |= asked is None or bool(asked.true_count)
         said = answers(condition, head.templates, head.layout, head.alphabets)
         if not said.any():
             return with_nulls_of(head.codes, pa.repeat(False, self._chunk.rows))
@@ -44,6 +46,16 @@ class TemplatedColumn:
             holds = by_value(condition, self._chunk.texts(unsure))
             found[unsure] = holds.to_numpy(zero_copy_only=False)
         return with_nulls_of(head.codes, pa.array(found))
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a condition on some of the strings was asked for."""
+        return self._is_asked
+
+    @property
+    def has_variables(self) -> bool:
+        """Whether the variables have been decompressed."""
+        return self._chunk.has_variables
 
     @property
     def templates(self) -> pa.Array:

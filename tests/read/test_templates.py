@@ -11,6 +11,7 @@ import pytest
 
 from compactor.predicate.parse import parse_where
 from compactor.predicate.tree import matching
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.stores.base import Store
 from compactor.table.conditions import condition_on
@@ -113,6 +114,32 @@ def test_deletes_find_the_rows_that_a_text_scan_does(
     # Deleted rows are not joined any more, and stay away.
     assert scanned(store, log.latest, ["k"], condition).num_rows == 0
     assert pc.min(left).as_py() == 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("message LIKE '%nowhere%'", 4),  # the fifth is too small to be divided
+        ("message = 'ERROR of disks'", 4),
+        ("message LIKE '%ERROR%'", 0),  # all of them have such rows
+        ("message LIKE '%u9999%'", 0),  # only variables tell
+        ("message LIKE '%u9999%' AND message LIKE '%nowhere%'", 0),  # the first is asked before
+        ("message LIKE '%nowhere%' OR message IS NULL", 0),
+        ("k < 700 AND message LIKE '%nowhere%'", 1),  # statistics skip the others
+        ("w = 'w77' AND message LIKE '%nowhere%'", 0),  # no row is left to ask for
+        ("message IS NULL AND w = 'w77'", 0),
+    ],
+)
+def test_row_groups_that_templates_rule_out_are_counted(
+    store: Store, table: Snapshot, condition: str, count: int, threads: int
+) -> None:
+    report = ScanReport()
+    where = condition_on(table.table, condition)
+    list(scan(store, table, ["k"], where, report, threads=threads))
+    assert report.row_groups_ruled_out_by_templates == count
+    ending = f"; templates ruled out {count} row group{'s' if count > 1 else ''}"
+    assert str(report).endswith(ending) == bool(count)
 
 
 @pytest.mark.parametrize(
