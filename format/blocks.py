@@ -234,11 +234,7 @@ class BlockReader:
     def read_block(self, column: str | None = None) -> Block:
         """Reads the next block. Raises `CorruptFragmentError`, also if the source ends."""
         offset = self.offset
-        self._look_ahead()
-        head = self.read_exactly(BLOCK_HEADER_BYTES, column)
-        header = layout.unpack_block_header(head, name=self.name, offset=offset)
-        meta = self.read_exactly(header.meta_bytes, column)
-        layout.check_block_header(header, head, meta, name=self.name, offset=offset)
+        header, meta = self.read_head(column)
         self._before_payload(header)
         stored = self.read_exactly(header.stored_bytes, column)
         if layout.checksum64(stored) != header.payload_checksum:
@@ -249,6 +245,16 @@ class BlockReader:
                 column=column,
             )
         return Block(header, meta, stored, offset, self.name, column)
+
+    def read_head(self, column: str | None = None) -> tuple[BlockHeader, bytes]:
+        """Reads header and meta of the next block, and no payload. Raises `CorruptFragmentError`."""
+        offset = self.offset
+        self._look_ahead()
+        head = self.read_exactly(BLOCK_HEADER_BYTES, column)
+        header = layout.unpack_block_header(head, name=self.name, offset=offset)
+        meta = self.read_exactly(header.meta_bytes, column)
+        layout.check_block_header(header, head, meta, name=self.name, offset=offset)
+        return header, meta
 
     def next_kind(self) -> int:
         """Returns the kind of the next block, which need not be one that this reader knows."""

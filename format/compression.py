@@ -21,6 +21,7 @@ _POOL_CODEC: Final = pa.Codec("zstd")
 _LEAST_COMPRESSED_BYTES: Final = 64
 _HEAD_LENGTH: Final = struct.Struct("<Q")
 """The length of the first of two frames, as stored."""
+HEAD_LENGTH_BYTES: Final = _HEAD_LENGTH.size
 
 _contexts = threading.local()
 

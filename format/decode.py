@@ -45,6 +45,7 @@ _LOOKED_UP_BYTES: Final = 16
 """The most bytes of a value that takes its place at once. Wider ones are counted first, since nulls count
 nothing."""
 _FEW_BYTES: Final = 1024
+_ANY_VALUES: Final = 2**62
 _LENGTH_BYTES: Final = 4
 
 
@@ -151,6 +152,29 @@ class TemplateDecoder:
             self._kept_bytes
         )  # without earlier strings, which are not kept
         return _joined(self._slots, self._dtype, self.head.codes, chosen)
+
+
+def template_counts(meta: bytes) -> tuple[int, int, int]:
+    """Returns how many templates and slots a chunk of templates has, and the raw bytes of its head.
+
+    Looks at its encoding nodes alone. Raises `ValueError`.
+    """
+    cursor = Cursor(meta, pa.py_buffer(b""), _ANY_VALUES, _charge_nothing)
+    if cursor.take(cursor.next_length) != Encoding.TEMPLATE:
+        raise ValueError("a chunk of another encoding than its footer states")
+    head_bytes, lengths = cursor.param, []
+    for _ in range(cursor.children):
+        lengths.append(cursor.next_length)
+        nodes = 1
+        while nodes:
+            cursor.take(cursor.next_length)
+            nodes += cursor.children - 1
+    templates, _, texts, numbers, _, _ = lengths
+    return templates, texts + numbers, head_bytes
+
+
+def _charge_nothing(_size: int) -> None:
+    """Allows all memory, where none is taken."""
 
 
 def _joined(slots: LoadedSlots, dtype: pa.DataType, codes: pa.Array, chosen: U8 | None) -> pa.Array:

@@ -21,15 +21,18 @@ from format.footer_reader import FooterReader
 from format.key_comparator import KeyComparator
 from format.keys import Bound
 from format.layout import BlockKind
+from format.nodes import Encoding
 from format.ordering import KeyColumns
 from format.schema import FragmentHeader
 from format.sizes import rows_within
 from format.storage import to_logical
-from format.template_chunk import TemplateChunk, has_templates
+from format.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
 from format.types import is_string, storage_type
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
+_CHUNK_BEGIN_BYTES: Final = 4 << 10
+"""As much of a chunk of templates as has its encoding nodes, which are few."""
 _WINDOW_BYTES: Final = 16 << 20
 _ROW_BYTES: Final = 8
 _BATCH_BYTES: Final = 64 << 20
@@ -126,6 +129,24 @@ class FragmentReader:
         if has_templates(block) and is_string(dtype):
             return TemplateChunk(block, dtype)
         return block.decode(dtype, keep_dictionary=True)
+
+    def templated_groups(self, name: str) -> list[int]:
+        """Returns the row groups that store strings as templates, by the footer; none for other columns."""
+        self.footer.fetch([name])
+        field = self.footer.field(name)
+        if field is None or not is_string(storage_type(field.type)):
+            return []
+        chunks = enumerate(self.footer.chunks(name))
+        return [group for group, chunk in chunks if chunk.encoding == Encoding.TEMPLATE.name]
+
+    def template_sizes(self, name: str, group: int) -> TemplateSizes:
+        """Returns what the beginning of a chunk says of its templates. group: of `templated_groups`.
+
+        Raises `CorruptFragmentError`.
+        """
+        stats = self.footer.chunks(name)[group]
+        data = self._source.read_range(stats.offset, min(stats.stored_bytes, _CHUNK_BEGIN_BYTES))
+        return read_sizes(BlockReader(MemorySource(data), self.name, offset=stats.offset), name)
 
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None

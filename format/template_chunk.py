@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from format.blocks import Block
-from format.decode import TemplateDecoder, TemplateHead
+from format.blocks import Block, BlockReader
+from format.compression import HEAD_LENGTH_BYTES
+from format.decode import TemplateDecoder, TemplateHead, template_counts
+from format.errors import CorruptFragmentError
+from format.layout import Codec
 from format.nodes import Encoding
 
 
@@ -47,6 +51,41 @@ class TemplateChunk:
         """Returns the strings of the chosen rows, or of all. Raises `CorruptFragmentError`."""
         flags = None if chosen is None else chosen.view(np.uint8)
         return self._block.template_texts(self._decoder, flags)
+
+
+class TemplateSizes(NamedTuple):
+    """What the beginning of a chunk of templates says of it."""
+
+    rows: int
+    templates: int
+    slots: int
+    head_bytes: int
+    """Stored bytes of templates, codes and alphabets; raw ones if they have no frame of their own."""
+    variables_bytes: int
+    """The other stored bytes."""
+
+
+def read_sizes(reader: BlockReader, column: str) -> TemplateSizes:
+    """Reads the beginning of the next block, a chunk of templates, without its payload.
+
+    Raises `CorruptFragmentError`.
+    """
+    offset = reader.offset
+    header, meta = reader.read_head(column)
+    try:
+        templates, slots, raw_head_bytes = template_counts(meta)
+    except ValueError as error:
+        raise CorruptFragmentError(
+            f"the encoding tree is damaged: {error}", name=reader.name, offset=offset, column=column
+        ) from error
+    head_bytes = raw_head_bytes
+    if header.codec is Codec.ZSTD_PARTS:
+        head_bytes = int.from_bytes(reader.read_exactly(HEAD_LENGTH_BYTES, column), "little")
+    if not 0 <= head_bytes <= header.stored_bytes:
+        head_bytes = header.stored_bytes
+    return TemplateSizes(
+        header.rows, templates, slots, head_bytes, header.stored_bytes - head_bytes
+    )
 
 
 def has_templates(block: Block) -> bool:

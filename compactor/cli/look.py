@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import pyarrow as pa
@@ -15,12 +15,17 @@ from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.shared_options import check_one_moment, snapshot_options, threads_option
 from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
+from compactor.cli.templates import print_stored_templates
 from compactor.common.counts import counted
 from compactor.common.redact import redacted_value
 from compactor.compaction.owner import is_gone, shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
+from compactor.read.fragment_columns import open_fragment
+from compactor.read.read_reports import StoredTemplates
+from compactor.read.stored_templates import evenly, stored_templates
+from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry, key_range
@@ -29,7 +34,10 @@ from compactor.table.snapshot import Snapshot
 from format.reader import FragmentReader
 from format.schema import FragmentHeader
 
-_MOST_FRAGMENTS = 40
+_MOST_FRAGMENTS: Final = 40
+_MOST_CHUNKS: Final = 32
+_SHOWN: Final = 20
+"""How many templates are shown."""
 
 
 @click.command(
@@ -38,6 +46,7 @@ _MOST_FRAGMENTS = 40
 Examples:
   compactor inspect ./logs
   compactor inspect s3://bucket/logs --json
+  compactor inspect ./logs --column message
   compactor inspect ./logs/data/5f0c...-00000.frag""",
 )
 @click.argument("target", metavar="TABLE|FRAGMENT")
@@ -45,24 +54,52 @@ Examples:
     "--all",
     "show_all",
     is_flag=True,
-    help=f"Show all fragments, not only the first {_MOST_FRAGMENTS}.",
+    help=f"Show all fragments, or all chunks of templates, not only the first {_MOST_FRAGMENTS}.",
+)
+@click.option(
+    "--column",
+    help="Show the most frequent templates of this column, where it is stored as templates.",
 )
 @snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def inspect_command(
-    target: str, show_all: bool, version: int | None, as_of: int | None, as_json: bool
+    target: str,
+    show_all: bool,
+    column: str | None,
+    version: int | None,
+    as_of: int | None,
+    as_json: bool,
 ) -> None:
-    """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT."""
+    """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT.
+
+    Of a column that a fragment stores as templates, it shows how many templates and slots for variables there
+    are, and their bytes. With --column it shows the templates instead, counted in up to 32 row groups that
+    are spread over all; of a table, in up to 32 fragments.
+    """
     found = _open(target, version, as_of)
-    if isinstance(found, FragmentReader):
-        document = _fragment_json(found)
+    if column is not None:
+        templates = _templates(found, column)
+        echo_json(asdict(templates)) if as_json else print_stored_templates(templates)
+    elif isinstance(found, FragmentReader):
+        document = _fragment_json(found, most_chunks=None if show_all else _MOST_FRAGMENTS)
         echo_json(document) if as_json else _print_fragment(document, found.header)
-        return
-    store, snapshot = found
-    if as_json:
-        echo_json(_table_json(store, snapshot))
+    elif as_json:
+        echo_json(_table_json(*found))
     else:
-        _print_snapshot(store, snapshot, show_all=show_all)
+        _print_snapshot(*found, show_all=show_all)
+
+
+def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> StoredTemplates:
+    if isinstance(found, FragmentReader):
+        found.project([column])
+        return stored_templates(column, column, [found], most_chunks=_MOST_CHUNKS, shown=_SHOWN)
+    store, snapshot = found
+    [name] = stored_schema(snapshot.table, scan_schema(snapshot.table, [column])).names
+    readers = [
+        open_fragment(store, entry.key, entry.size_bytes)
+        for entry in evenly(snapshot.by_age(), _MOST_CHUNKS)
+    ]
+    return stored_templates(column, name, readers, most_chunks=_MOST_CHUNKS, shown=_SHOWN)
 
 
 def _open(
@@ -185,8 +222,11 @@ def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[st
     ]
 
 
-def _fragment_json(reader: FragmentReader) -> dict[str, Any]:
+def _fragment_json(reader: FragmentReader, *, most_chunks: int | None) -> dict[str, Any]:
     footer, header = reader.footer, reader.header
+    templated = [
+        (name, group) for name in footer.columns for group in reader.templated_groups(name)
+    ]
     return {
         "fragment": reader.name,
         "size_bytes": reader.size_bytes,
@@ -211,6 +251,11 @@ def _fragment_json(reader: FragmentReader) -> dict[str, Any]:
             }
             for name, chunks in footer.columns.items()
         ],
+        "chunks_of_templates": len(templated),
+        "templates": [
+            {"column": name, "row_group": group, **reader.template_sizes(name, group)._asdict()}
+            for name, group in templated[:most_chunks]
+        ],
     }
 
 
@@ -232,6 +277,8 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
          f"{c['null_count']:,}", " ".join(c["encodings"])]
         for c in document["columns"]
     ])  # fmt: skip
+    if document["templates"]:
+        _print_template_sizes(document)
     groups = document["row_groups"]
     click.echo("")
     columns = [("row group", True), ("rows", True), ("first key", False), ("last key", False)]
@@ -241,6 +288,20 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     ])  # fmt: skip
     if len(groups) > _MOST_FRAGMENTS:
         click.echo(f"... and {len(groups) - _MOST_FRAGMENTS} more (--json shows them)")
+
+
+def _print_template_sizes(document: dict[str, Any]) -> None:
+    click.echo("")
+    columns = [("column", False), ("row group", True), ("rows", True), ("templates", True), ("slots", True),
+               ("bytes of templates", True), ("of variables", True)]  # fmt: skip
+    print_table("templates, by chunk", columns, [
+        [c["column"], str(c["row_group"]), f"{c['rows']:,}", f"{c['templates']:,}", f"{c['slots']:,}",
+         human_bytes(c["head_bytes"]), human_bytes(c["variables_bytes"])]
+        for c in document["templates"]
+    ])  # fmt: skip
+    left = document["chunks_of_templates"] - len(document["templates"])
+    if left:
+        click.echo(f"... and {left} more (--all shows them)")
 
 
 @click.command(

@@ -11,7 +11,13 @@ from compactor.cli.tables import open_log
 from compactor.errors import UsageError
 from compactor.files.write import check_target, write_whole
 from compactor.report.charts import check_plotly
-from compactor.report.gather import MAX_FOOTERS, MAX_VERSIONS, ReportOptions, gather
+from compactor.report.gather import (
+    MAX_FOOTERS,
+    MAX_TEMPLATE_CHUNKS,
+    MAX_VERSIONS,
+    ReportOptions,
+    gather,
+)
 from compactor.report.page import page
 
 
@@ -63,6 +69,14 @@ Examples:
     help="Most fragments whose footers are read for encodings and nulls, two or three GETs each.",
 )
 @click.option(
+    "--templates",
+    type=click.IntRange(0, 1_000_000),
+    default=MAX_TEMPLATE_CHUNKS,
+    show_default=True,
+    help="Most row groups of a column whose templates are read, where it is stored so; 0 shows none, and no "
+    "text of rows.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Print the content as one JSON object on stdout."
 )
 def report_command(
@@ -73,12 +87,14 @@ def report_command(
     as_of: int | None,
     history: int,
     footers: int,
+    templates: int,
     as_json: bool,
 ) -> None:
     """Write one HTML page about TABLE: fragments on the key axis before and after, sizes, amplification
-    over time, compactions, columns, and what is due.
+    over time, compactions, columns, patterns of log messages, and what is due.
 
-    The page needs no network. The command changes nothing, and of the data it reads only footers.
+    The page needs no network. The command changes nothing, and of the data it reads only footers and a few
+    chunks of templates.
     """
     if as_json == (output is not None):
         raise UsageError("report: give -o FILE (- for stdout), or --json")
@@ -95,6 +111,7 @@ def report_command(
         since_unix_ms=since_unix_ms,
         max_versions=history,
         max_footers=footers,
+        max_template_chunks=templates,
     )
     with progress("report", None) as advance:
         report = gather(open_log(table), options, advance)

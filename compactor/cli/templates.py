@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from compactor.cli.display import print_table, progress
@@ -10,6 +12,7 @@ from compactor.cli.read import where_option
 from compactor.cli.shared_options import snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
+from compactor.read.read_reports import StoredTemplates, TemplateCount
 
 
 @click.command(
@@ -59,9 +62,7 @@ def templates_command(
             {**document, "templates": document["templates"][:limit], "all": len(report.templates)}
         )
         return
-    columns = [("rows", True), ("share", True), ("template", False), ("example", False)]
-    lines = [[f"{t.rows:,}", f"{t.share:.1%}", t.template, t.example] for t in shown]
-    print_table(None, columns, lines)
+    _print_counts(shown)
     if rest:
         rows = sum(found.rows for found in rest)
         click.echo(f"and {counted(len(rest), 'template')} more, of {counted(rows, 'row')}")
@@ -71,3 +72,26 @@ def templates_command(
         )
     nulls = f", {report.nulls:,} without a text" if report.nulls else ""
     click.echo(f"{counted(report.rows + report.nulls, 'row')}{nulls} at version {report.version}")
+
+
+def print_stored_templates(found: StoredTemplates) -> None:
+    """Prints the templates that some row groups have, and which these are."""
+    if found.templates:
+        _print_counts(found.templates)
+    left = found.all - len(found.templates)
+    if left:
+        click.echo(f"and {counted(left, 'template')} more")
+    if found.chunks:
+        click.echo(
+            f"{counted(found.rows, 'row')} with a text in {found.chunks_read:,} of "
+            f"{counted(found.chunks, 'row group')} that store {found.column} as templates"
+        )
+    else:
+        click.echo(f"no row group stores {found.column} as templates")
+
+
+def _print_counts(templates: Sequence[TemplateCount]) -> None:
+    columns = [("rows", True), ("share", True), ("template", False), ("example", False)]
+    print_table(
+        None, columns, [[f"{t.rows:,}", f"{t.share:.1%}", t.template, t.example] for t in templates]
+    )

@@ -1,4 +1,4 @@
-"""The reports of scans, exports, verifications and counts of templates."""
+"""The reports of scans, exports, verifications, and counts of templates."""
 
 from __future__ import annotations
 
@@ -100,3 +100,20 @@ class TemplatesReport:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "templates": [asdict(found) for found in self.templates]}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTemplates:
+    """The templates of a column in some of the row groups that store it as templates."""
+
+    column: str
+    chunks: int
+    """Row groups that store the column so, in the fragments that were looked at."""
+    chunks_read: int
+    """Of these, the ones whose templates were counted, spread over all."""
+    rows: int
+    """Rows with a text in the row groups read, deleted ones too."""
+    all: int
+    """Number of different templates in them."""
+    templates: tuple[TemplateCount, ...]
+    """The most frequent ones. Examples of rare ones may be empty."""

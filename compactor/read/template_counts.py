@@ -5,10 +5,10 @@ Templates of columns that are stored so are counted by their codes. Other string
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,10 @@ from compactor.predicate.tree import Predicate
 from compactor.read.fragment_columns import Column
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.pruning import unless_ruled_out
-from compactor.read.read_reports import ScanReport, TemplateCount, TemplatesReport
+from compactor.read.read_reports import ScanReport, TemplatesReport
 from compactor.read.row_group_reader import RowGroup, RowGroupReader
 from compactor.read.scan import scan
+from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
 from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
 from compactor.resources.workers import Step, Workers, in_order
@@ -31,12 +32,6 @@ from compactor.table.snapshot import Snapshot
 from format.storage import to_storage
 from format.templates import codes_of, split, templates_of
 from format.types import is_string, storage_type
-
-_MOST_TEMPLATES: Final = 100_000
-_MOST_BYTES: Final = 64 << 20
-"""The most templates, and characters of them and of their examples, that are counted apart."""
-_EXAMPLE_CHARACTERS: Final = 1_000
-_SHOWN: Final = str.maketrans({"\x11": "<n>", "\x12": "<*>"})
 
 
 class _Found(NamedTuple):
@@ -68,7 +63,7 @@ def count_templates(
         raise UsageError(
             f"column {column!r} is {schema.field(0).type}; only strings have templates"
         )
-    total, nulls, counts = 0, 0, _Counts()
+    total, nulls, counts = 0, 0, TemplateTally()
     found_parts = (
         _stored(store, snapshot, stored_schema(snapshot.table, schema).names[0], where, threads)
         if rule_of_readers(snapshot.table) is None
@@ -165,51 +160,9 @@ def _of_codes(
     total = len(codes) if keep is None else keep.true_count
     return _Found(
         {
-            name: (count, example[:_EXAMPLE_CHARACTERS])
+            name: (count, example[:EXAMPLE_CHARACTERS])
             for name, count, example in zip(names, counts, examples, strict=True)
         },
         sum(counts),
         total - len(rows),
     )
-
-
-class _Counts:
-    """The rows of each template so far. Rare ones are left out when there are too many."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, list[Any]] = {}
-        """Rows and example of each template."""
-        self._characters = 0
-        self.other_rows = 0
-
-    def add(self, counts: dict[str, tuple[int, str]]) -> None:
-        for template, (rows, example) in counts.items():
-            known = self._found.setdefault(template, [0, example])
-            if not known[0]:
-                self._characters += len(template) + len(example)
-            known[0] += rows
-        if len(self._found) > _MOST_TEMPLATES or self._characters > _MOST_BYTES:
-            self._leave_out_rare_ones()
-
-    def sorted(self, total: int) -> tuple[TemplateCount, ...]:
-        """Returns the templates, the most frequent first. total: how many rows have a text."""
-        return tuple(
-            TemplateCount(template.translate(_SHOWN), rows, rows / total, example)
-            for template, (rows, example) in self._by_rows()
-        )
-
-    def _by_rows(self) -> Sequence[tuple[str, list[Any]]]:
-        return sorted(self._found.items(), key=lambda item: (-item[1][0], item[0]))
-
-    def _leave_out_rare_ones(self) -> None:
-        """Keeps the most frequent half, and of that as much as may be held."""
-        kept: dict[str, list[Any]] = {}
-        characters, room = 0, _MOST_TEMPLATES // 2
-        for template, (rows, example) in self._by_rows():
-            size = len(template) + len(example)
-            if len(kept) < room and characters + size <= _MOST_BYTES // 2:
-                kept[template] = [rows, example]
-                characters += size
-            else:
-                self.other_rows += rows
-        self._found, self._characters = kept, characters

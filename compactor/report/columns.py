@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from compactor.common.redact import redacted
 from compactor.errors import CompactorError
 from compactor.read.fragment_columns import open_fragment
+from compactor.read.stored_templates import evenly
 from compactor.report.data import ColumnRow, Columns
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
@@ -51,14 +50,6 @@ def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Adv
             advance(done, len(sample))
     rows = _column_rows(snapshot.table, snapshot.fragments.all(), seen)
     return Columns(rows, len(sample) - len(unreadable), len(entries), tuple(unreadable))
-
-
-def evenly(entries: Sequence[FragmentEntry], most: int) -> list[FragmentEntry]:
-    """Returns at most `most` entries, spread evenly over all."""
-    if len(entries) <= most:
-        return list(entries)
-    places = np.unique(np.linspace(0, len(entries) - 1, most).round().astype(int))
-    return [entries[place] for place in places.tolist()]
 
 
 def _footer(store: Store, entry: FragmentEntry) -> FooterReader | Exception:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from compactor.read.read_reports import StoredTemplates
+
 
 @dataclass(frozen=True, slots=True)
 class Headline:
@@ -295,6 +297,8 @@ class Report:
     key_space: KeySpace
     history: TableHistory
     columns: Columns
+    templates: tuple[StoredTemplates, ...]
+    """Of the largest columns that are stored as templates, the largest first."""
     pending: Pending
     notes: tuple[str, ...]
     """Sentences on what could not be read or is not shown."""

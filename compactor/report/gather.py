@@ -1,4 +1,4 @@
-"""Gathers a report from the log and a few footers. Only reads."""
+"""Gathers a report from the log, a few footers and a few templates. Only reads."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from compactor.report.history import (
     records_of,
 )
 from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
+from compactor.report.templates import templates_of
 from compactor.report.text import window_text
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
@@ -48,6 +49,7 @@ from compactor.table.version import Version
 
 MAX_FOOTERS: Final = 64
 MAX_VERSIONS: Final = 1000
+MAX_TEMPLATE_CHUNKS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,14 @@ class ReportOptions:
     """Limit of the versions of the log that are read for the history."""
     max_footers: int = MAX_FOOTERS
     """Limit of the fragments whose footers are read."""
+    max_template_chunks: int = MAX_TEMPLATE_CHUNKS
+    """Limit of the row groups of which templates are read, for each column; 0 reads none."""
 
 
 def gather(
     log: CommitLog, options: ReportOptions, advance: Advance = lambda _done, _all: None
 ) -> Report:
-    """Returns the report of one version, from the log and at most `options.max_footers` footers.
+    """Returns the report of one version, from the log, footers, and templates, as far as options allow.
 
     Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
     not before the one reported, `StoreError`, `DataError` if the table can't be read at all. The report's
@@ -92,6 +96,10 @@ class _Gathering:
         start, versions = self._versions()
         before = self._before(start, versions)
         columns = columns_of(self._log.store, self._snapshot, self._options.max_footers, advance)
+        templates, notes = templates_of(
+            self._log.store, self._snapshot, columns, self._options.max_template_chunks
+        )
+        self._notes += notes
         axis = self._axis(before)
         now = panel(self._snapshot, axis)
         past = None if before is None else panel(before, axis)
@@ -101,6 +109,7 @@ class _Gathering:
             KeySpace(_shown_sort(self._snapshot), len(axis), axis.ticks(), past, now),
             self._history(start, versions),
             columns,
+            templates,
             self._pending(),
             tuple(self._notes),
         )

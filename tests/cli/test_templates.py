@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from compactor import Table
 from tests.cli.test_cli import Cli, cli
+from tests.support.templates import dividing_at_any_level
 
 __all__ = ["cli"]
 
@@ -57,3 +58,42 @@ def test_json_has_all_figures(tmp_path: Path, cli: Cli) -> None:
 def test_columns_without_strings_are_refused(tmp_path: Path, cli: Cli) -> None:
     cli("templates", table_at(tmp_path), "k", code=2)
     assert "only strings have templates" in cli.err
+
+
+def test_a_fragment_shows_how_many_templates_it_has_and_which(tmp_path: Path, cli: Cli) -> None:
+    logs = [f"disk {n * n} took {n * 7919 % 1009} ms" if n % 4 else "idle" for n in range(2000)]
+    table = str(tmp_path / "t")
+    with dividing_at_any_level():
+        Table.create(table, pa.table({"k": range(2000), "m": [None, *logs[1:]]}), "k")
+    [fragment] = (str(path) for path in (tmp_path / "t" / "data").glob("*.frag"))
+    document = json.loads(cli("inspect", fragment, "--json"))
+    [sizes] = document["templates"]
+    assert sizes.pop("head_bytes") > 0 < sizes.pop("variables_bytes")
+    assert sizes == {"column": "m", "row_group": 0, "rows": 2000, "templates": 2, "slots": 2}
+    assert document["chunks_of_templates"] == 1
+    shown = cli("inspect", fragment)
+    assert "templates, by chunk\ncolumn" in shown
+    for target in (table, fragment):
+        lines = cli("inspect", target, "--column", "m").splitlines()
+        assert lines[1].split()[:6] == ["1,500", "75.0%", "disk", "<n>", "took", "<n>"]
+        assert lines[1].endswith("disk 1 took 856 ms")
+        assert lines[3] == "1,999 rows with a text in 1 of 1 row group that store m as templates"
+        found = json.loads(cli("inspect", target, "--column", "m", "--json"))
+        assert (found["rows"], found["all"], found["chunks"]) == (1999, 2, 1)
+        assert [t["rows"] for t in found["templates"]] == [1500, 499]
+        cli("inspect", target, "--column", "nope", code=2 if target == table else 3)
+        assert "'nope'" in cli.err
+
+
+def test_columns_that_are_stored_otherwise_have_no_templates_to_show(
+    tmp_path: Path, cli: Cli
+) -> None:
+    table = table_at(tmp_path)
+    [fragment] = (str(path) for path in (tmp_path / "t" / "data").glob("*.frag"))
+    for target in (table, fragment):
+        for column in ("m", "k"):
+            found = cli("inspect", target, "--column", column)
+            assert found == f"no row group stores {column} as templates\n"
+    document = json.loads(cli("inspect", fragment, "--json"))
+    assert (document["templates"], document["chunks_of_templates"]) == ([], 0)
+    assert "templates" not in cli("inspect", fragment)

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from format import decode
-from format.blocks import Block, make_chunk
+from format.blocks import Block, BlockReader, MemorySource, make_chunk
 from format.compression import compress
-from format.errors import CorruptFragmentError
-from format.layout import Codec
+from format.decode import template_counts
+from format.errors import CorruptFragmentError, UnsupportedVersionError
+from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec
+from format.nodes import NODE_BYTES
 from format.slots import LoadedSlots, load
-from format.template_chunk import TemplateChunk, has_templates
+from format.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
 from tests.format.test_templates import block_of, logs, template_of
 
 pytestmark = pytest.mark.usefixtures("templates_at_any_level")
@@ -134,3 +136,49 @@ def test_a_payload_too_short_for_two_frames_is_refused() -> None:
         block._replace(stored=block.stored[:5]).decode(pa.string())
     with pytest.raises(CorruptFragmentError):
         _ = TemplateChunk(block._replace(stored=b""), pa.string()).head
+
+
+def sizes_of(chunk: bytes) -> TemplateSizes:
+    return read_sizes(BlockReader(MemorySource(chunk), "mem"), "v")
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_the_beginning_of_a_chunk_says_how_many_templates_it_has(level: int) -> None:
+    made = make_chunk(logs(ROWS), level=level)
+    head = TemplateChunk(block_of(made), pa.string()).head
+    found = sizes_of(made.block(BlockKind.DATA)[: len(made.meta) + 100])
+    assert found.rows == ROWS
+    assert (found.templates, found.slots) == (len(head.templates), len(head.alphabets))
+    assert found.head_bytes > 0 < found.variables_bytes
+    assert found.head_bytes + found.variables_bytes == len(made.stored)
+
+
+def test_a_beginning_that_is_damaged_or_of_another_chunk_is_refused() -> None:
+    whole = make_chunk(logs(ROWS), level=1)
+    beginning = whole.block(BlockKind.DATA)[: BLOCK_HEADER_BYTES + len(whole.meta) + 8]
+    other = make_chunk(pa.array(range(100)), level=1).block(BlockKind.DATA)
+    damaged = [beginning[:place] for place in range(len(beginning))]
+    for place in range(BLOCK_HEADER_BYTES + len(whole.meta)):
+        changed = bytearray(beginning)
+        changed[place] ^= 1
+        damaged.append(bytes(changed))
+    for data in (*damaged, other):
+        with pytest.raises((CorruptFragmentError, UnsupportedVersionError)):
+            sizes_of(data)
+
+
+def test_nodes_that_contradict_themselves_are_refused() -> None:
+    meta = make_chunk(logs(ROWS), level=1).meta
+    sound = template_counts(meta)
+    for place in range(len(meta)):
+        for bit in (1, 0x80):
+            changed = bytearray(meta)
+            changed[place] ^= bit
+            try:
+                found = template_counts(bytes(changed))
+            except ValueError:
+                continue
+            assert len(found) == len(sound)
+    for length in range(0, len(meta), NODE_BYTES):
+        with pytest.raises(ValueError):
+            template_counts(meta[:length])

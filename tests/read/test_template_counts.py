@@ -10,7 +10,7 @@ import pytest
 
 from compactor import IngestOptions, RowKind, RowPolicy, Table
 from compactor.errors import UsageError
-from compactor.read import template_counts
+from compactor.read import template_tally
 from tests.format.test_templates import template_of
 from tests.read.test_templates import ROWS, expected, rows_of_logs
 from tests.support.wording import refuses
@@ -93,7 +93,7 @@ def test_rows_of_one_key_count_once(tmp_path: Path) -> None:
 
 def test_rare_templates_are_counted_together(table: Table, monkeypatch) -> None:
     whole = table.templates("message")
-    monkeypatch.setattr(template_counts, "_MOST_TEMPLATES", 2)
+    monkeypatch.setattr(template_tally, "_MOST_TEMPLATES", 2)
     report = table.templates("message")
     assert len(report.templates) <= 2
     assert report.rows == whole.rows

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from compactor.compaction.attempt import run_compaction
@@ -13,6 +14,7 @@ from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.engine import InProcessEngine
 from compactor.errors import UsageError, VersionNotFoundError
 from compactor.planner.tree import forest, overlapping_pairs
+from compactor.read.fragment_columns import open_fragment
 from compactor.table.commit_log import CommitLog
 from compactor.table.object_names import version_key
 from compactor.table.vacuum import VacuumSettings, vacuum
@@ -20,6 +22,7 @@ from compactor.table.version import Operation
 from tests.report.support import EAGER, MadeUp, compacted, report_of
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
+from tests.support.templates import dividing_at_any_level
 from tests.support.wording import refuses
 
 
@@ -226,7 +229,7 @@ def test_the_json_is_json_and_complete(tmp_path: Path) -> None:
     report = report_of(compacted(tmp_path))
     document = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert set(document) == {
-        "table", "headline", "key_space", "history", "columns", "pending", "notes",
+        "table", "headline", "key_space", "history", "columns", "templates", "pending", "notes",
     }  # fmt: skip
     assert document["headline"]["rows"] == 900
     assert len(document["key_space"]["now"]["bars"]) == report.headline.fragments
@@ -237,3 +240,48 @@ def test_a_report_changes_nothing(tmp_path: Path) -> None:
     before = dict(store.objects)
     report_of(store)
     assert store.objects == before
+
+
+def templated_table() -> MemoryStore:
+    store = MemoryStore()
+    with dividing_at_any_level():
+        for n in range(3):
+            keys = range(1000 * n, 1000 * (n + 1))
+            messages = [f"user u{k % 17} took {k * k % 1009} ms" if k % 5 else "idle" for k in keys]
+            more = [f"disk d{k % 7}: {k % 1013} of {k % 997}" for k in keys]
+            table = pa.table({"k": keys, "message": messages, "more": more})
+            append_table(store, table, "k" if n == 0 else None, max_rows=500)
+    return store
+
+
+def test_templates_of_the_largest_columns_are_counted_in_some_row_groups() -> None:
+    store = templated_table()
+    both = report_of(store).templates
+    assert {found.column for found in both} == {"message", "more"}
+    [message] = (found for found in both if found.column == "message")
+    assert (message.chunks, message.chunks_read, message.rows, message.all) == (6, 6, 3000, 2)
+    first, second = message.templates
+    assert (first.template, first.rows, first.share) == ("user <*> took <n> ms", 2400, 0.8)
+    assert first.example.startswith("user u1 took ")
+    assert (second.template, second.rows, second.example) == ("idle", 600, "idle")
+    few = report_of(store, max_template_chunks=1).templates
+    assert {(found.chunks_read, found.rows) for found in few} == {(1, 500)}
+    assert report_of(store, max_template_chunks=0).templates == ()
+    assert report_of(store, max_footers=0).templates == ()
+
+
+def test_templates_that_cannot_be_read_are_a_note(tmp_path: Path) -> None:
+    store = templated_table()
+    keys = sorted(CommitLog(store).current().fragments)
+    for key in keys:
+        data = bytearray(store.objects[key])
+        footer = open_fragment(store, key, len(data)).footer
+        footer.fetch(["message"])
+        for chunk in footer.chunks("message"):
+            data[chunk.end - 10 : chunk.end] = bytes(10)
+        store.objects[key] = bytes(data)
+    report = report_of(store)
+    assert [found.column for found in report.templates] == ["more"]
+    assert any("The templates of message could not be read" in note for note in report.notes)
+    del store.objects[keys[0]]
+    assert any(f"The templates of {keys[0]}" in note for note in report_of(store).notes)

@@ -22,6 +22,7 @@ from tests.report.hostile import fail_once, hostile_table
 from tests.report.support import MadeUp, compacted, report_of
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
+from tests.support.templates import dividing_at_any_level
 from tests.support.wording import says
 
 
@@ -96,6 +97,22 @@ def test_hostile_names_and_values_make_no_element_and_no_attribute(
         assert {(tag, name) for name in attributes} <= known | more, (tag, attributes)
     assert len(hostile.scripts) == 3
     assert "onerror" in json.dumps(report.to_json())
+
+
+def test_hostile_templates_are_text(html: str) -> None:
+    attack = "<img src=x onerror=alert(%d)>{{ 7 * 7 }} <b>%d"
+    table = pa.table({"k": range(2000), "m": [attack % (n, n * n) for n in range(2000)]})
+    store = MemoryStore()
+    with dividing_at_any_level():
+        append_table(store, table, "k")
+    report = report_of(store)
+    [found] = report.templates
+    assert found.templates[0].template == "<img src=x onerror=alert(<n>)>{{ <n> * <n> }} <b><n>"
+    hostile = page(report)
+    assert "&lt;img src=x onerror=alert(&lt;n&gt;)&gt;{{ &lt;n&gt; * &lt;n&gt; }}" in hostile
+    tags = {tag for tag, _ in Elements(hostile).tags}
+    assert tags <= {tag for tag, _ in Elements(html).tags} | {"br"}
+    assert len(Elements(hostile).scripts) == 3
 
 
 def test_numbers_of_the_page_are_those_of_the_report(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Counts the templates of a column that is stored as templates, without reading its variables.
+
+It reads few row groups, spread over those that there are, and of these what a query of templates reads. Only
+for the examples of the most frequent templates it goes into variables, in row groups that it has read anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.read.read_reports import StoredTemplates
+from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
+from format.nodes import fixed_width_view
+from format.reader import FragmentReader
+from format.template_chunk import TemplateChunk
+
+_MOST_STORED_BYTES: Final = 64 << 20
+_EXAMPLES_SHARE: Final = 2
+"""Templates of a row group that get an example, to each one that is shown."""
+T = TypeVar("T")
+
+
+def stored_templates(
+    column: str, name: str, readers: Sequence[FragmentReader], *, most_chunks: int, shown: int
+) -> StoredTemplates:
+    """Counts the templates of some row groups.
+
+    column, name: as shown and as stored. most_chunks: the most row groups to read, which take 64 MiB at most
+    as they are stored. shown: how many templates to return. Raises `FormatError`, `StoreError`.
+    """
+    chunks = [(reader, group) for reader in readers for group in reader.templated_groups(name)]
+    tally, rows, left, read = TemplateTally(), 0, _MOST_STORED_BYTES, 0
+    for reader, group in evenly(chunks, most_chunks):
+        left -= reader.footer.chunks(name)[group].stored_bytes
+        if left < 0 and read:
+            break
+        chunk = reader.read_lazily(name, group)
+        if isinstance(chunk, TemplateChunk):
+            rows += _add(tally, chunk, _EXAMPLES_SHARE * shown)
+        read += 1
+    found = tally.sorted(rows)
+    return StoredTemplates(column, len(chunks), read, rows, len(found), found[:shown])
+
+
+def evenly(items: Sequence[T], most: int) -> list[T]:
+    """Returns at most `most` items, spread evenly over all."""
+    if len(items) <= most:
+        return list(items)
+    places = np.unique(np.linspace(0, len(items) - 1, most).round().astype(int))
+    return [items[place] for place in places.tolist()]
+
+
+def _add(tally: TemplateTally, chunk: TemplateChunk, most_examples: int) -> int:
+    """Counts the rows of one row group. Returns how many have a text."""
+    head = chunk.head
+    codes = fixed_width_view(head.codes, np.int32)
+    valid = head.codes.is_valid().to_numpy(zero_copy_only=False)
+    by_template = np.bincount(codes[valid], minlength=len(head.templates))
+    used = np.flatnonzero(by_template)
+    used = used[np.argsort(-by_template[used], kind="stable")]
+    names = head.templates.take(pa.array(used)).to_pylist()
+    lacking = {
+        int(np.argmax(valid & (codes == template))): name
+        for template, name in zip(used[:most_examples].tolist(), names, strict=False)
+        if not tally.has_example(name)
+    }
+    examples: dict[str, str] = {}
+    if lacking:
+        chosen = np.zeros(chunk.rows, dtype=np.bool_)
+        chosen[list(lacking)] = True
+        in_order = (lacking[row] for row in sorted(lacking))
+        examples = dict(zip(in_order, chunk.texts(chosen).to_pylist(), strict=True))
+    tally.add(
+        {
+            name: (rows, examples.get(name, "")[:EXAMPLE_CHARACTERS])
+            for name, rows in zip(names, by_template[used].tolist(), strict=True)
+        }
+    )
+    return int(np.count_nonzero(valid))

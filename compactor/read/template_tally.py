@@ -1,0 +1,63 @@
+"""Adds up the rows of templates, as far as there are not too many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from compactor.read.read_reports import TemplateCount
+
+_MOST_TEMPLATES: Final = 100_000
+_MOST_BYTES: Final = 64 << 20
+"""The most templates, and characters of them and of their examples, that are counted apart."""
+EXAMPLE_CHARACTERS: Final = 1_000
+_SHOWN: Final = str.maketrans({"\x11": "<n>", "\x12": "<*>"})
+
+
+class TemplateTally:
+    """The rows of each template so far. Rare ones are left out when there are too many."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Any]] = {}
+        """Rows and example of each template."""
+        self._characters = 0
+        self.other_rows = 0
+
+    def add(self, counts: dict[str, tuple[int, str]]) -> None:
+        """Adds the rows of each template, and the text of one of them, which is empty if none is known."""
+        for template, (rows, example) in counts.items():
+            known = self._found.setdefault(template, [0, example])
+            if not known[0]:
+                self._characters += len(template) + len(example)
+            elif example and not known[1]:
+                known[1] = example
+                self._characters += len(example)
+            known[0] += rows
+        if len(self._found) > _MOST_TEMPLATES or self._characters > _MOST_BYTES:
+            self._leave_out_rare_ones()
+
+    def has_example(self, template: str) -> bool:
+        return bool(self._found.get(template, (0, ""))[1])
+
+    def sorted(self, total: int) -> tuple[TemplateCount, ...]:
+        """Returns the templates, the most frequent first. total: how many rows have a text."""
+        return tuple(
+            TemplateCount(template.translate(_SHOWN), rows, rows / total, example)
+            for template, (rows, example) in self._by_rows()
+        )
+
+    def _by_rows(self) -> Sequence[tuple[str, list[Any]]]:
+        return sorted(self._found.items(), key=lambda item: (-item[1][0], item[0]))
+
+    def _leave_out_rare_ones(self) -> None:
+        """Keeps the most frequent half, and of that as much as may be held."""
+        kept: dict[str, list[Any]] = {}
+        characters, room = 0, _MOST_TEMPLATES // 2
+        for template, (rows, example) in self._by_rows():
+            size = len(template) + len(example)
+            if len(kept) < room and characters + size <= _MOST_BYTES // 2:
+                kept[template] = [rows, example]
+                characters += size
+            else:
+                self.other_rows += rows
+        self._found, self._characters = kept, characters
