@@ -152,7 +152,7 @@ class LoadedSlots:
         text = room_for(self.size + SLACK_BYTES, np.uint8)
         native.slots.as_text(
             *self.layout, *self.rows, chosen,
-            self.places.copy(), self.numbers, self.texts, offsets, text,
+            self.places, self.numbers, self.texts, offsets, text,
         )  # fmt: skip
         used = int(offsets[-1])
         if used < self.size // 2:  # a part must not hold the memory of the whole

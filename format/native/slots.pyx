@@ -7,6 +7,7 @@ comes from stored bytes is checked here: numbers of slots and rows by the caller
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from format.native.bits cimport pack_words
@@ -397,55 +398,97 @@ def by_rows(
             ends[row + 1] = <int32_t>(out - begin)
 
 
-cdef void pass_over(
-    int64_t slot, int64_t stop, const uint8_t[::1] kinds, int64_t[::1] places, const uint8_t[::1] texts
-) noexcept nogil:
+cdef struct Slot:
+    # All that joining a row needs of one slot, in half a line of the cache.
+    uint64_t before  # the first bytes of the constant text between the variable before and this one
+    int64_t length  # of that text
+    int64_t place  # of the slot's next value among numbers, or among texts
+    int64_t is_number
+
+
+cdef Slot* slots_of(
+    const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
+    const int64_t[::1] marks, const uint8_t[::1] kinds, const int64_t[::1] places,
+) except NULL:
+    """Returns the slots of all templates, to be freed."""
+    cdef int64_t template, slot, start
+    cdef Slot* slots = <Slot*>malloc(sizeof(Slot) * (kinds.shape[0] + 1))
+    if slots == NULL:
+        raise MemoryError("no memory for the slots of templates")
+    with nogil:
+        for template in range(firsts.shape[0] - 1):
+            start = template_offsets[template]
+            for slot in range(firsts[template], firsts[template + 1]):
+                slots[slot].before = loaded(&templates[start], 8)
+                slots[slot].length = marks[slot] - start
+                slots[slot].place = places[slot]
+                slots[slot].is_number = kinds[slot] == NUMBER
+                start = marks[slot] + 1
+    return slots
+
+
+cdef inline void pass_over(Slot* slot, const Slot* stop, const uint8_t* texts) noexcept nogil:
     """Moves the places of a row's slots behind its variables."""
-    for slot in range(slot, stop):
-        places[slot] += 1 if kinds[slot] == NUMBER else text_length(&texts[places[slot]]) + 1
+    while slot < stop:
+        slot.place += 1 if slot.is_number else text_length(texts + slot.place) + 1
+        slot += 1
 
 
 def as_text(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
     const int64_t[::1] marks, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
-    int64_t first_bit, const uint8_t[::1] chosen, int64_t[::1] places, const uint64_t[::1] numbers,
+    int64_t first_bit, const uint8_t[::1] chosen, const int64_t[::1] places, const uint64_t[::1] numbers,
     const uint8_t[::1] texts, offset[::1] offsets, uint8_t[::1] out,
 ):
-    """Joins rows to text straight from the slots. places: from `take`, moved. templates, texts, out: have `SLACK`
+    """Joins rows to text straight from the slots. places: from `take`. templates, texts, out: have `SLACK`
     bytes of room at their end. chosen: 1 for the rows to join, 0 for others; None for all. offsets: one more than
     such rows."""
     cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
-    cdef int64_t row, slot, start, length, count = 0
+    cdef int64_t row, start, stop, length, count = 0
     cdef uint8_t* begin = &out[0]
     cdef uint8_t* to = begin
     cdef const uint8_t* data = &templates[0]
-    cdef const uint8_t* at
     cdef const uint8_t* wanted = NULL
+    cdef const uint8_t* at
+    cdef const uint64_t* values = &numbers[0] if numbers.shape[0] else NULL
+    cdef Slot* slots = slots_of(template_offsets, templates, firsts, marks, kinds, places)
+    cdef Slot* slot
+    cdef const Slot* end
     cdef int32_t code
     if chosen is not None and chosen.shape[0]:
         wanted = &chosen[0]
     with nogil:
         offsets[0] = 0
         for row in range(codes.shape[0]):
-            if wanted != NULL and not wanted[row]:
-                if not is_null(nulls, row):
-                    pass_over(firsts[codes[row]], firsts[codes[row] + 1], kinds, places, texts)
+            if is_null(nulls, row):
+                if wanted == NULL or wanted[row]:
+                    count += 1
+                    offsets[count] = <offset>(to - begin)
                 continue
-            if not is_null(nulls, row):
-                code = codes[row]
-                start = template_offsets[code]
-                for slot in range(firsts[code], firsts[code + 1]):
-                    to = put_loosely(to, data + start, marks[slot] - start)
-                    start = marks[slot] + 1
-                    if kinds[slot] == NUMBER:
-                        expect_read(&numbers[0] + places[slot] + AHEAD)
-                        to = put_digits(to, numbers[places[slot]])
-                        places[slot] += 1
-                    else:
-                        at = &texts[places[slot]]
-                        length = text_length(at)
-                        to = put_loosely(to, at, length)
-                        places[slot] += length + 1
-                to = put_loosely(to, data + start, template_offsets[code + 1] - start)
+            code = codes[row]
+            slot, end = slots + firsts[code], slots + firsts[code + 1]
+            if wanted != NULL and not wanted[row]:
+                pass_over(slot, end, &texts[0])
+                continue
+            start, stop = template_offsets[code], template_offsets[code + 1]
+            while slot < end:
+                if slot.length <= 8:
+                    memcpy(to, &slot.before, 8)
+                    to += slot.length
+                else:
+                    to = put_loosely(to, data + start, slot.length)
+                start += slot.length + 1
+                if slot.is_number:
+                    expect_read(values + slot.place + AHEAD)
+                    to = put_digits(to, values[slot.place])
+                    slot.place += 1
+                else:
+                    at = &texts[slot.place]
+                    length = text_length(at)
+                    to = put_loosely(to, at, length)
+                    slot.place += length + 1
+                slot += 1
+            to = put_loosely(to, data + start, stop - start)
             count += 1
             offsets[count] = <offset>(to - begin)
+    free(slots)
