@@ -121,6 +121,25 @@ cdef bint over_text(Machine* machine, uint64_t alphabet, uint64_t distinctive) n
     return True
 
 
+cdef bint over_bytes(
+    Machine* machine, const uint8_t* data, int64_t size, const uint64_t* steps, const uint64_t* loops
+) noexcept nogil:
+    """Moves over known bytes. Returns whether any state is left. steps, loops: of each of 256 bytes."""
+    cdef int64_t index, words = machine.words
+    cdef uint64_t states = machine.states[0]
+    if words == 1:  # as most patterns have it
+        for index in range(size):
+            states = (states & steps[data[index]]) << 1 | (states & loops[data[index]])
+        machine.states[0] = states
+        return states != 0
+    for index in range(size):
+        if not move(
+            steps + words * data[index], loops + words * data[index], machine.states, machine.states, words
+        ):
+            return False
+    return True
+
+
 cdef bint skip(Machine* machine, const uint64_t* anything) noexcept nogil:
     """Leaves the states in which any text is skipped. Returns whether any is left."""
     cdef int64_t word
@@ -143,7 +162,7 @@ def reach(
     other than numbers have at least one byte of. steps, loops: of each byte; letter_steps, letter_loops: of each bit of an
     alphabet. anything: None; or the states that skip any text, which alone take variables then.
     """
-    cdef int64_t template, at, slot, words = steps.shape[1]
+    cdef int64_t template, at, stop, slot, words = steps.shape[1]
     cdef bint is_alive
     cdef Machine machine
     cdef uint64_t* memory
@@ -170,21 +189,20 @@ def reach(
             memset(machine.states, 0, 8 * words)
             machine.states[0] = 1
             is_alive = True
-            slot = firsts[template]
-            for at in range(offsets[template], offsets[template + 1]):
-                if slot == firsts[template + 1] or at < places[slot]:
-                    is_alive = move(&steps[data[at], 0], &loops[data[at], 0], machine.states, machine.states, words)
-                elif anything is not None:
-                    is_alive = skip(&machine, &anything[0])
-                    slot += 1
-                else:
-                    if kinds[slot] == NUMBER:
-                        is_alive = over_number(&machine, alphabets[slot])
-                    else:
-                        is_alive = over_text(&machine, alphabets[slot], distinctive)
-                    slot += 1
-                if not is_alive:
+            slot, at = firsts[template], offsets[template]
+            while is_alive:
+                stop = places[slot] if slot < firsts[template + 1] else offsets[template + 1]
+                is_alive = over_bytes(&machine, &data[at], stop - at, &steps[0, 0], &loops[0, 0])
+                if not is_alive or slot == firsts[template + 1]:
                     break
+                if anything is not None:
+                    is_alive = skip(&machine, &anything[0])
+                elif kinds[slot] == NUMBER:
+                    is_alive = over_number(&machine, alphabets[slot])
+                else:
+                    is_alive = over_text(&machine, alphabets[slot], distinctive)
+                slot += 1
+                at = stop + 1
             out[template] = machine.states[last >> 6] >> (last & 63) & 1
     free(memory)
 
