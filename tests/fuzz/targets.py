@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 from click.testing import CliRunner
@@ -37,6 +38,7 @@ from format.errors import FormatError
 from format.hashing import column_contributions, fold_rows
 from format.reader import FragmentReader
 from format.storage import plain, to_storage
+from format.template_chunk import TemplateChunk
 from format.types import storage_type
 from tests.fuzz import anatomy, mutations
 from tests.fuzz.seeds import Seed, fragments, tables
@@ -99,8 +101,24 @@ def check_forged(data: bytes, piece_bytes: int = 1000) -> None:
     for rows in (streamed, random_access):
         if rows is not None:
             check_values(rows)
+    _check_templates(data)
     if streamed is not None and streamed.num_rows <= _MOST_SPEC_ROWS:
         _check_against_specification(data, streamed)
+
+
+def _check_templates(data: bytes) -> None:
+    """Chunks of templates say the same in part and as a whole, or are refused."""
+    with _refusing():
+        reader = FragmentReader(BytesSource(data), len(data), "forged")
+        for name in reader.schema.names:
+            for group in reader.templated_groups(name):
+                reader.template_sizes(name, group)
+                chunk = reader.read_lazily(name, group)
+                if isinstance(chunk, TemplateChunk):
+                    chosen = np.arange(chunk.rows) % 2 == 0
+                    some = chunk.texts(chosen)
+                    if not chunk.texts().filter(pa.array(chosen)).equals(some):
+                        raise FindingError("some rows of templates are not those of all")
 
 
 def check_values(rows: pa.Table) -> None:
