@@ -111,7 +111,7 @@ def test_a_first_frame_that_ends_elsewhere_than_the_head_is_refused() -> None:
     raw = block.raw()
     head_bytes = TemplateChunk(block, pa.string()).head_bytes
     for cut in (head_bytes + 8, len(raw)):
-        codec, stored = compress(raw, 1, cut)
+        codec, stored = compress((raw[:cut], raw[cut:]), 1)
         assert codec is Codec.ZSTD_PARTS
         header = block.header._replace(stored_bytes=len(stored))
         with pytest.raises(CorruptFragmentError, match="first frame"):

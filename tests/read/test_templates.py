@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.delete import delete_rows
 from format.blocks import Block
+from format.decode import TemplateDecoder
 from format.schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables
@@ -161,14 +163,14 @@ def test_no_more_rows_are_joined_than_have_to_be(
     columns: list[str] | None,
     joined: int,
 ) -> None:
-    decode, rows = Block.decode, 0
+    texts, rows = Block.template_texts, 0
 
-    def decoding(block: Block, dtype: pa.DataType, **options):
+    def joining(block: Block, decoder: TemplateDecoder, chosen: Any) -> pa.Array:
         nonlocal rows
-        found = decode(block, dtype, **options)
-        rows += len(found) if block.encoding == "TEMPLATE" else 0
+        found = texts(block, decoder, chosen)
+        rows += len(found)
         return found
 
-    monkeypatch.setattr(Block, "decode", decoding)
+    monkeypatch.setattr(Block, "template_texts", joining)
     assert scanned(store, table, columns, condition).num_rows == expected(condition).num_rows
     assert rows == joined
