@@ -68,7 +68,8 @@ def templates_command(
         click.echo(f"and {counted(len(rest), 'template')} more, of {counted(rows, 'row')}")
     if report.other_rows:
         click.echo(
-            f"and {counted(report.other_rows, 'row')} of templates too rare to be counted apart"
+            f"and {counted(report.other_rows, 'row')} of templates that were too rare to be counted apart, "
+            "perhaps some of those above"
         )
     nulls = f", {report.nulls:,} without a text" if report.nulls else ""
     click.echo(f"{counted(report.rows + report.nulls, 'row')}{nulls} at version {report.version}")

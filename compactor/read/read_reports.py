@@ -76,8 +76,10 @@ class TemplateCount:
     """The rows of one template."""
 
     template: str
-    """The text with `<n>` for each number and `<*>` for each other variable."""
+    """The text with `<n>` for each number and `<*>` for each other variable. A text that has these itself is
+    shown with a backslash before them."""
     rows: int
+    """How many rows have it; perhaps more if the report has `other_rows`."""
     share: float
     """The part of all rows that have a text."""
     example: str
@@ -94,7 +96,8 @@ class TemplatesReport:
     """Rows that have a text."""
     nulls: int
     other_rows: int
-    """Rows of rare templates that are not listed, because there are too many."""
+    """Rows of templates that were rare when there were too many of them. Those that came again later are
+    listed, with the rows since then."""
     templates: tuple[TemplateCount, ...]
     """The most frequent first."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ _MOST_TEMPLATES: Final = 100_000
 _MOST_BYTES: Final = 64 << 20
 """The most templates, and characters of them and of their examples, that are counted apart."""
 EXAMPLE_CHARACTERS: Final = 1_000
-_SHOWN: Final = str.maketrans({"\x11": "<n>", "\x12": "<*>"})
+_MARKS: Final = re.compile(r"(\\*)(<[n*]>|[\x11\x12])")
+_SHOWN: Final = {"\x11": "<n>", "\x12": "<*>"}
 
 
 class TemplateTally:
@@ -42,7 +44,7 @@ class TemplateTally:
     def sorted(self, total: int) -> tuple[TemplateCount, ...]:
         """Returns the templates, the most frequent first. total: how many rows have a text."""
         return tuple(
-            TemplateCount(template.translate(_SHOWN), rows, rows / total, example)
+            TemplateCount(_MARKS.sub(_shown, template), rows, rows / total, example)
             for template, (rows, example) in self._by_rows()
         )
 
@@ -61,3 +63,10 @@ class TemplateTally:
             else:
                 self.other_rows += rows
         self._found, self._characters = kept, characters
+
+
+def _shown(found: re.Match[str]) -> str:
+    """Returns a variable's mark, or with a backslash a text that looks like one; backslashes before them are
+    doubled."""
+    before, mark = found.groups()
+    return before * 2 + (_SHOWN.get(mark) or "\\" + mark)

@@ -101,6 +101,22 @@ def test_rare_templates_are_counted_together(table: Table, monkeypatch) -> None:
     assert report.templates[0].template == whole.templates[0].template
 
 
+def test_texts_that_look_like_variables_have_a_backslash(tmp_path: Path) -> None:
+    texts = ["a <n> b", "a 5 b", "a <*> 7", r"a \<n> b", r"a \5 b", r"a \\<*>", "a <m>", r"a \x"]
+    table = Table.create(tmp_path / "t", pa.table({"k": range(len(texts)), "m": texts}), "k")
+    found = {found.example: found.template for found in table.templates("m").templates}
+    assert found == {
+        "a <n> b": r"a \<n> b",
+        "a 5 b": "a <n> b",
+        "a <*> 7": r"a \<*> <n>",
+        r"a \<n> b": r"a \\\<n> b",
+        r"a \5 b": r"a \\<n> b",
+        r"a \\<*>": r"a \\\\\<*>",
+        "a <m>": "a <m>",
+        r"a \x": r"a \x",
+    }
+
+
 def test_only_columns_of_strings_have_templates(table: Table) -> None:
     with refuses(UsageError, "'k'", "int64"):
         table.templates("k")
