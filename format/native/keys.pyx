@@ -440,10 +440,14 @@ def repeats(
     cdef int64_t row
     cdef Key last, key
     cdef Keys keys = keys_at(data, offsets, width)
+    if not out.shape[0]:
+        return
     with nogil:
-        for row in range(out.shape[0]):
+        last = key_of(&keys, order[0])
+        out[0] = False
+        for row in range(1, out.shape[0]):
             key = key_of(&keys, order[row])
-            out[row] = row > 0 and key.length == last.length and difference(&last, &key, 0) < 0
+            out[row] = key.length == last.length and difference(&last, &key, 0) < 0
             last = key
 
 
