@@ -14,6 +14,8 @@ from format import native
 from format.dictionaries import unified
 from format.nodes import IntArray, dictionary_codes, valid_mask
 from format.storage import plain
+from format.templates import coded_templates, templated, variables_of
+from format.types import is_templated
 
 I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -51,10 +53,18 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def in_order_of_use(array: pa.Array) -> pa.Array:
-    """Returns a dictionary-coded array whose dictionary has the used values in the order of their first use.
+    """Returns a dictionary-coded array whose dictionary has the used values in the order of their first use,
+    or a templated one with such templates.
 
-    So the result does not depend on the order of the dictionary or its unused values.
+    So the result does not depend on the order of the dictionary or its unused values, and has nothing of rows
+    that were dropped.
     """
+    if is_templated(array.type):
+        coded = coded_templates(array)
+        used = in_order_of_use(coded)
+        if used is coded:
+            return array
+        return templated(used.dictionary, used.indices, variables_of(array))
     valid, codes = valid_mask(array), dictionary_codes(array)
     size = len(array.dictionary)
     if size == 0:

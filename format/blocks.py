@@ -28,7 +28,7 @@ from format.native.decode import root_of
 from format.nodes import Encoding
 from format.sizes import total_bytes
 from format.templates import U8
-from format.types import may_stay_coded, value_type
+from format.types import is_templated, may_stay_coded, value_type
 
 _STEP_BYTES: Final = 16 << 20
 _SKIPPED_BYTES: Final = 1 << 20
@@ -386,7 +386,7 @@ def make_chunk(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> 
     Raises `LimitError` if readers would refuse it.
     """
     is_coded = pt.is_dictionary(array.type)
-    if is_coded and coding is not Coding.FINAL:
+    if (is_coded or is_templated(array.type)) and coding is not Coding.FINAL:
         array = in_order_of_use(array)
     is_decided = coding is not Coding.OPEN
     encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided)

@@ -112,7 +112,7 @@ class Coding(Enum):
     DISTINCT = auto()
     """The values of the dictionary are distinct; a plain array stays as it is."""
     FINAL = auto()
-    """Besides, the dictionary has exactly the values in use, in the order of their first use."""
+    """Besides, the dictionary or the templates are exactly those in use, in the order of their first use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +152,10 @@ def encode_array(
 ) -> EncodedArray:
     """Encodes an array.
 
-    array: a storage array, or a dictionary-coded one whose dictionary has exactly the used values, in the
-    order of use. is_decided: whether more than nothing is known of it, see `Coding`. is_backed: avoids every
-    encoding in which values take no bytes; then `array` must not be dictionary-coded. divides_text: whether
-    strings may become templates and variables; those that are stay so.
+    array: a storage array, or a dictionary-coded or templated one whose dictionary or templates are exactly
+    those in use, in the order of use. is_decided: whether more than nothing is known of it, see `Coding`.
+    is_backed: avoids every encoding in which values take no bytes; then `array` must not be dictionary-coded.
+    divides_text: whether strings may become templates and variables; those that are stay so.
     """
     root = (
         _encode_backed(array)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from io import BytesIO
 
 import numpy as np
@@ -207,6 +208,24 @@ def test_columns_of_logs_are_read_as_they_were(rows: int) -> None:
         kept = block_of(chunk).decode(pa.string(), keep_templates=True)
         assert is_templated(kept.type)
         assert make_chunk(kept, level=1) == chunk
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [lambda n: n % 3 == 0, lambda n: n % 3 == 1 and n % 31 != 3, lambda n: n >= 2000],
+    ids=["one template goes", "the first goes, and nulls", "a slice"],
+)
+def test_a_chunk_has_the_templates_in_use_in_the_order_of_their_first_use(
+    kept: Callable[[int], bool],
+) -> None:
+    array = logs(4000)
+    whole = split(array, len(array))
+    assert whole is not None
+    mask = pa.array([kept(n) for n in range(len(array))])
+    found, alone = whole.filter(mask), split(array.filter(mask), len(array))
+    assert alone is not None
+    assert templates_of(found) != templates_of(alone)
+    assert make_chunk(found, level=1) == make_chunk(alone, level=1)
 
 
 def test_free_text_repeated_values_and_binaries_are_not_divided() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from compactor.merge import group_work
 from compactor.rows.flags import RowRule
-from compactor.rows.policy import RowFunction, RowKind, RowPolicy
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
 from format import encode, fitting, templates
 from format.gather import Origins, Pieces, gather
 from format.reader import FragmentReader
+from format.template_chunk import TemplateChunk
 from format.types import is_templated
 from format.writer import WriterOptions
 from tests.merge.test_codes import encodings, interleaved, merged_rows
@@ -131,6 +132,87 @@ def test_rows_of_one_key_are_decided_on_templates(function: RowFunction | None) 
     else:
         expected = [some[-1] for some in values]
     assert [row["v"] for row in merged.rows_of_complete()] == expected
+
+
+def chunks_of(merged: Merged) -> list[TemplateChunk]:
+    """Returns the chunks of column v, which must all be templated."""
+    readers = [FragmentReader(BytesSource(data), len(data), "out") for data in data_of(merged)]
+    chunks = [
+        reader.read_lazily("v", group)
+        for reader in readers
+        for group in range(len(reader.footer.row_groups))
+    ]
+    assert all(isinstance(chunk, TemplateChunk) for chunk in chunks)
+    return chunks
+
+
+SECRET = "patient Jane Doe tested positive"
+RULES = {
+    "superseded": RowPolicy(RowKind.LAST, sequence="n"),
+    "removed": RowPolicy(RowKind.LAST, sequence="n", delete_marker="gone", keeps_tombstones=False),
+    "expired": RowPolicy(),
+    "deleted": RowPolicy(),
+}
+
+
+@pytest.mark.parametrize("reason", RULES)
+def test_texts_of_dropped_rows_leave_no_templates(reason: str) -> None:
+    """Each third row of the first input is dropped, among them the one that has the first template."""
+
+    def table(seed: int, keys: range, text: str | None) -> pa.Table:
+        lines = messages(seed, len(keys)).to_pylist()
+        values = [text or line if k % 3 == 0 else line for k, line in zip(keys, lines, strict=True)]
+        columns = {
+            "k": keys,
+            "n": pa.repeat(seed, len(keys)),
+            "gone": pa.array([reason == "removed" and seed > 0 for _ in keys]),
+            "time": pa.array([10_000 if value == SECRET else 90_000 for value in values]),
+            "v": pa.array(values),
+        }
+        return pa.table(columns).cast(schema)
+
+    schema = pa.schema(
+        [
+            ("k", pa.int64()),
+            ("n", pa.int64()),
+            ("gone", pa.bool_()),
+            ("time", pa.timestamp("ms")),
+            ("v", pa.string()),
+        ]
+    )
+    tables = [table(0, range(3000), SECRET), table(1, range(0, 3000, 3), None)]
+    ttl = Ttl("time", 50) if reason == "expired" else None
+    sort = sort_with_policy(sort_schema("k"), RULES[reason], ttl)
+    fragments = [write_fragment(t, sort, WriterOptions(65_536)) for t in tables]
+    rule = RowRule(RULES[reason], ttl, schema, sort, is_bottom=True, now_unix_ms=100_000)
+    merged = Merged(fragments, schema, sort, max_rows=4000, rule=rule)
+    if reason == "deleted":
+        gone = pa.array([value == SECRET for value in tables[0]["v"].to_pylist()])
+        merged.inputs[0] = replace(merged.inputs[0], read_dropped=lambda: gone)
+    merged.run()
+    assert SECRET not in {row["v"] for row in merged.rows_of_complete()}
+    for chunk in chunks_of(merged):
+        codes = chunk.head.codes.drop_null().to_pylist()
+        assert list(dict.fromkeys(codes)) == list(range(len(chunk.head.templates)))
+        assert SECRET not in chunk.head.templates.to_pylist()
+
+
+def test_templates_of_dropped_rows_do_not_count() -> None:
+    """Rows that stay are stored alike, whatever those were that a newer row superseded."""
+    stored = []
+    for others in (messages(1, 700), words(1, 700)):
+        tables = [
+            pa.table({"k": range(700), "v": others}),
+            pa.table({"k": range(3000), "v": messages(2, 3000)}),
+        ]
+        fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
+        policy = RowPolicy(RowKind.LAST)
+        rule = RowRule(policy, None, tables[0].schema, sort_schema("k"), is_bottom=True)
+        merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=4000, rule=rule)
+        merged.run()
+        stored.append([chunk.texts() for chunk in chunks_of(merged)])
+        stored.append([chunk.head.templates for chunk in chunks_of(merged)])
+    assert stored[:2] == stored[2:]
 
 
 def test_rows_that_are_left_out_leave_templates() -> None:
