@@ -24,6 +24,7 @@ from format.storage import plain
 from format.templates import (
     TEMPLATES_SHARE,
     codes_of,
+    joined,
     split,
     templated,
     templates_of,
@@ -217,7 +218,7 @@ def pieces_of(
 
 def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Array:
     """Gathers storage arrays. Returns an array of the pieces' type, dictionary-coded if all pieces are, and
-    templated if one is.
+    templated if one is, unless another one alone has too many templates (see `with_few_templates`).
 
     Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
     repeat are returned as values if these take at most `most_plain_bytes`.
@@ -242,13 +243,30 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
     return table.fixed()
 
 
+def with_few_templates(array: pa.Array) -> pa.Array:
+    """Returns gathered rows, joined if they have too many templates for their number.
+
+    So it depends on the rows alone, and not on how they were divided into pieces, whether they stay
+    templated. `gather` does not do it, because text may take far more memory than what it is joined from:
+    callers find out before whether it is too much.
+    """
+    if is_templated(array.type) and len(templates_of(array)) > _most_templates(len(array)):
+        return joined(array)
+    return array
+
+
+def _most_templates(rows: int) -> int:
+    return rows // TEMPLATES_SHARE
+
+
 def _gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
-    """Gathers pieces of which one is templated: the others become so, or all become text if that takes too
-    many templates."""
-    most = len(origins) // TEMPLATES_SHARE
+    """Gathers pieces of which one is templated: the others become so, or all become text if one of them has
+    more templates than all rows may have."""
+    most = _most_templates(len(origins))
     divided: list[GatherArray | pa.Array] = []
     for number in range(len(pieces)):
         if (array := _divided(pieces, number, most)) is None:
+            divided.clear()  # takes as much memory as the text
             texts = [text(pieces.array(number)) for number in range(len(pieces))]
             return _Table(_renewed(pieces, texts), origins).strings()
         divided.append(array)

@@ -21,7 +21,7 @@ from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
 from format.encode import Coding, by_dictionary
 from format.errors import LimitError
-from format.gather import Pieces, gather
+from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
@@ -93,6 +93,8 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
             made.stops = stops_within(row_bits(array), limit, rows.flags)
     if made.stops or rows.only_weighs:
         return made
+    with watch.on("gather"):
+        array = with_few_templates(array)
     # Native code finds the distinct strings; those of other types may come twice from different inputs.
     coding = Coding.FINAL if is_binary_like(rows.pieces.dtype) else Coding.OPEN
     if not pt.is_dictionary(array.type):

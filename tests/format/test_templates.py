@@ -17,7 +17,7 @@ from format.blocks import Block, BlockReader, Chunk, make_chunk
 from format.decode import decode_array
 from format.encode import encode_array
 from format.extremes import min_max
-from format.gather import gather_arrays
+from format.gather import gather_arrays, with_few_templates
 from format.hashing import column_contributions
 from format.layout import BlockKind
 from format.nodes import NODE_BYTES, Encoding
@@ -302,6 +302,21 @@ def test_rows_are_gathered_whatever_form_their_sources_have(seed: int) -> None:
         assert used == list(range(len(templates_of(found))))
         found = joined(found)
     assert found.to_pylist() == expected
+
+
+@pytest.mark.parametrize("distinct", [1, 98, 99, 100, 300])
+@pytest.mark.parametrize("rows_of_piece", [1, 7, 99, 400])
+def test_whether_rows_stay_templated_does_not_depend_on_their_pieces(
+    distinct: int, rows_of_piece: int
+) -> None:
+    lines = pa.array([f"took {n} ms" for n in range(100)])
+    others = pa.array([f"{'a' * (n % distinct)} at 7" for n in range(300)])
+    parts = [others.slice(at, rows_of_piece) for at in range(0, 300, rows_of_piece)]
+    origins = np.array([0, 1, 1, 1] * 100, dtype=np.uint16)
+    found = with_few_templates(gather_arrays([[split(lines, 1)], parts], origins))
+    assert is_templated(found.type) == (distinct + 1 <= 400 // 4)
+    expected = [lines[n // 4] if n % 4 == 0 else others[n // 4 * 3 + n % 4 - 1] for n in range(400)]
+    assert text(found).to_pylist() == [value.as_py() for value in expected]
 
 
 def test_the_type_of_templated_arrays_is_told_from_structs() -> None:

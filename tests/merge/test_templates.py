@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.merge import group_work
+from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
 from format import encode, fitting, templates
@@ -97,6 +98,33 @@ def test_spilling_templates_changes_no_byte() -> None:
     plain = merged_rows(tables, **knobs)
     tight = merged_rows(tables, memory_limit_bytes=plain.plan.stages.need_bytes, **knobs)
     assert data_of(plain) == data_of(tight)
+
+
+@pytest.mark.parametrize("least_level", [1, 3])
+def test_spilling_free_text_that_is_superseded_changes_no_byte(least_level: int) -> None:
+    """Rows taken have too many templates, those of a slice on disk have not, and those written have few."""
+    tables = [
+        pa.table({"k": range(9000), "v": messages(1, 9000)}),
+        pa.table({"k": range(3500), "v": words(2, 3500)}),
+    ]
+    fragments = [write_fragment(table, "k", WriterOptions(65_536)) for table in tables]
+    assert [stored_as(fragment) for fragment in fragments] == [{"TEMPLATE"}, {"VARLEN"}]
+    schema, sort = tables[0].schema, sort_schema("k")
+    rule = RowRule(RowPolicy(RowKind.FIRST), None, schema, sort, is_bottom=True)
+
+    def merged(slice_bytes: int, threads: int) -> Merged:
+        merged = Merged(fragments, schema, sort, max_rows=12_500, rule=rule, threads=threads)
+        merged.plan = replace(merged.plan, slice_bytes=slice_bytes)
+        merged.run()
+        assert merged.rows_of_complete() == rows_of(tables[0])
+        return merged
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "LEAST_TEMPLATE_LEVEL", least_level)
+        whole = merged(1 << 20, 1)
+        patch.setattr(MemoryBudget, "has_room", lambda *_: False)
+        sliced = [merged(slice_bytes, 2) for slice_bytes in (1 << 20, 60_000, 5_000)]
+    assert [data_of(one) for one in sliced] == [data_of(whole)] * 3
 
 
 def test_heavy_templates_divide_row_groups() -> None:
