@@ -14,7 +14,7 @@ from format import native
 from format.dictionaries import is_same_memory
 from format.nested import list_parts, present_items
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
-from format.templates import text_lengths
+from format.templates import most_text_bytes, text_lengths
 from format.types import is_binary_like, is_large_offsets, is_templated
 
 I64 = npt.NDArray[np.int64]
@@ -90,6 +90,11 @@ def total_bits(array: pa.Array) -> int:
         _, items = list_parts(array)
         return total_bits(items) + _LENGTH_BITS * length
     return length
+
+
+def most_templated_bytes(array: pa.Array) -> int:
+    """Returns an upper bound of `total_bytes` of a templated array, without looking at its variables."""
+    return most_text_bytes(array) + _LENGTH_BITS // 8 * len(array)
 
 
 def heaviest_value_bytes(array: pa.Array) -> int:

@@ -25,8 +25,8 @@ from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
-from format.sizes import cumulative_bits, total_bytes
-from format.templates import most_text_bytes, text
+from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
+from format.templates import text
 from format.types import is_binary_like, is_templated
 
 
@@ -188,7 +188,7 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
     """Returns the most bytes of each part if the row group must be divided, otherwise None."""
     if not is_divisible(rows.flags, len(array)):
         return None
-    size = most_text_bytes(array) if is_templated(array.type) else array.nbytes
+    size = most_templated_bytes(array) if is_templated(array.type) else array.nbytes
     if size > rows.most_bytes and (
         pt.is_dictionary(array.type) or int(cumulative_bits(array)[-1]) > 8 * rows.most_bytes
     ):

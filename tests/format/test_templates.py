@@ -22,7 +22,7 @@ from format.hashing import column_contributions
 from format.layout import BlockKind
 from format.nodes import NODE_BYTES, Encoding
 from format.reader import FragmentReader
-from format.sizes import cumulative_bits, total_bytes
+from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
 from format.templates import (
     codes_of,
     joined,
@@ -167,6 +167,7 @@ def test_what_is_asked_of_templates_is_what_their_text_says(values: list[str | N
     assert most_text_bytes(found) >= sum(
         len(value.encode()) for value in values if value is not None
     )
+    assert most_templated_bytes(found) >= total_bytes(array)
 
 
 def test_variables_are_given_as_text() -> None:

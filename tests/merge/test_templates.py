@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from compactor.merge import group_work
+from compactor.merge.group_work import ColumnRows, make_column_chunk
 from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
 from format import encode, fitting, templates
-from format.gather import Origins, Pieces, gather
+from format.gather import Origins, Pieces, gather, pieces_of
 from format.reader import FragmentReader
+from format.sizes import total_bytes
 from format.template_chunk import TemplateChunk
 from format.types import is_templated
 from format.writer import WriterOptions
@@ -140,6 +144,19 @@ def test_heavy_templates_divide_row_groups() -> None:
     decoded = [c.decoded_bytes for footer in footers for c in footer.columns["v"]]
     assert "TEMPLATE" in encodings(merged)  # the last row group may have too few rows
     assert max(decoded) <= 4 * (64 << 10)
+
+
+@pytest.mark.parametrize("bytes_beyond", [0, 1])
+def test_short_constant_templates_divide_row_groups_as_their_text_does(bytes_beyond: int) -> None:
+    column = pa.array(["ab"] * 10_000)
+    most_bytes = total_bytes(column) - bytes_beyond
+
+    def stops(array: pa.Array) -> Sequence[int]:
+        pieces, origins = pieces_of([[array]], pa.string()), np.zeros(len(array), dtype=np.uint16)
+        return make_column_chunk(ColumnRows("v", pieces, origins, None, None, most_bytes, 1)).stops
+
+    assert bool(stops(column)) == (bytes_beyond > 0)
+    assert stops(templates.split(column, 1)) == stops(column)
 
 
 @pytest.mark.parametrize("function", [None, RowFunction.LAST, RowFunction.MAX])
