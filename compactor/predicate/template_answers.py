@@ -28,6 +28,14 @@ U64 = npt.NDArray[np.uint64]
 
 _MOST_STEPS: Final = 4_096
 """The longest pattern that is run over templates; longer ones are left to the text."""
+_WORD_STEPS: Final = 64
+"""Steps of a pattern in one word of its states."""
+_SLOT_BYTES: Final = 100
+"""Bytes of templates that take as long as a slot."""
+_ROW_MOVES: Final = 128
+"""Words of states that may be moved for each row. So many take about as long as its text does."""
+_FREE_MOVES: Final = 1 << 18
+"""Words of states that are moved however few rows there are."""
 _ALL_BYTES: Final = bytes(range(256))
 _CONTINUATIONS: Final = _ALL_BYTES[0x80:0xC0]
 """The bytes of a character but for its first."""
@@ -50,12 +58,15 @@ Answers = npt.NDArray[np.uint8]
 
 
 def answers(
-    condition: Compare | IsIn | Like, templates: pa.Array, layout: Layout, alphabets: U64
+    condition: Compare | IsIn | Like, templates: pa.Array, layout: Layout, alphabets: U64, rows: int
 ) -> Answers:
-    """Returns what each template says of a condition. layout: of the templates. alphabets: of their slots."""
+    """Returns what each template says of a condition.
+
+    layout: of the templates. alphabets: of their slots. rows: how many texts they stand for.
+    """
     match condition:
         case Like(_, pattern, ignores_case):
-            found = _like(pattern, layout, alphabets, ignores_case=ignores_case)
+            found = _like(pattern, layout, alphabets, rows, ignores_case=ignores_case)
         case IsIn(_, values):
             found = _among(values, templates, layout)
         case Compare(_, Op.EQ, value):
@@ -79,15 +90,25 @@ def _among(values: pa.Array, templates: pa.Array, layout: Layout) -> Answers:
     return found
 
 
-def _like(pattern: str, layout: Layout, alphabets: U64, *, ignores_case: bool) -> Answers:
+def _like(
+    pattern: str, layout: Layout, alphabets: U64, rows: int, *, ignores_case: bool
+) -> Answers:
     out = np.full(len(layout.offsets) - 1, Answer.MAYBE, dtype=np.uint8)
     parts = parts_of(pattern)
-    if sum(1 if isinstance(part, Wildcard) else len(part.encode()) for part in parts) > _MOST_STEPS:
+    if not _pays(parts, layout, rows):
         return out
     out[_machine(parts, ignores_case, False).reach(layout, alphabets) == 0] = Answer.NEVER
     if out.any():
         out[_machine(parts, ignores_case, True).reach(layout, alphabets) == 1] = Answer.ALWAYS
     return out
+
+
+def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
+    """Returns whether running a pattern over templates cannot take much longer than searching the texts."""
+    steps = sum(1 if isinstance(part, Wildcard) else len(part.encode()) for part in parts)
+    passed = int(layout.offsets[-1]) + _SLOT_BYTES * len(layout.kinds)
+    moves = (steps // _WORD_STEPS + 1) * passed
+    return steps <= _MOST_STEPS and moves <= max(_FREE_MOVES, _ROW_MOVES * rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +193,11 @@ class _MachineMaker:
             self.step_character()
 
     def made(self, *, is_sure: bool) -> _Machine:
-        words = len(self._steps) // 64 + 1
+        words = len(self._steps) // _WORD_STEPS + 1
         steps, loops = np.zeros((2, 256, words), dtype=np.uint64)
         for moves, places in ((steps, enumerate(self._steps)), (loops, self._loops.items())):
             for state, taken in places:
-                moves[list(taken), state // 64] |= np.uint64(1 << state % 64)
+                moves[list(taken), state // _WORD_STEPS] |= np.uint64(1 << state % _WORD_STEPS)
         # Only what takes every byte takes a space.
         anything = loops[ord(" ")] if is_sure else None
         last = len(self._steps)

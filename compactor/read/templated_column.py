@@ -32,7 +32,7 @@ class TemplatedColumn:
     def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
         head = self._chunk.head
         self._is_asked |= asked is None or bool(asked.true_count)
-        said = answers(condition, head.templates, head.layout, head.alphabets)
+        said = answers(condition, head.templates, head.layout, head.alphabets, self._chunk.rows)
         if not said.any():
             return with_nulls_of(head.codes, pa.repeat(False, self._chunk.rows))
         by_row = said[fixed_width_view(head.codes, np.int32)]

@@ -71,15 +71,14 @@ cdef void clear(const Machine* machine, Moves moves) noexcept nogil:
 
 
 cdef void close(Machine* machine, Moves moves) noexcept nogil:
-    """Adds all states that any number of bytes lead to."""
+    """Adds all states that any number of bytes lead to: added to a run of steps, a state carries to its end."""
     cdef int64_t word
-    cdef bint grows = True
-    while grows:
-        move(moves.steps, moves.loops, machine.states, machine.before, machine.words)
-        grows = False
-        for word in range(machine.words):
-            grows |= machine.before[word] & ~machine.states[word] != 0
-            machine.states[word] |= machine.before[word]
+    cdef uint64_t steps, total, carried = 0
+    for word in range(machine.words):
+        steps = moves.steps[word]
+        total = steps + (machine.states[word] & steps)
+        machine.states[word] |= (total + carried) ^ steps
+        carried = (total < steps) | (total + carried < total)
 
 
 cdef bint over_number(Machine* machine, uint64_t alphabet) noexcept nogil:

@@ -70,7 +70,7 @@ def said(condition: Compare | IsIn | Like, texts: list[str], *, knows: bool = Tr
     layout, alphabets = layout_of(templates_of(array)), alphabets_of(array)
     if not knows:
         alphabets[layout.kinds == 0x12] = ANYTHING
-    found = answers(condition, templates_of(array), layout, alphabets)
+    found = answers(condition, templates_of(array), layout, alphabets, len(texts))
     return [Answer(found[code]) for code in codes_of(array)]
 
 
@@ -135,6 +135,41 @@ def test_answers_hold_for_all_texts_of_a_template(text: str, pattern: str) -> No
 )
 def test_what_a_template_says_of_a_pattern(pattern: str, text: str, answer: Answer) -> None:
     assert said(Like("m", pattern), [text]) == [answer]
+
+
+@pytest.mark.parametrize(
+    ("length", "rows", "answer"),
+    [
+        (300, 200, Answer.NEVER),
+        (600, 200, Answer.MAYBE),
+        (600, 9_000, Answer.NEVER),
+        (1900, 9_000, Answer.MAYBE),
+    ],
+)
+def test_long_patterns_over_many_templates_of_few_rows_are_left_to_the_text(
+    length: int, rows: int, answer: Answer
+) -> None:
+    array = split(pa.array([f"{'a' * n} 1" for n in range(200)]), 200)
+    layout = layout_of(templates_of(array))
+    pattern = Like("m", f"%{'b' * length}%")
+    found = answers(pattern, templates_of(array), layout, alphabets_of(array), rows)
+    assert found.tolist() == [answer] * 200
+
+
+@pytest.mark.parametrize("length", [1, 62, 63, 64, 65, 127, 128, 129, 300])
+def test_a_variable_may_be_longer_than_a_word_of_states(length: int) -> None:
+    run = "a" * length
+    for pattern, answer in (
+        (f"{run}1", Answer.MAYBE),
+        (f"1{run}", Answer.MAYBE),
+        (f"{run}1{run}", Answer.MAYBE),
+        (f"{run}%{run}1{run}", Answer.MAYBE),
+        (run, Answer.NEVER),  # a variable has a digit
+        (f"{run}c1", Answer.NEVER),
+        (f"1{run}c{run}", Answer.NEVER),
+        (f"{run}1{run} {run}", Answer.NEVER),
+    ):
+        assert said(Like("m", pattern), ["a1"]) == [answer], pattern
 
 
 def test_values_have_one_template() -> None:
