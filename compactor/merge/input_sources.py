@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from compactor.merge.contract import MergeSettings
@@ -15,6 +16,9 @@ from compactor.resources.merge_plan import MergePlan
 
 _CLOSE_SECONDS: Final = 5.0
 """Seconds that all connections together may take to end; one that hangs is abandoned."""
+
+_NEAR_WINDOW_BYTES: Final = 1 << 20
+"""The most bytes of a local file that are fetched ahead: there is no connection to keep busy."""
 
 
 class InputSources:
@@ -40,12 +44,14 @@ class InputSources:
             settings.memory.spool_after_seconds,
             keeps_all=plan.keeps_inputs and before is None and disk.free_bytes() > 2 * size_bytes,
         )
+        near = replace(fetch, window_bytes=min(plan.window_bytes, _NEAR_WINDOW_BYTES))
         self.all: list[ClosableSource] = []
         try:
             for fragment, replay in zip(inputs, replays, strict=True):
+                limits = fetch if fragment.read_again is None else near
                 self.all.append(
                     replay
-                    or FetchedSource(fragment.open_source, fetch, budget, disk, fragment.size_bytes)
+                    or FetchedSource(fragment.open_source, limits, budget, disk, fragment.size_bytes)
                 )
         except BaseException:  # for example, one of a thousand threads cannot be started
             for source in self.all:
