@@ -51,7 +51,9 @@ class InputSources:
                 limits = fetch if fragment.read_again is None else near
                 self.all.append(
                     replay
-                    or FetchedSource(fragment.open_source, limits, budget, disk, fragment.size_bytes)
+                    or FetchedSource(
+                        fragment.open_source, limits, budget, disk, fragment.size_bytes
+                    )
                 )
         except BaseException:  # for example, one of a thousand threads cannot be started
             for source in self.all:
