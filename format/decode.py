@@ -119,9 +119,7 @@ class TemplateDecoder:
         )
         if cursor.take(rows) != Encoding.TEMPLATE or not is_string(dtype):
             raise _unfit(cursor.encoding, dtype)
-        null_count = cursor.null_count
-        chunk = _Chunk(cursor, self._allowance)
-        self.head = chunk.template_head(dtype, rows, cursor.validity(), null_count, 0)
+        self.head = _Chunk(cursor, self._allowance).template_head(dtype, rows)
         self._slots: LoadedSlots | None = None
         self._kept_bytes = 0
 
@@ -245,12 +243,12 @@ class _Chunk:
         if encoding == Encoding.NULL:
             self._allowance.charge(nulls_bytes(length, dtype))
             return pa.nulls(length, dtype)
-        null_count, start = cursor.null_count, cursor.position
+        if encoding == Encoding.TEMPLATE and is_string(dtype):
+            return self._templates(dtype, length, keep=keep_templates)
+        null_count = cursor.null_count
         validity = cursor.validity()
         if encoding == Encoding.DICTIONARY and may_be_coded(dtype):
             return self._dictionary(dtype, length, validity, null_count, keep=keep_dictionary)
-        if encoding == Encoding.TEMPLATE and is_string(dtype):
-            return self._templates(dtype, length, validity, null_count, start, keep=keep_templates)
         children: list[pa.Array] = []
         if encoding == Encoding.VARLEN and is_binary_like(dtype):
             buffers = self._strings(dtype, length, validity)
@@ -302,17 +300,8 @@ class _Chunk:
         offsets = self.cursor.child_integers(length).offsets(data.size, is_large)
         return [validity, offsets, data]
 
-    def _templates(
-        self,
-        dtype: pa.DataType,
-        length: int,
-        validity: pa.Buffer | None,
-        null_count: int,
-        start: int,
-        *,
-        keep: bool,
-    ) -> pa.Array:
-        head = self.template_head(dtype, length, validity, null_count, start)
+    def _templates(self, dtype: pa.DataType, length: int, *, keep: bool) -> pa.Array:
+        head = self.template_head(dtype, length)
         slots = self.template_slots(head, dtype, for_rows=keep)
         if keep:
             return templated(head.templates, head.codes, slots.by_rows())
@@ -336,29 +325,21 @@ class _Chunk:
             for_rows=for_rows,
         )
 
-    def template_head(
-        self,
-        dtype: pa.DataType,
-        length: int,
-        validity: pa.Buffer | None,
-        null_count: int,
-        start: int,
-    ) -> TemplateHead:
-        """Takes those children of a node of templates that say nothing of variables.
-
-        start: where the node's buffers begin in the payload.
-        """
-        head_bytes = self.cursor.param
+    def template_head(self, dtype: pa.DataType, length: int) -> TemplateHead:
+        """Takes the validity of a node of templates, and those children that say nothing of variables."""
+        cursor = self.cursor
+        null_count, head_bytes, start = cursor.null_count, cursor.param, cursor.position
+        validity = cursor.validity()
         templates = self._strings_child(dtype)
-        buffers = [validity, self.cursor.child_integers(length).codes(len(templates))]
+        buffers = [validity, cursor.child_integers(length).codes(len(templates))]
         codes = pa.Array.from_buffers(pa.int32(), length, buffers, null_count)
         self._allowance.charge(slots_bytes(len(templates), count_marks(templates)))
         layout = layout_of(templates)
         are_texts = layout.kinds != NUMBER
-        words = self.cursor.child_integers(int(np.count_nonzero(are_texts))).words(8)
+        words = cursor.child_integers(int(np.count_nonzero(are_texts))).words(8)
         alphabets = np.full(len(layout.kinds), DIGITS, dtype=np.uint64)
         alphabets[are_texts] = np.frombuffer(words, dtype=np.uint64)
-        if self.cursor.position - start != head_bytes:
+        if cursor.position - start != head_bytes:
             raise ValueError("templates and codes take other bytes than their node states")
         return TemplateHead(templates, layout, alphabets, codes)
 
