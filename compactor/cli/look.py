@@ -18,13 +18,14 @@ from compactor.cli.telemetry import log_options
 from compactor.cli.templates import print_stored_templates
 from compactor.common.counts import counted
 from compactor.common.redact import redacted_value
+from compactor.common.sampling import evenly
 from compactor.compaction.owner import is_gone, shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.fragment_columns import open_fragment
 from compactor.read.read_reports import StoredTemplates
-from compactor.read.stored_templates import evenly, stored_templates
+from compactor.read.stored_templates import stored_templates
 from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
 from compactor.stores.base import Store

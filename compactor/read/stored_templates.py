@@ -7,11 +7,12 @@ for the examples of the most frequent templates it goes into variables, in row g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from compactor.common.sampling import evenly
 from compactor.read.read_reports import StoredTemplates
 from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
 from format.nodes import fixed_width_view
@@ -21,7 +22,6 @@ from format.template_chunk import TemplateChunk
 _MOST_STORED_BYTES: Final = 64 << 20
 _EXAMPLES_SHARE: Final = 2
 """Templates of a row group that get an example, to each one that is shown."""
-T = TypeVar("T")
 
 
 def stored_templates(
@@ -44,14 +44,6 @@ def stored_templates(
         read += 1
     found = tally.sorted(rows)
     return StoredTemplates(column, len(chunks), read, rows, len(found), found[:shown])
-
-
-def evenly(items: Sequence[T], most: int) -> list[T]:
-    """Returns at most `most` items, spread evenly over all."""
-    if len(items) <= most:
-        return list(items)
-    places = np.unique(np.linspace(0, len(items) - 1, most).round().astype(int))
-    return [items[place] for place in places.tolist()]
 
 
 def _add(tally: TemplateTally, chunk: TemplateChunk, most_examples: int) -> int:

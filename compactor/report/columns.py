@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compactor.common.redact import redacted
+from compactor.common.sampling import evenly
 from compactor.errors import CompactorError
 from compactor.read.fragment_columns import open_fragment
-from compactor.read.stored_templates import evenly
 from compactor.report.data import ColumnRow, Columns
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry

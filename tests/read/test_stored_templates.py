@@ -9,7 +9,7 @@ import pytest
 from compactor import IngestOptions, Table, WriterOptions
 from compactor.read.fragment_columns import open_fragment
 from compactor.read.read_reports import StoredTemplates
-from compactor.read.stored_templates import evenly, stored_templates
+from compactor.read.stored_templates import stored_templates
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from tests.read.test_template_counts import counted
@@ -64,10 +64,3 @@ def test_no_more_bytes_are_read_than_allowed(folder: Path, monkeypatch: pytest.M
 def test_other_columns_and_missing_ones_have_none(folder: Path) -> None:
     for name in ("k", "w", "missing"):
         assert found_in(folder, name, 100).chunks == 0
-
-
-@pytest.mark.parametrize(
-    ("most", "taken"), [(0, []), (1, [0]), (2, [0, 9]), (4, [0, 3, 6, 9]), (99, list(range(10)))]
-)
-def test_few_of_many_are_spread_evenly(most: int, taken: list[int]) -> None:
-    assert evenly(range(10), most) == taken
