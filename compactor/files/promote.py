@@ -16,21 +16,19 @@ from pyarrow import types as pt
 
 from compactor.common.setting_keys import PROMOTE
 from compactor.errors import InputError, UsageError
-from compactor.files.source import FileBatches
+from compactor.files.source import BatchesOf, FileBatches
 
 _BATCH_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 8
 """Approximate size of a value, missing ones included."""
 
 
-class PromotedBatches(FileBatches):
+class PromotedBatches(BatchesOf):
     """A file with some of its columns promoted, iterable once like any other."""
 
     def __init__(self, open_file: Callable[[], FileBatches], columns: Sequence[str]) -> None:
         """Raises `UsageError` for a column that is neither a map with text keys nor a struct."""
-        self._file = open_file()
-        self.path = self._file.path
-        self.bytes_total = self._file.bytes_total
+        super().__init__(open_file())
         self.absent = tuple(name for name in columns if name not in self._file.schema.names)
         """Columns to promote that the file does not have."""
         try:
@@ -40,8 +38,8 @@ class PromotedBatches(FileBatches):
             if maps:
                 with open_file() as once:
                     keys = _keys_of(once, maps)
+            # The sort stays, since sort columns are never maps or structs.
             self.schema = self._promoted_schema(keys)
-            self.sort = self._file.sort  # Sort columns are never maps or structs.
         except BaseException:
             self._file.close()
             raise
@@ -78,16 +76,6 @@ class PromotedBatches(FileBatches):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.path}: a key makes a second column {twice!r}: rename one")
         return pa.schema(fields)
-
-    @property
-    def bytes_consumed(self) -> int:
-        return self._file.bytes_consumed
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self._batches()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         rows = max(1, _BATCH_BYTES // (_VALUE_BYTES * max(1, len(self.schema))))

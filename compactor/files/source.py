@@ -90,6 +90,28 @@ class FileBatches(ABC):
         self.close()
 
 
+class BatchesOf(FileBatches):
+    """The rows of an open file in another way. Batches are as `_batches` yields them."""
+
+    def __init__(self, file: FileBatches) -> None:
+        """file: from now on this object's, which closes it."""
+        self._file = file
+        self.path = file.path
+        self.schema = file.schema
+        self.sort = file.sort
+        self.bytes_total = file.bytes_total
+
+    @property
+    def bytes_consumed(self) -> int:
+        return self._file.bytes_consumed
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches()
+
+
 class Places:
     """The places of the good rows among all rows."""
 

@@ -7,40 +7,29 @@ from concurrent.futures import Executor, Future, wait
 
 import pyarrow as pa
 
-from compactor.files.source import FileBatches
+from compactor.files.source import BatchesOf, FileBatches
 
 
 def _nothing() -> None: ...
 
 
-class BatchesAhead(FileBatches):
+class BatchesAhead(BatchesOf):
     """An open file, iterable once like any other, that is read by a thread."""
 
     def __init__(self, file: FileBatches, reader: Executor) -> None:
         """Begins to read the first batch. reader: its one thread."""
-        self._file = file
+        super().__init__(file)
+        self.is_checked = file.is_checked
         self._reader = reader
         self.on_end: Callable[[], None] = _nothing
         """Called when the file has been read to its end, before the iteration ends."""
-        self.path = file.path
-        self.schema = file.schema
-        self.sort = file.sort
-        self.is_checked = file.is_checked
-        self.bytes_total = file.bytes_total
         self._rest = iter(file)
         self._next = self._begin()
-
-    @property
-    def bytes_consumed(self) -> int:
-        return self._file.bytes_consumed
 
     def close(self) -> None:
         if not self._next.cancel():
             wait([self._next])
-        self._file.close()
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self._batches()
+        super().close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         while (batch := self._next.result()) is not None:
