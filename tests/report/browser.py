@@ -15,6 +15,13 @@ from selenium.webdriver.chrome.service import Service
 
 NAMES: Final = (("chromium", "chromedriver"), ("google-chrome", "chromedriver"))
 _NO_NETWORK: Final = "--host-resolver-rules=MAP * ~NOTFOUND"
+_TOLD: Final = """
+    window.told = new Promise((done) => {
+      const query = matchMedia(arguments[0]);
+      if (query.matches) done();
+      query.addEventListener("change", () => done(), { once: true });
+    });
+"""
 
 
 def installed() -> tuple[str, str] | None:
@@ -46,12 +53,15 @@ class Browser:
         return self
 
     def prefer(self, scheme: str) -> None:
+        """Returns once the page was told and has drawn: on a busy machine, frames later."""
+        self.driver.execute_script(_TOLD, f"(prefers-color-scheme: {scheme})")
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia",
             {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
         )
-        # Pages are told with the next frame.
-        self.driver.execute_async_script("requestAnimationFrame(() => arguments[0]())")
+        self.driver.execute_async_script(
+            "window.told.then(() => requestAnimationFrame(() => arguments[0]()))"
+        )
 
     def __call__(self, script: str, *arguments: Any) -> Any:
         """The value of a JavaScript expression; `arguments` are its `arguments`."""
