@@ -40,8 +40,6 @@ I64 = npt.NDArray[np.int64]
 _VALUES, _CODES, _NULLS, _TEMPLATES = range(4)
 KIND, ROWS, START = range(3)
 """Places of a piece's fields."""
-_VALIDITY: Final = 3
-_DICTIONARY_SIZE, _MEMO = 8, 9
 HEAVIEST_BYTES: Final = 11
 FIELDS: Final = 13
 _NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0)
@@ -135,10 +133,6 @@ class Pieces:
         return len(self.fields)
 
     @property
-    def rows(self) -> int:
-        return int(self.fields[:, ROWS].sum())
-
-    @property
     def has_codes(self) -> bool:
         """Whether some rows are dictionary-coded."""
         return self._has(_CODES)
@@ -154,12 +148,12 @@ class Pieces:
         return self._has(_TEMPLATES)
 
     @property
-    def has_nulls(self) -> bool:
+    def may_have_nulls(self) -> bool:
         """Whether some rows may be null."""
-        return self._has(_NULLS) or bool(self.fields[:, _VALIDITY].any())
+        return native.may_have_nulls(self.fields)
 
     def _has(self, kind: int) -> bool:
-        return bool((self.fields[:, KIND] == kind).any())
+        return bool(native.kinds(self.fields) >> kind & 1)
 
     def array(self, number: int) -> pa.Array:
         """Returns the rows of one piece."""
@@ -180,8 +174,7 @@ class Pieces:
     def weigh(self) -> tuple[int, int]:
         """Returns an upper bound of the pieces' bytes, with all of their dictionaries, and one of the bytes
         that they are if decoded."""
-        rows = int(self.fields[self.fields[:, KIND] == _NULLS, ROWS].sum())
-        nulls = nulls_bytes(rows, self.dtype) + 1
+        nulls = nulls_bytes(native.rows_of(self.fields, _NULLS), self.dtype) + 1
         if pt.is_nested(self.dtype):
             held, most = self._weigh_nested()
         else:
@@ -366,36 +359,20 @@ class _Table:
         self._offset_type = offset_type(pieces.dtype)
         self._firsts = pieces.firsts
         self._pieces = pieces.fields
-        self._memo_size = self._assign_memos()
-        is_coded = self._pieces[:, KIND] == _CODES
-        self._dictionary_values = int(self._pieces[is_coded, _DICTIONARY_SIZE].sum())
-        """Number of values in the dictionaries of all pieces, of which a row can have no other."""
         if not native.agrees(self._pieces, self._firsts, origins):
             raise ValueError("sources have other rows than the order names")
         self._validity, self._nulls = None, 0
-        if pieces.has_nulls:
+        if pieces.may_have_nulls:
             bits = self._bitmap()
             self._nulls = native.validity(self._pieces, self._firsts, origins, bits)
             if self._nulls:
                 self._validity = pa.py_buffer(bits)
 
-    def _assign_memos(self) -> int:
-        """Gives pieces with few values a place where native code remembers their codes. Returns the size of
-        all places."""
-        sizes = self._pieces[:, _DICTIONARY_SIZE]
-        has_memo = (self._pieces[:, KIND] == _CODES) & (
-            sizes <= _MEMO_SHARE * self._pieces[:, ROWS]
-        )
-        room = np.where(has_memo, sizes, 0)
-        ends = np.cumsum(room)
-        self._pieces[:, _MEMO] = np.where(has_memo, ends - room, -1)
-        return int(ends[-1])
-
     def fixed(self) -> pa.Array:
         """Gathers values of fixed width."""
         width = fixed_width_bytes(self._dtype)
         assert width is not None
-        out = np.zeros(len(self._origins) * width, dtype=np.uint8)
+        out = np.empty(len(self._origins) * width, dtype=np.uint8)
         if width:
             native.fixed(self._pieces, self._firsts, self._origins, width, out)
         return self._array([pa.py_buffer(out)])
@@ -429,7 +406,8 @@ class _Table:
 
     def _codes(self, most: int) -> pa.Array | None:
         """Gathers codes over one dictionary of at most `most` values; None if there are more."""
-        most = min(most, self._dictionary_values)
+        memo_size, values = native.assign_memos(self._pieces, _MEMO_SHARE)
+        most = min(most, values)
         if not most:
             return None
         rows = len(self._origins)
@@ -442,7 +420,7 @@ class _Table:
             np.empty(0, dtype=self._offset_type),
             most,
             np.zeros(1 << (2 * most).bit_length(), dtype=np.uint64),
-            np.full(self._memo_size, -1, dtype=np.int32),
+            np.full(memo_size, -1, dtype=np.int32),
             codes,
             used,
         )

@@ -161,9 +161,9 @@ class ColumnPhase:
 
     def _work_bytes(self, pieces: ColumnPieces, rows: int) -> int:
         """Returns the bytes to be charged while a chunk of the rows is made."""
-        size = WORK_COPIES * pieces.work_bytes(is_exact=False)
+        size = WORK_COPIES * pieces.work_bytes(rows, is_exact=False)
         if not self._context.budget.has_room(size):
-            size = WORK_COPIES * pieces.work_bytes(is_exact=True)
+            size = WORK_COPIES * pieces.work_bytes(rows, is_exact=True)
         return size + WORK_ROW_BYTES * rows
 
     def _function(self, name: str, page: Page) -> RowFunction | None:

@@ -84,14 +84,14 @@ class ColumnPieces:
         self._places: list[I64] = []
         self._bits: list[I64] | None = None
         self._has_values = self._has_codes = False
-        self._rows = self._held_bytes = self._most_held_bytes = self._weighed_bits = 0
+        self._held_bytes = self._most_held_bytes = self._weighed_bits = 0
         self._not_weighed: list[Pieces] = []
 
     def add(self, places: I64, pieces: Pieces) -> bool:
         """Adds pieces. Returns whether they are held.
 
-        places: the place of each piece's input among those of the row group, shape (pieces,). Pieces of one
-        input must come in their order.
+        places: the place of each piece's input among those of the row group, ascending, shape (pieces,).
+        Pieces of one input must come in their order.
         """
         pieces.mark_nulls()
         held, most = pieces.weigh()
@@ -99,7 +99,6 @@ class ColumnPieces:
         self._has_values |= pieces.has_values or pieces.has_templates
         self._held_bytes += held
         self._most_held_bytes += most
-        self._rows += pieces.rows
         self._held.append(pieces)
         self._places.append(places)
         if self._bits is None:
@@ -124,28 +123,29 @@ class ColumnPieces:
     @property
     def pieces(self) -> Pieces:
         """The pieces in the order of their inputs."""
+        if len(self._held) == 1:
+            return self._held[0]
         places = np.concatenate(self._places)
         fields = np.concatenate([pieces.fields for pieces in self._held])
         arrays = [array for pieces in self._held for array in pieces.arrays]
-        if len(self._held) > 1:
-            order = np.argsort(places, kind="stable")
-            places, fields = places[order], fields[order]
-            arrays = [arrays[number] for number in order.tolist()]
+        order = np.argsort(places, kind="stable")
+        places, fields = places[order], fields[order]
+        arrays = [arrays[number] for number in order.tolist()]
         firsts = np.flatnonzero(np.diff(places, prepend=-1))
         return Pieces(arrays, fields, firsts, self._dtype)
 
-    def work_bytes(self, *, is_exact: bool) -> int:
-        """Returns an upper bound of the bytes of the rows once they are gathered.
+    def work_bytes(self, rows: int, *, is_exact: bool) -> int:
+        """Returns an upper bound of the bytes of all `rows` rows once they are gathered.
 
         is_exact: sums up the weight of every row, which takes longer, where the bound may be far too high.
         """
         if not self._has_codes:
             return self._held_bytes
         if is_exact:
-            return 4 * self._rows + sum(map(_bits_of, self._held)) // 8
+            return 4 * rows + sum(map(_bits_of, self._held)) // 8
         if self._has_values:
-            return self._most_held_bytes + 4 * self._rows
-        return self._held_bytes + most_plain_bytes(self._rows)
+            return self._most_held_bytes + 4 * rows
+        return self._held_bytes + most_plain_bytes(rows)
 
     def _is_too_heavy(self) -> bool:
         """Returns whether the pieces are too heavy, whatever is still to come.

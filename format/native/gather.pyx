@@ -11,7 +11,7 @@ codes are within their bounds: `format.decode` checks those of every chunk.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from format.native.words cimport hash_of, offset
 
@@ -21,6 +21,7 @@ ctypedef fused word:
 
 cdef enum:
     SHORT_RUN = 8
+    COUNTERS = 4
     VALUES = 0
     CODES = 1
     NULLS = 2
@@ -116,6 +117,35 @@ cdef inline bint is_valid(const Piece* piece, int64_t row) noexcept nogil:
     return (piece.validity[row >> 3] >> (row & 7)) & 1
 
 
+def kinds(const int64_t[:, ::1] pieces):
+    """Returns a number whose bit k says whether a piece of kind k is there."""
+    cdef int64_t number, seen = 0
+    for number in range(pieces.shape[0]):
+        seen |= <int64_t>1 << ((<const Piece*>&pieces[number, 0]).kind & 63)
+    return seen
+
+
+def rows_of(const int64_t[:, ::1] pieces, int64_t kind):
+    """Returns the rows of all pieces of a kind."""
+    cdef int64_t number, rows = 0
+    cdef const Piece* piece
+    for number in range(pieces.shape[0]):
+        piece = <const Piece*>&pieces[number, 0]
+        rows += piece.rows if piece.kind == kind else 0
+    return rows
+
+
+def may_have_nulls(const int64_t[:, ::1] pieces):
+    """Returns whether a piece stands for nulls or has validity bits."""
+    cdef int64_t number
+    cdef const Piece* piece
+    for number in range(pieces.shape[0]):
+        piece = <const Piece*>&pieces[number, 0]
+        if piece.kind == NULLS or piece.validity != NULL:
+            return True
+    return False
+
+
 def mark_nulls(int64_t[:, ::1] pieces):
     """Has pieces of which every row is null stand for nulls."""
     cdef int64_t number, row
@@ -159,31 +189,34 @@ def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
 def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins):
     """Returns whether the pieces of each source have as many rows as `origins` names of it."""
     cdef int64_t sources = firsts.shape[0], source, row, piece, stop, rows
-    cdef int64_t* counts = <int64_t*>calloc(sources, sizeof(int64_t))
-    cdef bint same = True
+    cdef int64_t* counts = <int64_t*>calloc(COUNTERS * sources, sizeof(int64_t))
+    cdef uint16_t highest = 0
+    cdef bint same
     if counts == NULL:
         raise MemoryError()
     with nogil:
         for row in range(origins.shape[0]):
-            if origins[row] >= sources:
-                same = False
-                break
-            counts[origins[row]] += 1
+            highest = max(highest, origins[row])
+        same = highest < sources
         if same:
+            # Neighbours mostly have one source, and a counter must not wait for what was just added to it.
+            for row in range(origins.shape[0]):
+                counts[(row % COUNTERS) * sources + origins[row]] += 1
             for source in range(sources):
                 stop = firsts[source + 1] if source + 1 < sources else pieces.shape[0]
                 rows = 0
                 for piece in range(firsts[source], stop):
                     rows += pieces[piece, 1]
-                if rows != counts[source]:
-                    same = False
+                for row in range(COUNTERS):
+                    rows -= counts[row * sources + source]
+                same &= rows == 0
     free(counts)
     return same
 
 
 def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
           int64_t width, uint8_t[::1] out):
-    """Gathers values of `width` bytes. out: zeros, which null sources leave."""
+    """Gathers values of `width` bytes; of null sources zeros."""
     cdef Walk walk
     begin(&walk, pieces, firsts, origins)
     with nogil:
@@ -195,6 +228,8 @@ def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
             while next_segment(&walk):
                 if walk.piece.kind == VALUES:
                     memcpy(&out[walk.out * width], walk.piece.values + walk.start * width, walk.count * width)
+                else:
+                    memset(&out[walk.out * width], 0, walk.count * width)
     free(walk.piece_at)
 
 
@@ -431,6 +466,26 @@ cdef inline int32_t _code_of(
             if other_at[1] - other_at[0] == length and memcmp(other.values + other_at[0], value, length) == 0:
                 return <int32_t>known
         slot = (slot + 1) & mask
+
+
+def assign_memos(int64_t[:, ::1] pieces, int64_t most_share):
+    """Gives pieces of at most `most_share` dictionary values to a row a place where `codes` remembers their codes.
+
+    Returns the size of all places, and the number of values in the dictionaries of all pieces, of which a row can
+    have no other.
+    """
+    cdef int64_t number, size = 0, values = 0
+    cdef Piece* piece
+    for number in range(pieces.shape[0]):
+        piece = <Piece*>&pieces[number, 0]
+        piece.memo = -1
+        if piece.kind != CODES:
+            continue
+        values += piece.dictionary_size
+        if piece.dictionary_size <= most_share * piece.rows:
+            piece.memo = size
+            size += piece.dictionary_size
+    return size, values
 
 
 def used_offsets(const int64_t[:, ::1] pieces, const int64_t[:, ::1] used, offset[::1] out):
