@@ -34,6 +34,9 @@ ctypedef struct Rows:
     uint64_t seed
     uint64_t* out
 
+cdef enum:
+    BLOCK_ROWS = 512
+
 cdef uint64_t LENGTH_FACTOR = 0x9E3779B97F4A7C15ULL
 cdef uint64_t POSITION_FACTOR = 0xC2B2AE3D27D4EB4FULL
 cdef uint64_t CANONICAL_NAN = 0x7FF8000000000000ULL
@@ -145,30 +148,36 @@ def put_hashes(
 
 cdef void of_integers(const integer* values, Rows rows) noexcept nogil:
     cdef const uint8_t* at = <const uint8_t*>(values + rows.start)
-    cdef int64_t row
+    cdef int64_t row = 0, count, index
+    cdef uint64_t hashes[BLOCK_ROWS]
     cdef integer value
-    for row in range(rows.count):
-        memcpy(&value, at + row * sizeof(integer), sizeof(integer))  # buffers need not be aligned
-        put(rows, row, <uint64_t>value)
+    while row < rows.count:
+        count = min(<int64_t>BLOCK_ROWS, rows.count - row)
+        for index in range(count):
+            memcpy(&value, at + (row + index) * sizeof(integer), sizeof(integer))  # buffers need not be aligned
+            hashes[index] = <uint64_t>value
+        put_block(rows, row, hashes, count)
+        row += count
 
 
 cdef void of_reals(const real* values, Rows rows) noexcept nogil:
     cdef const uint8_t* at = <const uint8_t*>(values + rows.start)
-    cdef int64_t row
+    cdef int64_t row = 0, count, index
+    cdef uint64_t hashes[BLOCK_ROWS]
     cdef real value
     cdef double wide
-    cdef uint64_t bits
-    for row in range(rows.count):
-        memcpy(&value, at + row * sizeof(real), sizeof(real))
-        if real is uint16_t:
-            wide = of_half(value)
-        else:
-            wide = value
-        if isnan(wide):
-            bits = CANONICAL_NAN
-        else:
-            memcpy(&bits, &wide, 8)
-        put(rows, row, bits)
+    while row < rows.count:
+        count = min(<int64_t>BLOCK_ROWS, rows.count - row)
+        for index in range(count):
+            memcpy(&value, at + (row + index) * sizeof(real), sizeof(real))
+            if real is uint16_t:
+                wide = of_half(value)
+            else:
+                wide = value
+            memcpy(&hashes[index], &wide, 8)
+            hashes[index] = CANONICAL_NAN if isnan(wide) else hashes[index]
+        put_block(rows, row, hashes, count)
+        row += count
 
 
 cdef double of_half(uint16_t bits) noexcept nogil:
@@ -341,6 +350,20 @@ cdef inline bint bit(const uint8_t* bits, int64_t place) noexcept nogil:
 
 cdef inline bint is_null(Rows rows, int64_t row) noexcept nogil:
     return rows.validity is not NULL and not bit(rows.validity, rows.start + row)
+
+
+cdef void put_block(Rows rows, int64_t row, const uint64_t* hashes, int64_t count) noexcept nogil:
+    """Puts the hashes of `count` rows from `row` on."""
+    cdef int64_t index
+    cdef uint64_t* out = rows.out + row
+    if rows.validity is not NULL:
+        for index in range(count):
+            put(rows, row + index, hashes[index])
+    elif rows.adds:
+        for index in range(count):
+            out[index] += mixed(hashes[index] ^ rows.seed)
+    else:
+        memcpy(out, hashes, 8 * count)
 
 
 cdef inline void put(Rows rows, int64_t row, uint64_t hashed) noexcept nogil:

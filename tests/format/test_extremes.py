@@ -75,6 +75,17 @@ def test_nan_is_the_greatest_and_zeros_have_no_sign(values: list[float | None], 
     assert [str(end) for end in min_max(array)] == [str(end) for end in bounds_of(array)]
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("rows", [15, 16, 17, 50])
+def test_extremes_may_be_in_any_row(kind: Any, rows: int) -> None:
+    for row in range(rows):
+        for value in (0, 99) if np.dtype(kind).kind in "iu" else (0, 99, np.nan, np.inf, -np.inf):
+            numbers = np.arange(40, 40 + rows).astype(kind)
+            numbers[row] = value
+            array = pa.array(numbers)
+            assert str(min_max(array)) == str(bounds_of(array))
+
+
 @pytest.mark.parametrize("dtype", DECIMALS, ids=str)
 @given(st.data())
 def test_decimals_of_every_width(dtype: pa.DataType, data: st.DataObject) -> None:

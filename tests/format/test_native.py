@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,19 @@ def test_slices_hash_as_their_rows_do(name: str) -> None:
         assert value_hashes(plain(part)).tolist() == whole[start : start + rows].tolist()
         one = column_contributions("c", part)
         assert one.tolist() == column_contributions("c", array)[start : start + rows].tolist()
+
+
+@loops("dtype", [pa.uint8(), pa.int32(), pa.int64(), pa.float16(), pa.float32(), pa.float64()])
+@pytest.mark.parametrize("null_share", [0, 0.1])
+def test_rows_of_several_blocks_hash_as_those_of_few_do(
+    dtype: pa.DataType, null_share: float
+) -> None:
+    rng = np.random.default_rng(3)
+    numbers = rng.integers(0, 200, 1300).astype(dtype.to_pandas_dtype())
+    array = pa.array(numbers, dtype, mask=rng.random(1300) < null_share)
+    for hashes in (value_hashes, partial(column_contributions, "c")):
+        parts = [hashes(array.slice(start, 100)) for start in range(0, 1300, 100)]
+        assert hashes(array).tolist() == np.concatenate(parts).tolist()
 
 
 def test_buffers_that_are_too_short_are_refused() -> None:
