@@ -14,7 +14,7 @@ from pyarrow import types as pt
 
 from compactor.merge.splits import most_plain_bytes, row_bits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
-from compactor.resources.stopwatch import Stopwatch
+from compactor.resources.stopwatch import Laps
 from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
 from compactor.rows.policy import RowFunction
@@ -25,7 +25,7 @@ from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
-from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
+from format.sizes import most_templated_bytes, total_bits, total_bytes
 from format.templates import text
 from format.types import is_binary_like, is_templated
 
@@ -84,38 +84,39 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
 
 
 def _column_chunk(rows: ColumnRows) -> ColumnChunk:
-    watch = Stopwatch(time.thread_time)
-    made = ColumnChunk(seconds=watch.seconds)
-    with watch.on("gather"):
-        array = gather(rows.pieces, rows.origins, most_plain_bytes(len(rows.origins)))
-        limit = _limit_bytes(rows, array)
-        if limit is not None:
-            made.stops = stops_within(row_bits(array), limit, rows.flags)
+    laps = Laps(time.thread_time)
+    made = ColumnChunk(seconds=laps.seconds)
+    laps.begin("gather")
+    array = gather(rows.pieces, rows.origins, most_plain_bytes(len(rows.origins)))
+    limit = _limit_bytes(rows, array)
+    if limit is not None:
+        made.stops = stops_within(row_bits(array), limit, rows.flags)
     if made.stops or rows.only_weighs:
+        laps.end()
         return made
-    with watch.on("gather"):
-        array = with_few_templates(array)
+    array = with_few_templates(array)
     # Native code finds the distinct strings; those of other types may come twice from different inputs.
     coding = Coding.FINAL if is_binary_like(rows.pieces.dtype) else Coding.OPEN
     if not pt.is_dictionary(array.type):
         # Comes before the rows are hashed, because only distinct values need hashing.
-        with watch.on("encode"):
-            array, coding = by_dictionary(array), Coding.FINAL
+        laps.begin("encode")
+        array, coding = by_dictionary(array), Coding.FINAL
     if array.null_count < len(array):
-        with watch.on("hash"):
-            made.contributions = column_contributions(rows.name, array)
+        laps.begin("hash")
+        made.contributions = column_contributions(rows.name, array)
     if rows.flags is not None:
-        with watch.on("gather"):
-            array, is_same = _written(rows, array, rows.flags)
+        laps.begin("gather")
+        array, is_same = _written(rows, array, rows.flags)
         coding = Coding.DISTINCT if is_same and coding is Coding.FINAL else Coding.OPEN
         if rows.function is not None and array.null_count < len(array):
-            with watch.on("hash"):
-                made.folded_contributions = column_contributions(rows.name, array)
+            laps.begin("hash")
+            made.folded_contributions = column_contributions(rows.name, array)
     if len(array):
-        with watch.on("encode"):
-            made.chunk = make_chunk(array, level=rows.level, coding=coding)
-            if rows.summarise is not None:
-                made.summary = rows.summarise(text(array))
+        laps.begin("encode")
+        made.chunk = make_chunk(array, level=rows.level, coding=coding)
+        if rows.summarise is not None:
+            made.summary = rows.summarise(text(array))
+    laps.end()
     return made
 
 
@@ -149,32 +150,35 @@ class KeyChunks:
 
 def make_key_chunks(group: KeyGroup) -> KeyChunks:
     """Makes the chunks. Raises `FoldError` where values cannot be folded."""
-    watch = Stopwatch(time.thread_time)
+    laps = Laps(time.thread_time)
     keys, rule = group.keys, group.rule
-    with watch.on("hash"):
-        contributions = _sums(group.names, keys)
+    laps.begin("hash")
+    contributions = _sums(group.names, keys)
     if group.flags is not None:
-        with watch.on("gather"):
-            keys = [
-                merged_rows(array, group.flags, name, rule)
-                for name, array in zip(group.names, keys, strict=True)
-            ]
+        laps.begin("gather")
+        keys = [
+            merged_rows(array, group.flags, name, rule)
+            for name, array in zip(group.names, keys, strict=True)
+        ]
     rows = len(keys[0])
     if not rows:
-        return KeyChunks([], (), (), contributions, None, NONE_SEEN, watch.seconds)
-    with watch.on("encode"):
-        chunks = [make_chunk(array, level=group.level) for array in keys]
+        laps.end()
+        return KeyChunks([], (), (), contributions, None, NONE_SEEN, laps.seconds)
+    laps.begin("encode")
+    chunks = [make_chunk(array, level=group.level) for array in keys]
     folds = rule is not None and rule.policy.folds and group.flags is not None
-    with watch.on("hash"):
-        return KeyChunks(
-            chunks,
-            key_at(keys, 0),
-            key_at(keys, rows - 1),
-            contributions,
-            _sums(group.names, keys) if folds else None,
-            NONE_SEEN if rule is None else rule.row_statistics(keys),
-            watch.seconds,
-        )
+    laps.begin("hash")
+    made = KeyChunks(
+        chunks,
+        key_at(keys, 0),
+        key_at(keys, rows - 1),
+        contributions,
+        _sums(group.names, keys) if folds else None,
+        NONE_SEEN if rule is None else rule.row_statistics(keys),
+        laps.seconds,
+    )
+    laps.end()
+    return made
 
 
 def _sums(names: Sequence[str], keys: Sequence[pa.Array]) -> U64:
@@ -188,10 +192,7 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
     """Returns the most bytes of each part if the row group must be divided, otherwise None."""
     if not is_divisible(rows.flags, len(array)):
         return None
-    size = most_templated_bytes(array) if is_templated(array.type) else array.nbytes
-    if size > rows.most_bytes and (
-        pt.is_dictionary(array.type) or int(cumulative_bits(array)[-1]) > 8 * rows.most_bytes
-    ):
+    if _is_heavier(array, rows.most_bytes):
         return rows.most_bytes // OVERSHOOT_FACTOR
     most_stood_for = max_written_bytes() // 2
     if (
@@ -202,6 +203,18 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
         # Readers might refuse what the dictionary decodes to. They need the other half for everything else.
         return most_stood_for
     return None
+
+
+def _is_heavier(array: pa.Array, most_bytes: int) -> bool:
+    """Returns whether rows take more than so many bytes; a dictionary counts once."""
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        return int(array.nbytes) > most_bytes
+    if is_templated(dtype) and most_templated_bytes(array) <= most_bytes:
+        return False
+    if pt.is_nested(dtype) and array.nbytes <= most_bytes:
+        return False  # takes less time than to count only what the rows have
+    return total_bits(array) > 8 * most_bytes
 
 
 def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array, bool]:

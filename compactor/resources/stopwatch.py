@@ -44,6 +44,30 @@ class Stopwatch:
         self.seconds[target] = self.seconds.get(target, 0.0) + seconds
 
 
+class Laps:
+    """A stopwatch for stages of which each ends where the next begins."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._stage: str | None = None
+        self._began = 0.0
+        self.seconds: dict[str, float] = {}
+        """What the stages that have ended took."""
+
+    def begin(self, stage: str) -> None:
+        """Ends the stage before, and begins another."""
+        self.end()
+        self._stage = stage
+
+    def end(self) -> None:
+        """Ends the stage, if there is one."""
+        now = self._clock()
+        if self._stage is not None:
+            taken = now - self._began
+            self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + taken
+        self._stage, self._began = None, now
+
+
 class _Lap:
     __slots__ = ("_inner", "_stage", "_started", "_watch")
 
