@@ -21,10 +21,11 @@ from compactor.merge.row_order import GroupOrder
 from compactor.merge.splits import ColumnPieces
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
-from format.gather import FIELDS, ROWS, START, GatherArray, Pieces
+from format.gather import FIELDS, START, GatherArray, Pieces
+from format.native import gather as native
 
 I64 = npt.NDArray[np.int64]
-Intp = npt.NDArray[np.intp]
+U16 = npt.NDArray[np.uint16]
 _NO_END: Final = np.iinfo(np.int64).max
 
 
@@ -53,6 +54,8 @@ class ColumnCursors:
         self._fields = np.zeros((len(inputs), FIELDS), dtype=np.int64)
         self._fields[:] = self._nulls.fields
         self._left = np.where(present, 0, _NO_END)
+        self._firsts = np.arange(len(inputs))
+        """The piece of each input, where every input gives one."""
         self._group = self._groups_done = 0
         self._last_group = np.zeros(len(inputs), dtype=np.int64)
         """The last row group that took rows from an input's chunk."""
@@ -63,24 +66,18 @@ class ColumnCursors:
         """Takes the next row group's rows into `pieces`. Returns what to call when nobody holds them any
         more, after the same of earlier row groups."""
         self._group += 1
-        inputs, missing = order.inputs.astype(np.intp), order.counts.astype(np.int64)
-        for place in np.flatnonzero(missing > self._left[inputs]).tolist():
-            index = int(inputs[place])
+        sources, missing = order.inputs, np.empty(len(order.inputs), dtype=np.int64)
+        for place in native.lacking(self._left, sources, order.counts, missing):
+            index = int(sources[place])
             here = int(self._left[index]) + self._inputs[index].disk_rows
             self._inputs[index].decode_ahead(self._dtype, int(missing[place]) - here)
-        waiting = np.arange(len(inputs))
-        while len(waiting):
-            places = waiting[self._left[inputs[waiting]] > 0]
-            if not len(places):
-                places = waiting if may_decode_ahead(self._budget, 0) else waiting[:1]
-                for index in inputs[places].tolist():
-                    self._load(index)
-                # Loading one may have moved another to disk.
-                places = places[self._left[inputs[places]] > 0]
-            rows = np.minimum(missing[places], self._left[inputs[places]])
-            self._add(places, inputs[places], rows, pieces)
-            missing[places] -= rows
-            waiting = waiting[missing[waiting] > 0]
+        self._add(sources, missing, pieces)
+        while len(places := missing.nonzero()[0]):
+            places = places if may_decode_ahead(self._budget, 0) else places[:1]
+            for index in sources[places].tolist():
+                self._load(index)
+            # Loading one may have moved another to disk.
+            self._add(sources, missing, pieces)
         ended, self._ended_bytes = self._ended_bytes, 0
         return partial(self._done, self._group, ended)
 
@@ -105,19 +102,23 @@ class ColumnCursors:
         self._left[index] = len(array)
         self._charged[index] = charged
 
-    def _add(self, places: Intp, indices: Intp, counts: I64, pieces: ColumnPieces) -> None:
-        fields = self._fields[indices]
-        fields[:, ROWS] = counts
-        arrays = [self._arrays[index] for index in indices.tolist()]
-        self._fields[indices, START] += counts
-        self._left[indices] -= counts
+    def _add(self, sources: U16, missing: I64, pieces: ColumnPieces) -> None:
+        """Takes what the inputs' chunks have of the missing rows."""
+        places = np.empty(len(sources), dtype=np.int64)
+        fields = np.empty((len(sources), FIELDS), dtype=np.int64)
+        indices = native.take_rows(self._fields, self._left, sources, missing, places, fields)
+        if not indices:
+            return
+        count = len(indices)
+        arrays = [self._arrays[index] for index in indices]
         self._last_group[indices] = self._group
-        for index in indices[self._left[indices] == 0].tolist():
-            self._ended_bytes += int(self._charged[index])
-            self._drop(index)
-        firsts = np.arange(len(indices))
-        if not pieces.add(places, Pieces(arrays, fields, firsts, self._dtype)):
-            del arrays
+        for index in indices:
+            if not self._left[index]:
+                self._ended_bytes += int(self._charged[index])
+                self._drop(index)
+        taken = Pieces(arrays, fields[:count], self._firsts[:count], self._dtype)
+        if not pieces.add(places[:count], taken):
+            del arrays, taken
             self._tasks.flush()  # threads may hold rows of the chunks for earlier row groups
             self._budget.discharge(STAGE, self._ended_bytes)
             self._ended_bytes = 0

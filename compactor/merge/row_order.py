@@ -42,14 +42,17 @@ class GroupOrder:
     rows: int
     """Number of rows taken from the inputs; with flags, fewer may be written."""
     _form: _Form
-    _data: bytes
+    _record: bytes
+    _data_at: int
     flags: Flags | None = None
     """What becomes of each row in output order (`compactor.rows.flags`); None if all are written."""
 
     @property
     def copied(self) -> int | None:
         """Number of the row group in its only input, if it is copied; otherwise None."""
-        return int.from_bytes(self._data, "little") if self._form is _Form.COPIED else None
+        if self._form is not _Form.COPIED:
+            return None
+        return int.from_bytes(self._record[self._data_at :], "little")
 
     def origins(self) -> npt.NDArray[np.uint16]:
         """Returns for each output row the place of its input in `inputs`. Shape (rows,)."""
@@ -57,10 +60,11 @@ class GroupOrder:
         if self._form is _Form.COPIED:
             return np.zeros(self.rows, dtype=np.uint16)
         if self._form is _Form.ROWS:
-            return np.frombuffer(self._data, dtype=place).astype(np.uint16)
-        runs = len(self._data) // (np.dtype(place).itemsize + _LENGTH.itemsize)
-        places = np.frombuffer(self._data, dtype=place, count=runs)
-        lengths = np.frombuffer(self._data[places.nbytes :], dtype=_LENGTH)
+            return np.frombuffer(self._record, place, self.rows, self._data_at).astype(np.uint16)
+        size = len(self._record) - self._data_at
+        runs = size // (np.dtype(place).itemsize + _LENGTH.itemsize)
+        places = np.frombuffer(self._record, place, runs, self._data_at)
+        lengths = np.frombuffer(self._record, _LENGTH, runs, self._data_at + places.nbytes)
         return np.repeat(places.astype(np.uint16), lengths)
 
 
@@ -121,7 +125,8 @@ class RowOrder:
                 np.frombuffer(record[counts_at:flags_at], np.uint32),
                 rows,
                 _Form(form),
-                record[data_at:],
+                record,
+                data_at,
                 _unpacked(record[flags_at:data_at], rows) if has_flags else None,
             )
 

@@ -150,17 +150,16 @@ def mark_nulls(int64_t[:, ::1] pieces):
     """Has pieces of which every row is null stand for nulls."""
     cdef int64_t number, row
     cdef Piece* piece
-    with nogil:
-        for number in range(pieces.shape[0]):
-            piece = <Piece*>&pieces[number, 0]
-            if piece.kind == NULLS or piece.validity == NULL:
-                continue
-            for row in range(piece.start, piece.start + piece.rows):
-                if is_valid(piece, row):
-                    break
-            else:
-                piece.kind = NULLS
-                piece.validity = NULL
+    for number in range(pieces.shape[0]):
+        piece = <Piece*>&pieces[number, 0]
+        if piece.kind == NULLS or piece.validity == NULL:
+            continue
+        for row in range(piece.start, piece.start + piece.rows):
+            if is_valid(piece, row):
+                break
+        else:
+            piece.kind = NULLS
+            piece.validity = NULL
 
 
 def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
@@ -172,17 +171,16 @@ def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
     cdef int64_t number, size, held = 0, most = 0
     cdef const Piece* piece
     cdef const offset* at
-    with nogil:
-        for number in range(pieces.shape[0]):
-            piece = <const Piece*>&pieces[number, 0]
-            if piece.kind == NULLS:
-                continue
-            size = piece.row_bytes * piece.rows + piece.dictionary_bytes
-            if piece.kind == VALUES and piece.offsets != NULL:
-                at = <const offset*>piece.offsets
-                size += at[piece.start + piece.rows] - at[piece.start]
-            held += size
-            most += piece.heaviest_bytes * piece.rows if piece.kind == CODES else size
+    for number in range(pieces.shape[0]):
+        piece = <const Piece*>&pieces[number, 0]
+        if piece.kind == NULLS:
+            continue
+        size = piece.row_bytes * piece.rows + piece.dictionary_bytes
+        if piece.kind == VALUES and piece.offsets != NULL:
+            at = <const offset*>piece.offsets
+            size += at[piece.start + piece.rows] - at[piece.start]
+        held += size
+        most += piece.heaviest_bytes * piece.rows if piece.kind == CODES else size
     return held, most
 
 
@@ -399,6 +397,64 @@ cdef inline void enter(Head* head, const Piece* end, const offset[::1] like) noe
     head.bytes = head.piece.values
     if head.piece.kind == VALUES:
         head.bytes += (<const offset*>head.piece.offsets)[head.piece.start]
+
+
+# --- what sources give -----------------------------------------------------------------------
+
+def lacking(const int64_t[::1] left, const uint16_t[::1] sources, const uint32_t[::1] counts, int64_t[::1] missing):
+    """Begins to take `counts` rows from `sources`. Returns the places of sources that have fewer left.
+
+    left: the rows that each source has. missing: gets the counts.
+    """
+    cdef int64_t place
+    places = []
+    if counts.shape[0] != sources.shape[0] or missing.shape[0] != sources.shape[0]:
+        raise ValueError("counts of other sources")
+    for place in range(sources.shape[0]):
+        missing[place] = counts[place]
+        if left[checked(sources[place], left.shape[0])] < counts[place]:
+            places.append(place)
+    return places
+
+
+def take_rows(
+    int64_t[:, ::1] cursors, int64_t[::1] left, const uint16_t[::1] sources, int64_t[::1] missing,
+    int64_t[::1] places, int64_t[:, ::1] pieces,
+):
+    """Takes of every source the rows that are missing of it, as far as it has them.
+
+    cursors: the piece at which each source is; goes on behind the rows taken. left, missing: see `lacking`; both
+    become less. places, pieces: get the places of sources of which rows are taken, and the pieces.
+    Returns these sources.
+    """
+    cdef int64_t place, source, rows, count = 0
+    cdef Piece* cursor
+    taken = []
+    if min(missing.shape[0], places.shape[0], pieces.shape[0]) < sources.shape[0]:
+        raise ValueError("no room for all sources")
+    if cursors.shape[0] != left.shape[0] or min(cursors.shape[1], pieces.shape[1]) * 8 != sizeof(Piece):
+        raise ValueError("a piece has another number of fields")
+    for place in range(sources.shape[0]):
+        source = checked(sources[place], left.shape[0])
+        rows = min(missing[place], left[source])
+        if rows <= 0:
+            continue
+        cursor = <Piece*>&cursors[source, 0]
+        memcpy(&pieces[count, 0], cursor, sizeof(Piece))
+        pieces[count, 1] = rows
+        places[count] = place
+        cursor.start += rows
+        left[source] -= rows
+        missing[place] -= rows
+        taken.append(source)
+        count += 1
+    return taken
+
+
+cdef inline int64_t checked(int64_t source, int64_t sources) except -1:
+    if source >= sources:
+        raise ValueError("a source that there is not")
+    return source
 
 
 # --- one dictionary of several --------------------------------------------------------------
