@@ -69,9 +69,9 @@ def sampled(values: IntArray) -> IntArray:
     """Returns a few blocks of the values, in their order."""
     if len(values) <= _SAMPLE_BLOCKS * _BLOCK:
         return values
-    last = len(values) // _BLOCK - 1
-    starts = [last * number // (_SAMPLE_BLOCKS - 1) * _BLOCK for number in range(_SAMPLE_BLOCKS)]
-    return np.concatenate([values[start : start + _BLOCK] for start in starts])
+    sample = np.empty(_SAMPLE_BLOCKS * _BLOCK, dtype=values.dtype)
+    native.integers.copy_blocks(native.as_words(values), _BLOCK, native.as_words(sample))
+    return sample
 
 
 def survey(sample: IntArray) -> Survey:

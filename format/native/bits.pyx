@@ -164,7 +164,7 @@ def most_bytes(int64_t count):
 
 
 def survey(const integer[::1] values):
-    """Estimates what integers take packed.
+    """Estimates what integers, a sample of others, take packed.
 
     Returns the bits by values, by steps, and by whichever takes less in each block; for values and for steps the
     least base and the span from there to the top of the highest block; and how many steps are not zero.
@@ -174,23 +174,22 @@ def survey(const integer[::1] values):
     cdef Plan plan
     cdef int64_t number, start, count, index, changes = 0, by_values = 0, by_steps = 0, by_less = 0
     cdef int64_t value_base = INT64_MAX, value_top = INT64_MIN, step_base = INT64_MAX, step_top = INT64_MIN, bits
-    with nogil:
-        for number in range(blocks_of(values.shape[0])):
-            start = number * VALUES
-            count = min(<int64_t>VALUES, values.shape[0] - start)
-            load(block, &values[start], count)
-            plan = planned(block, count, 0)
-            bits = plan.bits
-            by_values += bits
-            widen(&value_base, &value_top, plan)
-            if count > 1:
-                plan = step_plan(block, steps, count, 0)
-                for index in range(count - 1):
-                    changes += steps[index] != 0
-                widen(&step_base, &step_top, plan)
-                bits = min(bits, plan.bits)
-            by_steps += plan.bits
-            by_less += bits
+    for number in range(blocks_of(values.shape[0])):
+        start = number * VALUES
+        count = min(<int64_t>VALUES, values.shape[0] - start)
+        load(block, &values[start], count)
+        plan = planned(block, count, 0)
+        bits = plan.bits
+        by_values += bits
+        widen(&value_base, &value_top, plan)
+        if count > 1:
+            plan = step_plan(block, steps, count, 0)
+            for index in range(count - 1):
+                changes += steps[index] != 0
+            widen(&step_base, &step_top, plan)
+            bits = min(bits, plan.bits)
+        by_steps += plan.bits
+        by_less += bits
     return (
         by_values, by_steps, by_less,
         value_base, <uint64_t>value_top - <uint64_t>value_base,

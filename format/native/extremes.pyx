@@ -8,6 +8,7 @@ rows only. Raises ValueError where a buffer is too short, and where offsets or c
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
+from format.native.gil cimport let_go, take_back
 from format.native.nulls cimport Nulls, is_null, nulls_of, require
 from format.native.words cimport big_endian, integer, offset
 
@@ -68,19 +69,20 @@ def extreme_numbers(const number[::1] values, const uint8_t[::1] valid, int64_t 
     cdef int64_t first = 0, row, rows = values.shape[0]
     cdef number low, high, value
     cdef bint has_value
-    with nogil:
-        while first < rows and is_null(nulls, first):
-            first += 1
-        has_value = first < rows
-        if has_value:
-            low = high = values[first]
-            if nulls.bits is NULL:
-                first = by_lanes(&values[0], rows, &low, &high)
-            for row in range(first, rows):
-                value = values[row]
-                if not is_null(nulls, row):
-                    low = value if is_less(value, low) else low
-                    high = value if is_less(high, value) else high
+    state = let_go(rows)
+    while first < rows and is_null(nulls, first):
+        first += 1
+    has_value = first < rows
+    if has_value:
+        low = high = values[first]
+        if nulls.bits is NULL:
+            first = by_lanes(&values[0], rows, &low, &high)
+        for row in range(first, rows):
+            value = values[row]
+            if not is_null(nulls, row):
+                low = value if is_less(value, low) else low
+                high = value if is_less(high, value) else high
+    take_back(state)
     return (low, high) if has_value else None
 
 

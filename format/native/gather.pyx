@@ -13,6 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from format.native.gil cimport let_go, take_back
 from format.native.words cimport hash_of, offset
 
 ctypedef fused word:
@@ -192,22 +193,23 @@ def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16
     cdef bint same
     if counts == NULL:
         raise MemoryError()
-    with nogil:
+    state = let_go(origins.shape[0])
+    for row in range(origins.shape[0]):
+        highest = max(highest, origins[row])
+    same = highest < sources
+    if same:
+        # Neighbours mostly have one source, and a counter must not wait for what was just added to it.
         for row in range(origins.shape[0]):
-            highest = max(highest, origins[row])
-        same = highest < sources
-        if same:
-            # Neighbours mostly have one source, and a counter must not wait for what was just added to it.
-            for row in range(origins.shape[0]):
-                counts[(row % COUNTERS) * sources + origins[row]] += 1
-            for source in range(sources):
-                stop = firsts[source + 1] if source + 1 < sources else pieces.shape[0]
-                rows = 0
-                for piece in range(firsts[source], stop):
-                    rows += pieces[piece, 1]
-                for row in range(COUNTERS):
-                    rows -= counts[row * sources + source]
-                same &= rows == 0
+            counts[(row % COUNTERS) * sources + origins[row]] += 1
+        for source in range(sources):
+            stop = firsts[source + 1] if source + 1 < sources else pieces.shape[0]
+            rows = 0
+            for piece in range(firsts[source], stop):
+                rows += pieces[piece, 1]
+            for row in range(COUNTERS):
+                rows -= counts[row * sources + source]
+            same &= rows == 0
+    take_back(state)
     free(counts)
     return same
 

@@ -3,7 +3,9 @@
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 
+from format.native.gil cimport let_go, take_back
 from format.native.words cimport integer, mixed, word
 
 
@@ -49,29 +51,30 @@ def code_words(
     cdef int32_t* table = <int32_t*>calloc(slots, sizeof(int32_t))
     if table is NULL:
         raise MemoryError(f"no memory for a table of {slots} values")
-    with nogil:
-        for row in range(codes.shape[0]):
-            if has_nulls and not valid[row]:
-                codes[row] = last
-                continue
-            value = values[row]
-            slot = mixed(value) & (slots - 1)
-            while True:
-                entry = table[slot]
-                if entry == 0:
-                    if count >= most:
-                        count = -1
-                        break
-                    firsts[count] = <int32_t>row
-                    count += 1
-                    entry = table[slot] = count
-                if values[firsts[entry - 1]] == value:
-                    last = codes[row] = entry - 1
+    state = let_go(codes.shape[0])
+    for row in range(codes.shape[0]):
+        if has_nulls and not valid[row]:
+            codes[row] = last
+            continue
+        value = values[row]
+        slot = mixed(value) & (slots - 1)
+        while True:
+            entry = table[slot]
+            if entry == 0:
+                if count >= most:
+                    count = -1
                     break
-                slot = (slot + 1) & (slots - 1)
-            if count < 0:
+                firsts[count] = <int32_t>row
+                count += 1
+                entry = table[slot] = count
+            if values[firsts[entry - 1]] == value:
+                last = codes[row] = entry - 1
                 break
-        free(table)
+            slot = (slot + 1) & (slots - 1)
+        if count < 0:
+            break
+    free(table)
+    take_back(state)
     return count
 
 
@@ -98,22 +101,30 @@ def count_changes(const word[::1] values):
     return changes
 
 
+def copy_blocks(const word[::1] values, int64_t size, word[::1] out):
+    """Fills `out` with blocks of `size` values, the first and the last and others evenly between, in their order."""
+    cdef int64_t blocks = out.shape[0] // size, last = values.shape[0] // size - 1, number
+    if blocks < 2 or last < 0 or out.shape[0] % size:
+        raise ValueError("no blocks of this size")
+    for number in range(blocks):
+        memcpy(&out[number * size], &values[last * number // (blocks - 1) * size], size * sizeof(word))
+
+
 def common_factor(const integer[::1] values, int64_t least):
-    """Returns the greatest common divisor of all values, or 1 once it is below `least`."""
+    """Returns the greatest common divisor of all values, which are few, or 1 once it is below `least`."""
     cdef uint64_t factor = 0, value, rest
     cdef int64_t row
-    with nogil:
-        for row in range(values.shape[0]):
-            value = <uint64_t>values[row]
-            if <int64_t>value < 0:
-                value = 0 - value
-            while value:
-                rest = factor % value
-                factor = value
-                value = rest
-            if 0 < factor < <uint64_t>least:
-                factor = 1
-                break
+    for row in range(values.shape[0]):
+        value = <uint64_t>values[row]
+        if <int64_t>value < 0:
+            value = 0 - value
+        while value:
+            rest = factor % value
+            factor = value
+            value = rest
+        if 0 < factor < <uint64_t>least:
+            factor = 1
+            break
     return factor
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 import xxhash
@@ -20,7 +21,7 @@ import format
 from format.arrays import in_order_of_use
 from format.encode import by_dictionary
 from format.hashing import add_column, column_contributions, value_hashes
-from format.native import hashing
+from format.native import extremes, hashing, integers
 from format.storage import decoded, plain, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
@@ -139,6 +140,20 @@ def test_rows_of_several_blocks_hash_as_those_of_few_do(
     for hashes in (value_hashes, partial(column_contributions, "c")):
         parts = [hashes(array.slice(start, 100)) for start in range(0, 1300, 100)]
         assert hashes(array).tolist() == np.concatenate(parts).tolist()
+
+
+def test_loops_over_many_values_give_what_loops_over_few_give() -> None:
+    numbers = np.random.default_rng(4).integers(0, 300, 100_000)
+    assert by_small_codes(numbers)[:1000] == by_small_codes(numbers[:1000])
+    low, high = extremes.extreme_numbers(numbers, None, 0) or (None, None)
+    assert (low, high) == (numbers.min(), numbers.max())
+
+
+def by_small_codes(numbers: npt.NDArray[np.int64]) -> list[int]:
+    codes, firsts = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int32)
+    count = integers.code_words(numbers.view(np.uint64), None, 1000, codes, firsts)
+    assert numbers[firsts[:count]][codes].tolist() == numbers.tolist()
+    return codes.tolist()
 
 
 def test_buffers_that_are_too_short_are_refused() -> None:

@@ -18,7 +18,7 @@ from format.blocks import make_chunk
 from format.decode import decode_array
 from format.encode import encode_array
 from format.nodes import Encoding, Node, join_buffers, pack_nodes
-from format.numbers import encode_backed_ints, encode_ints
+from format.numbers import encode_backed_ints, encode_ints, sampled
 from tests.support.spec_reader import Cursor, unpacked
 from tests.support.wording import refuses
 
@@ -55,6 +55,16 @@ def numbers(draw: st.DrawFn, dtype: type[Any]) -> np.ndarray[Any, Any]:
     if shape == "multiples":
         values = values // dtype(100) * dtype(100)
     return values
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float64])
+def test_a_sample_has_blocks_from_the_first_to_the_last(dtype: type[Any]) -> None:
+    for blocks in (1, 3, 4):
+        values = np.arange(blocks * BLOCK).astype(dtype)
+        assert sampled(values) is values
+    values = np.arange(11 * BLOCK + 7).astype(dtype)
+    parts = [values[start * BLOCK : (start + 1) * BLOCK] for start in (0, 3, 6, 10)]
+    assert sampled(values).tolist() == np.concatenate(parts).tolist()
 
 
 @given(st.data(), st.sampled_from(INT_TYPES))
