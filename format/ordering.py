@@ -77,6 +77,8 @@ class KeyColumns:
         self._layout = layout
         self.rows = len(columns[0])
         self._held: list[pa.Array] = []
+        self.has_copies = False
+        """Whether it holds converted columns."""
         self._table = np.array(
             [
                 self._column(dtype, fields, array)
@@ -126,13 +128,13 @@ class KeyColumns:
         if isinstance(array, pa.DictionaryArray):
             places, array = array.indices, array.dictionary
             if not pt.is_int32(places.type):
-                places = places.cast(pa.int32())
+                places, self.has_copies = places.cast(pa.int32()), True
             size = len(array)
             codes = address_of(places.buffers()[1]) + 4 * places.offset
         if array.type != dtype:
             raise TypeError(f"values are of {array.type}, and keys of {dtype}")
         if pt.is_float16(dtype):
-            array = array.cast(pa.float32())
+            array, self.has_copies = array.cast(pa.float32()), True
         self._held += (places, array)
         buffers = array.buffers()
         _, width, *_, offset_width = fields

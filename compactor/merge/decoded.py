@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import types as pt
@@ -14,6 +14,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
 from format.gather import GatherArray, Span
+from format.ordering import KeyColumns, KeyLayout
 from format.templates import coded_templates, templated, variables_of
 from format.types import is_templated
 
@@ -27,6 +28,8 @@ class _InMemory:
     position: int = 0
     gathered: list[GatherArray] | None = None
     """The arrays as rows are gathered of them, once some are."""
+    keys: KeyColumns | None = None
+    """The arrays as keys are made of them, once some are."""
     lent: int = 0
     """How often the caller holds rows of it; as long as it does, dropping it would free nothing."""
 
@@ -52,6 +55,16 @@ class _OnDisk:
 class _StoredColumn:
     batches: list[tuple[pa.Schema, int]] = field(default_factory=list)
     """Schema and length of the values, or of codes and dictionary."""
+
+
+class KeyRows(NamedTuple):
+    """Consecutive rows of which keys are made."""
+
+    keys: KeyColumns
+    arrays: Sequence[pa.Array]
+    start: int
+    """Their place in `keys` and `arrays`, which may have others before and after them."""
+    rows: int
 
 
 class DecodedRows:
@@ -100,6 +113,19 @@ class DecodedRows:
             skip = 0
             rows -= len(piece[0])
             yield piece
+
+    def key_rows(self, skip: int, layout: KeyLayout) -> KeyRows:
+        """Returns the row number `skip` and those that follow it in memory, without removing them; no row may
+        be taken meanwhile. layout: always the same."""
+        index = 0
+        while skip >= self._parts[index].rows:
+            skip -= self._parts[index].rows
+            index += 1
+        part = self._in_memory(index)
+        keys = part.keys or KeyColumns(part.arrays, layout)
+        if not keys.has_copies:  # which nobody has charged
+            part.keys = keys
+        return KeyRows(keys, part.arrays, part.position + skip, part.rows - skip)
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """Removes the first `rows` rows and returns them in pieces, which stay charged until `settle`."""

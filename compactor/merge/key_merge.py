@@ -367,13 +367,15 @@ class _Input:
 
     def next_page(self) -> tuple[SortKeys, int]:
         """Gives the next rows of the row group. Returns their keys, and what counts of each row besides."""
-        piece = next(self._source.keys.peek(self._given, min(self._page_rows, self.group.rows)))
-        keys = KeyColumns(piece, self._compare.layout).keys(most_bytes=self._page_bytes)
+        ahead = self._source.keys.key_rows(self._given, self._compare.layout)
+        rows = min(ahead.rows, self._page_rows, self.group.rows)
+        keys = ahead.keys.keys(ahead.start, rows, self._page_bytes)
         if keys.key(0) < self._last_key:
             raise _not_sorted(self.name)
         self._last_key = keys.key(keys.rows - 1)
         self._given += self.group.take(keys.rows)
-        return keys, sum(heaviest_value_bytes(piece[place]) for place in self._carried)
+        carried = (ahead.arrays[place].slice(ahead.start, rows) for place in self._carried)
+        return keys, sum(map(heaviest_value_bytes, carried))
 
     def ahead(self) -> list[list[pa.Array]]:
         """Returns the sort columns of the row group's next rows, in pieces."""

@@ -251,7 +251,8 @@ class _Cutter:
         inputs = pending.inputs[:rows]
         if pending.flags is not None:
             inputs = inputs[(pending.flags[:rows] & KEPT).astype(np.bool_)]
-        return int(self._rule.units_per_row[inputs].sum())
+        counts = np.bincount(inputs, minlength=len(self._rule.units_per_row))
+        return int(counts @ self._rule.units_per_row)
 
 
 def _from(window: MergeWindow, row: int) -> MergeWindow | None:

@@ -184,7 +184,14 @@ class Tournament:
         self, number: int, state: State, keys: SortKeys, row_bytes: int, more_bytes: int
     ) -> None:
         self._pages[number] = keys
-        offsets = keys.offsets.ctypes.data if len(keys.offsets) else 0
-        self._cursors[number, :8] = (
-            state, keys.data.ctypes.data, offsets, keys.width, 0, keys.rows, row_bytes, more_bytes,
-        )  # fmt: skip
+        native.place(
+            self._cursors,
+            number,
+            state,
+            keys.data,
+            keys.offsets,
+            keys.width,
+            keys.rows,
+            row_bytes,
+            more_bytes,
+        )

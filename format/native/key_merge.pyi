@@ -22,6 +22,17 @@ class Stop(enum.IntEnum):
     DISORDER = 4
     TOO_MANY = 5
 
+def place(
+    cursors: I64,
+    number: int,
+    state: int,
+    keys: U8,
+    offsets: I64,
+    width: int,
+    rows: int,
+    row_bytes: int,
+    more_bytes: int,
+) -> None: ...
 def build(cursors: I64, losers: I32, codes: U64) -> None: ...
 def enter(cursors: I64, losers: I32, codes: U64, number: int, before: bytes) -> None: ...
 def runner_up(cursors: I64, losers: I32, codes: U64) -> int: ...

@@ -62,6 +62,30 @@ cdef struct Progress:
     int64_t most_rows_of_group
 
 
+def place(
+    int64_t[:, ::1] cursors, int64_t number, int64_t state, const uint8_t[::1] keys, const int64_t[::1] offsets,
+    int64_t width, int64_t rows, int64_t row_bytes, int64_t more_bytes,
+):
+    """Gives a cursor a page of keys, or a gate. offsets: where keys begin and the last one ends; empty if all have
+    the same width. more_bytes: what counts of each row besides its key."""
+    cdef Cursor* cursor
+    if cursors.shape[1] * 8 != sizeof(Cursor) or not 0 <= number < cursors.shape[0]:
+        raise ValueError("a cursor has another number of fields")
+    if offsets.shape[0] and offsets.shape[0] != rows + 1:
+        raise ValueError("keys of other rows")
+    if (offsets[rows] if offsets.shape[0] else rows * width) > keys.shape[0]:
+        raise ValueError("keys end before their rows")
+    cursor = <Cursor*>&cursors[number, 0]
+    cursor.state = state
+    cursor.keys = &keys[0] if keys.shape[0] else NULL
+    cursor.offsets = &offsets[0] if offsets.shape[0] else NULL
+    cursor.width = width
+    cursor.row = 0
+    cursor.rows = rows
+    cursor.row_bytes = row_bytes
+    cursor.more_bytes = more_bytes
+
+
 cdef inline Key head_of(const Cursor* cursor) noexcept nogil:
     cdef Key key
     if cursor.offsets != NULL:

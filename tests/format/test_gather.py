@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from format.gather import ROWS, START, Pieces, gather, gather_arrays, pieces_of, positions_by_source
+from format.gather import (
+    FIELDS,
+    ROWS,
+    START,
+    Pieces,
+    gather,
+    gather_arrays,
+    pieces_of,
+    positions_by_source,
+)
+from format.native import gather as native
 from format.storage import plain
+from tests.support.wording import refuses
 
 TYPES = [
     pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.float64(), pa.decimal128(20, 2),
@@ -146,3 +157,37 @@ def test_strings_that_hardly_repeat_are_values_only_if_these_are_small() -> None
 def test_sources_and_order_must_agree() -> None:
     with pytest.raises(ValueError, match="other rows"):
         gather_arrays([[pa.array([1, 2])], [pa.array([3])]], np.array([0, 1, 1], dtype=np.uint16))
+
+
+def test_rows_are_taken_of_every_source_as_far_as_it_has_some() -> None:
+    cursors = np.array([piece_at(start) for start in (5, 0, 7)])
+    left, sources = np.array([2, 9, 0]), np.array([0, 1, 2], np.uint16)
+    missing, places = np.empty(3, np.int64), np.empty(3, np.int64)
+    pieces = np.empty((3, FIELDS), np.int64)
+    assert native.lacking(left, sources, np.array([4, 3, 0], np.uint32), missing) == [0]
+    assert native.take_rows(cursors, left, sources, missing, places, pieces) == [0, 1]
+    assert (places[:2].tolist(), pieces[:2].tolist()) == ([0, 1], [piece_at(5, 2), piece_at(0, 3)])
+    assert cursors[:, START].tolist() == [7, 3, 7]
+    assert (left.tolist(), missing.tolist()) == ([0, 6, 0], [2, 0, 0])
+
+
+def piece_at(start: int, rows: int = 0) -> list[int]:
+    fields = [0] * FIELDS
+    fields[ROWS], fields[START] = rows, start
+    return fields
+
+
+def test_sources_that_there_are_not_are_refused() -> None:
+    cursors, left = np.zeros((2, FIELDS), np.int64), np.array([3, 3])
+    one, many, counts = np.array([2], np.uint16), np.zeros(3, np.uint16), np.ones(1, np.uint32)
+    room, pieces = np.ones(1, np.int64), np.zeros((1, FIELDS), np.int64)
+    with refuses(ValueError):
+        native.lacking(left, one, counts, room)
+    with refuses(ValueError):
+        native.lacking(left, many, counts, room)
+    with refuses(ValueError):
+        native.take_rows(cursors, left, one, room, room, pieces)
+    with refuses(ValueError):
+        native.take_rows(cursors, left, many, room, room, pieces)
+    with refuses(ValueError):
+        native.take_rows(cursors[:, :5].copy(), left, one, room, room, pieces)

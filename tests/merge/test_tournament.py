@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.merge.tournament import MergedRows, Tournament
-from format.native.key_merge import Stop
+from format.native.key_merge import Stop, place
 from format.ordering import KeyColumns, KeyLayout, SortKeys
 from format.schema import SortSchema, parse_sort_schema
+from tests.support.wording import refuses
 
 ONE = parse_sort_schema("k")
 TWO = parse_sort_schema("k,n")
@@ -181,3 +182,13 @@ def test_an_input_is_not_alone_after_an_equal_key_of_another() -> None:
     assert tournament.run() is Stop.AT_GATE
     assert not tournament.is_alone(key(2), key(4))
     assert tournament.is_alone(key(3), key(4))
+
+
+def test_pages_that_do_not_fit_their_keys_are_refused() -> None:
+    cursors, keys = np.zeros((2, 10), np.int64), np.zeros(8, np.uint8)
+    for number, offsets, rows in ((2, [], 1), (0, [], 3), (0, [0, 4], 2), (1, [0, 4, 9], 2)):
+        with refuses(ValueError):
+            place(cursors, number, 0, keys, np.array(offsets, np.int64), 4, rows, 1, 0)
+    with refuses(ValueError):
+        place(cursors[:, :8].copy(), 0, 0, keys, np.array([], np.int64), 4, 2, 1, 0)
+    place(cursors, 0, 0, keys, np.array([], np.int64), 4, 2, 1, 0)
