@@ -20,7 +20,7 @@ from format.errors import LimitError
 from format.layout import MAX_META_BYTES, Codec
 from format.limits import MAX_RATIO, max_written_bytes, most_written_bytes
 from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
-from format.sizes import total_bytes
+from format.sizes import most_total_bytes, total_bytes
 from format.storage import plain
 from format.types import value_type
 
@@ -105,7 +105,7 @@ def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int
     if not pt.is_dictionary(array.type):
         stood_for = int(array.nbytes) + encoded.values
     else:
-        stood_for = len(array) * int(array.dictionary.nbytes)
-        if stood_for > most:
+        stood_for = most_total_bytes(array)
+        if encoded.decoded_bytes + encoded.dictionaries * stood_for > most:
             stood_for = total_bytes(array)
     return encoded.decoded_bytes + encoded.dictionaries * stood_for

@@ -97,6 +97,17 @@ def most_templated_bytes(array: pa.Array) -> int:
     return most_text_bytes(array) + _LENGTH_BITS // 8 * len(array)
 
 
+def takes_at_most(array: pa.Array, most_bytes: int) -> bool:
+    """Returns whether `total_bytes` of a dictionary-coded array is at most so many bytes."""
+    return most_total_bytes(array) <= most_bytes or total_bytes(array) <= most_bytes
+
+
+def most_total_bytes(array: pa.Array) -> int:
+    """Returns an upper bound of `total_bytes` of a dictionary-coded array, without looking at its codes."""
+    heaviest = heaviest_value_bytes(array) + 1  # of which a part of a byte may be missing
+    return len(array) * max(heaviest, _LENGTH_BITS // 8)
+
+
 def heaviest_value_bytes(array: pa.Array) -> int:
     """Returns the bytes of the heaviest value; values of a dictionary count even if no row uses them."""
     values = array.dictionary if pt.is_dictionary(array.type) else array
@@ -114,11 +125,8 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
 
 
 def _rows_within(array: pa.Array, limit_bytes: int) -> int:
-    if pt.is_dictionary(array.type):  # most take far less, and need not be added up by their codes
-        heaviest = max(heaviest_value_bytes(array), _LENGTH_BITS // 8)
-        if heaviest * len(array) <= limit_bytes:
-            return len(array)
-    if total_bytes(array) <= limit_bytes:
+    is_coded = pt.is_dictionary(array.type)
+    if takes_at_most(array, limit_bytes) if is_coded else total_bytes(array) <= limit_bytes:
         return len(array)
     return int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
 

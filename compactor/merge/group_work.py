@@ -25,7 +25,7 @@ from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
-from format.sizes import most_templated_bytes, total_bits, total_bytes
+from format.sizes import most_templated_bytes, takes_at_most, total_bits
 from format.templates import text
 from format.types import is_binary_like, is_templated
 
@@ -195,11 +195,7 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
     if _is_heavier(array, rows.most_bytes):
         return rows.most_bytes // OVERSHOOT_FACTOR
     most_stood_for = max_written_bytes() // 2
-    if (
-        pt.is_dictionary(array.type)
-        and len(array) * array.dictionary.nbytes > most_stood_for
-        and total_bytes(array) > most_stood_for
-    ):
+    if pt.is_dictionary(array.type) and not takes_at_most(array, most_stood_for):
         # Readers might refuse what the dictionary decodes to. They need the other half for everything else.
         return most_stood_for
     return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
@@ -74,7 +75,7 @@ class KeySource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MergeWindow:
     """A stretch of merged rows that follows all earlier windows."""
 
@@ -93,7 +94,7 @@ class MergeWindow:
     def rows(self) -> int:
         return len(self.inputs)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of keys, inputs, flags and weights, as if no key were dictionary-coded: joined with plain
         keys, none stays dictionary-coded."""

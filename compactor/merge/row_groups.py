@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
-from format.arrays import concat_storage
+from format.gather import gather_arrays
 from format.key_comparator import ComparableKey
 from format.sizes import rows_within
 
@@ -270,8 +270,12 @@ def _from(window: MergeWindow, row: int) -> MergeWindow | None:
 def _join(windows: Sequence[MergeWindow]) -> MergeWindow | None:
     if len(windows) <= 1:
         return windows[0] if windows else None
+    one_after_the_other = np.zeros(sum(window.rows for window in windows), dtype=np.uint16)
     return MergeWindow(
-        [concat_storage(list(parts)) for parts in zip(*(w.keys for w in windows), strict=True)],
+        [
+            gather_arrays([parts], one_after_the_other)
+            for parts in zip(*(w.keys for w in windows), strict=True)
+        ],
         np.concatenate([window.inputs for window in windows]),
         np.concatenate([window.starts_key for window in windows]),
         np.concatenate([window.row_bytes for window in windows]),
