@@ -29,6 +29,7 @@ from format.errors import OrderError
 from format.gather import Span, gather_columns
 from format.key_comparator import ComparableKey, KeyComparator
 from format.keys import key_at
+from format.native import origins as native
 from format.native.key_merge import Stop
 from format.ordering import (
     KeyColumns,
@@ -232,7 +233,8 @@ class _KeyMerge:
         if not rows:
             return
         merged = self._tournament.take(rows)
-        counts = np.bincount(merged.inputs, minlength=len(self._inputs))
+        counts = np.empty(len(self._inputs), dtype=np.int64)
+        native.count(merged.inputs, counts)
         numbers = np.flatnonzero(counts)
         taken = [
             self._inputs[n].take(c) for n, c in zip(numbers, counts[numbers].tolist(), strict=True)
@@ -310,7 +312,8 @@ def _gathered(
     if len(numbers) <= numbers[-1]:
         places = np.zeros(int(numbers[-1]) + 1, dtype=np.uint16)
         places[numbers] = np.arange(len(numbers))
-        origins = places[origins]
+        origins = np.empty(len(merged.inputs), dtype=np.uint16)
+        native.renumber(merged.inputs, places, origins)
     columns = gather_columns(taken, origins)
     return MergeWindow(columns, merged.inputs, merged.starts_group, merged.row_bytes)
 

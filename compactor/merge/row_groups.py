@@ -22,6 +22,8 @@ from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from format.gather import gather_arrays
 from format.key_comparator import ComparableKey
+from format.native import origins
+from format.native.integers import count_within
 from format.sizes import rows_within
 
 SIZE_UNITS: Final = 256
@@ -207,9 +209,7 @@ class _Cutter:
     def _rows_by_size(self, pending: MergeWindow) -> int:
         """Returns the rows of the next row group, by number and weight; at least 1."""
         rows = min(pending.rows, self._most_rows)
-        running = np.cumsum(pending.row_bytes[:rows])
-        if running[-1] > self._rule.group_bytes:
-            rows = max(1, int(np.searchsorted(running, self._rule.group_bytes, side="right")))
+        rows = max(1, count_within(pending.row_bytes[:rows], self._rule.group_bytes))
         # The actual weight of keys is known, because they are loaded.
         rows = rows_within([key.slice(0, rows) for key in pending.keys], self._rule.group_bytes)
         return whole_until(pending.flags, rows)
@@ -251,7 +251,8 @@ class _Cutter:
         inputs = pending.inputs[:rows]
         if pending.flags is not None:
             inputs = inputs[(pending.flags[:rows] & KEPT).astype(np.bool_)]
-        counts = np.bincount(inputs, minlength=len(self._rule.units_per_row))
+        counts = np.empty(len(self._rule.units_per_row), dtype=np.int64)
+        origins.count(inputs, counts)
         return int(counts @ self._rule.units_per_row)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from compactor.resources.tape import Tape
 from compactor.rows.flags import COUNTS, KEPT, Flags
+from format.native import origins as native
 
 _HEAD: Final = struct.Struct("<IIBBxx")
 """Number of rows, number of inputs, form, and whether flags follow the counts."""
@@ -80,7 +81,8 @@ class RowOrder:
 
     def append(self, origins: npt.NDArray[np.uint16], flags: Flags | None = None) -> None:
         """Appends a row group: the input of each row in output order, and what becomes of the rows."""
-        per_input = np.bincount(origins)
+        per_input = np.empty(int(origins.max()) + 1, dtype=np.int64)
+        native.count(origins, per_input)
         inputs = np.flatnonzero(per_input)
         form, data = _stored(origins, inputs)
         self._record(len(origins), inputs, per_input[inputs], form, data, flags)
@@ -138,11 +140,14 @@ def _stored(
     place = _place_type(len(inputs))
     place_of = np.zeros(int(inputs[-1]) + 1, dtype=place)
     place_of[inputs] = np.arange(len(inputs), dtype=place)
-    starts = np.concatenate(([0], np.flatnonzero(origins[1:] != origins[:-1]) + 1))
-    if len(starts) * (np.dtype(place).itemsize + _LENGTH.itemsize) < len(origins) * place().nbytes:
-        lengths = np.diff(starts, append=len(origins)).astype(_LENGTH)
-        return _Form.RUNS, place_of[origins[starts]].tobytes() + lengths.tobytes()
-    return _Form.ROWS, place_of[origins].tobytes()
+    runs = native.count_runs(origins)
+    if runs * (place_of.itemsize + _LENGTH.itemsize) < len(origins) * place_of.itemsize:
+        sources, lengths = np.empty(runs, dtype=np.uint16), np.empty(runs, dtype=_LENGTH)
+        native.divide(origins, sources, lengths)
+        return _Form.RUNS, place_of[sources].tobytes() + lengths.tobytes()
+    places = np.empty(len(origins), dtype=place)
+    native.renumber(origins, place_of, places)
+    return _Form.ROWS, places.tobytes()
 
 
 def _place_type(inputs: int) -> type[np.uint8] | type[np.uint16]:

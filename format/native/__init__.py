@@ -9,6 +9,7 @@ floats     turns floats into integers
 decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
 text       finds out whether text is ASCII
 gather     gathers rows of several sources in merged order
+origins    counts, divides and renumbers the sources of rows in merged order
 keys       makes keys whose order as bytes is that of rows, and sorts by them
 key_merge  merges inputs by such keys
 templates  divides strings into templates and variables, and joins them
@@ -46,6 +47,7 @@ try:
         integers,
         key_merge,
         keys,
+        origins,
         patterns,
         slots,
         strings,
@@ -71,6 +73,7 @@ __all__ = [
     "integers",
     "key_merge",
     "keys",
+    "origins",
     "patterns",
     "slots",
     "strings",

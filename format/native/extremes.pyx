@@ -67,7 +67,7 @@ def extreme_numbers(const number[::1] values, const uint8_t[::1] valid, int64_t 
     """Returns the least and the greatest number; None if all are null. Zeros of both signs are equal."""
     cdef Nulls nulls = nulls_of(valid, start, values.shape[0])
     cdef int64_t first = 0, row, rows = values.shape[0]
-    cdef number low, high, value
+    cdef number low = 0, high = 0, value
     cdef bint has_value
     state = let_go(rows)
     while first < rows and is_null(nulls, first):

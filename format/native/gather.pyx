@@ -9,10 +9,13 @@ caller guarantees that the pieces of each source have as many rows as `origins` 
 codes are within their bounds: `format.decode` checks those of every chunk.
 """
 
+import numpy as np
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from format.native.counters cimport COUNTERS, count_rows, counted
 from format.native.gil cimport let_go, take_back
 from format.native.words cimport hash_of, offset
 
@@ -22,7 +25,6 @@ ctypedef fused word:
 
 cdef enum:
     SHORT_RUN = 8
-    COUNTERS = 4
     VALUES = 0
     CODES = 1
     NULLS = 2
@@ -187,30 +189,17 @@ def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
 
 def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins):
     """Returns whether the pieces of each source have as many rows as `origins` names of it."""
-    cdef int64_t sources = firsts.shape[0], source, row, piece, stop, rows
-    cdef int64_t* counts = <int64_t*>calloc(COUNTERS * sources, sizeof(int64_t))
-    cdef uint16_t highest = 0
-    cdef bint same
-    if counts == NULL:
-        raise MemoryError()
+    cdef int64_t source, piece, stop, rows
+    cdef int64_t[:, ::1] counters = np.zeros((firsts.shape[0], COUNTERS), dtype=np.int64)
     state = let_go(origins.shape[0])
-    for row in range(origins.shape[0]):
-        highest = max(highest, origins[row])
-    same = highest < sources
-    if same:
-        # Neighbours mostly have one source, and a counter must not wait for what was just added to it.
-        for row in range(origins.shape[0]):
-            counts[(row % COUNTERS) * sources + origins[row]] += 1
-        for source in range(sources):
-            stop = firsts[source + 1] if source + 1 < sources else pieces.shape[0]
-            rows = 0
-            for piece in range(firsts[source], stop):
-                rows += pieces[piece, 1]
-            for row in range(COUNTERS):
-                rows -= counts[row * sources + source]
-            same &= rows == 0
+    cdef bint same = count_rows(origins, counters)
     take_back(state)
-    free(counts)
+    for source in range(firsts.shape[0]):
+        stop = firsts[source + 1] if source + 1 < firsts.shape[0] else pieces.shape[0]
+        rows = 0
+        for piece in range(firsts[source], stop):
+            rows += pieces[piece, 1]
+        same = same and rows == counted(counters, source)
     return same
 
 

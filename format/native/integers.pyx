@@ -101,6 +101,17 @@ def count_changes(const word[::1] values):
     return changes
 
 
+def count_within(const int64_t[::1] sizes, int64_t most):
+    """Returns how many of the first sizes add up to at most `most`. None is negative."""
+    cdef int64_t row = 0, total = 0
+    state = let_go(sizes.shape[0])
+    while row < sizes.shape[0] and sizes[row] <= most - total:
+        total += sizes[row]
+        row += 1
+    take_back(state)
+    return row
+
+
 def copy_blocks(const word[::1] values, int64_t size, word[::1] out):
     """Fills `out` with blocks of `size` values, the first and the last and others evenly between, in their order."""
     cdef int64_t blocks = out.shape[0] // size, last = values.shape[0] // size - 1, number
