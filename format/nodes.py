@@ -211,8 +211,12 @@ def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Returns True where `array` has a value; None if it has no nulls."""
     if array.null_count == 0:
         return None
-    mask: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
-    return mask
+    validity, rows = array.buffers()[0], len(array)
+    if validity is None:  # as of type null
+        return np.zeros(rows, dtype=np.bool_)
+    first, start = divmod(array.offset, 8)
+    bits = np.frombuffer(validity, dtype=np.uint8, offset=first)
+    return np.unpackbits(bits, count=start + rows, bitorder="little")[start:].view(np.bool_)
 
 
 def pack_bits(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
