@@ -1,5 +1,5 @@
-"""Lets go of the GIL around loops that take longer than to hand it over: where another thread waits for it, getting it
-back takes some 50 microseconds."""
+"""Lets go of the GIL around long loops. Short ones keep it, since where another thread waits for it, whoever lets go of
+it has to be woken up again, which takes longer than they do."""
 
 from cpython.pystate cimport PyThreadState
 from libc.stdint cimport int64_t

@@ -24,3 +24,14 @@ def test_a_stage_that_fails_is_counted_too() -> None:
     with refuses(ValueError), watch.on("gather"):
         raise ValueError("x")
     assert watch.seconds["gather"] >= 0
+
+
+def test_a_stage_ends_where_the_next_begins() -> None:
+    laps = stopwatch.Laps(iter([0.0, 1.0, 4.0, 10.0, 11.0]).__next__)
+    for stage in ("gather", "encode", "gather"):
+        laps.begin(stage)
+    assert laps.seconds == {"gather": 1.0, "encode": 3.0}
+    laps.end()
+    assert laps.seconds == {"gather": 7.0, "encode": 3.0}
+    laps.end()
+    assert laps.seconds == {"gather": 7.0, "encode": 3.0}
