@@ -14,7 +14,7 @@ from format import native
 from format.dictionaries import unified
 from format.nodes import IntArray, dictionary_codes, valid_mask
 from format.storage import plain
-from format.templates import coded_templates, templated, variables_of
+from format.templates import coded_templates, numbers_of, templated, texts_of
 from format.types import is_templated
 
 I32 = npt.NDArray[np.int32]
@@ -64,7 +64,7 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
         used = in_order_of_use(coded)
         if used is coded:
             return array
-        return templated(used.dictionary, used.indices, variables_of(array))
+        return templated(used.dictionary, used.indices, numbers_of(array), texts_of(array))
     valid, codes = valid_mask(array), dictionary_codes(array)
     size = len(array.dictionary)
     if size == 0:

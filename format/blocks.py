@@ -14,7 +14,7 @@ from pyarrow import types as pt
 
 from format import layout
 from format.arrays import in_order_of_use
-from format.compression import compress, decompress, decompress_head, decompress_rest
+from format.compression import Part, compress, decompress, decompress_head, decompress_rest
 from format.decode import TemplateDecoder, decode_array
 from format.encode import Coding, EncodedArray
 from format.errors import CorruptFragmentError
@@ -27,7 +27,7 @@ from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from format.native.decode import root_of
 from format.nodes import Encoding
 from format.sizes import total_bytes
-from format.templates import U8
+from format.templates import Bits, TextSurvey, survey_texts
 from format.types import is_templated, may_stay_coded, value_type
 
 _STEP_BYTES: Final = 16 << 20
@@ -143,7 +143,7 @@ class Block(NamedTuple):
                 raw_bytes=header.raw_bytes,
             )
 
-    def template_texts(self, decoder: TemplateDecoder, chosen: U8 | None) -> pa.Array:
+    def template_texts(self, decoder: TemplateDecoder, chosen: Bits | None) -> pa.Array:
         """Returns the strings of chosen rows. The variables are decompressed and decoded only once.
 
         decoder: from `template_decoder`. chosen: see `TemplateDecoder.texts`. Raises `CorruptFragmentError`.
@@ -378,19 +378,26 @@ class Chunk:
         )
 
 
-def make_chunk(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> Chunk:
+def make_chunk(
+    array: pa.Array, *, level: int, coding: Coding = Coding.OPEN, seen: TextSurvey | None = None
+) -> Chunk:
     """Encodes and compresses a storage array, possibly dictionary-coded or templated.
 
     level: zstd's; 0 for no compression.
-    coding: `Coding.FINAL` if the array went through `format.encode.by_dictionary`.
+    coding: `Coding.FINAL` if the array went through `format.encode.by_dictionary`. seen: what is known of a
+    templated array that is final.
     Raises `LimitError` if readers would refuse it.
     """
-    is_coded = pt.is_dictionary(array.type)
-    if (is_coded or is_templated(array.type)) and coding is not Coding.FINAL:
-        array = in_order_of_use(array)
+    is_coded, has_templates = pt.is_dictionary(array.type), is_templated(array.type)
+    if (is_coded or has_templates) and coding is not Coding.FINAL:
+        array, seen = in_order_of_use(array), None
+    compared = array.dictionary if is_coded else array
+    if has_templates:
+        seen = seen or survey_texts(array)
+        compared = seen.extremes
     is_decided = coding is not Coding.OPEN
-    encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided)
-    low, high = min_max(array.dictionary if is_coded else array)
+    encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided, seen=seen)
+    low, high = min_max(compared)
     return Chunk(
         encoded.meta,
         codec,
@@ -419,9 +426,10 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
 
 def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
     """Makes a block that is not a chunk: header, column start, page or directory."""
-    codec, stored = compress((payload,), level)
+    parts = (Part(memoryview(payload)),)
+    codec, stored = compress(parts, level)
     if len(payload) > most_metadata_bytes(len(stored)):  # readers would take it for a bomb
-        codec, stored = compress((payload,), _RAW_PAYLOAD_LEVEL)
+        codec, stored = compress(parts, _RAW_PAYLOAD_LEVEL)
     head = layout.pack_block_header(
         kind, codec, rows=0, meta=b"", stored=stored, raw_bytes=len(payload)
     )

@@ -1,10 +1,11 @@
-"""Compresses block payloads to one zstd frame, or to two; contexts are reused per thread."""
+"""Compresses block payloads to one zstd frame, or to several; contexts are reused per thread."""
 
 from __future__ import annotations
 
 import struct
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 import pyarrow as pa
@@ -19,33 +20,52 @@ _POOLED_BYTES: Final = 1 << 20
 _POOL_CODEC: Final = pa.Codec("zstd")
 
 _LEAST_COMPRESSED_BYTES: Final = 64
-_HEAD_LENGTH: Final = struct.Struct("<Q")
-"""The length of the first of two frames, as stored."""
-HEAD_LENGTH_BYTES: Final = _HEAD_LENGTH.size
+_LENGTH: Final = struct.Struct("<Q")
+_MOST_PARTS: Final = 8
+BEGINNING_BYTES: Final = 2 * _LENGTH.size
+"""As much of a payload of several frames as `first_frame_bytes` needs."""
+
+_DENSE_LEVEL: Final = -100
+"""At which zstd passes data by that it does not shrink."""
 
 _contexts = threading.local()
 
 
-def compress(parts: Sequence[bytes | memoryview], level: int) -> tuple[Codec, bytes]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a payload, which gets a frame of its own."""
+
+    data: memoryview
+    is_dense: bool = False
+    """Whether no codec makes it smaller, so that a frame only holds it as it is."""
+
+
+def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
     """Compresses a payload. Falls back to no codec if zstd does not make it smaller.
 
-    parts: one, or two of which each gets a frame of its own, so that the first can be read alone.
+    parts: at most 8. level: zstd's, 0 for no compression.
     """
-    size = sum(map(len, parts))
-    if level > 0 and len(parts) > 1:
-        head, rest = map(_compressor(level).compress, parts)
-        if _HEAD_LENGTH.size + len(head) + len(rest) < size:
-            return Codec.ZSTD_PARTS, b"".join((_HEAD_LENGTH.pack(len(head)), head, rest))
-    elif level > 0 and size >= _LEAST_COMPRESSED_BYTES:
-        stored = _compressor(level).compress(parts[0])
-        if len(stored) < size:
-            return Codec.ZSTD, stored
-    return Codec.NONE, b"".join(parts)
+    size = sum(part.data.nbytes for part in parts)
+    if level <= 0 or size < _LEAST_COMPRESSED_BYTES or all(part.is_dense for part in parts):
+        return Codec.NONE, _joined(parts)
+    frames = [
+        _compressor(_DENSE_LEVEL if part.is_dense else level).compress(part.data) for part in parts
+    ]
+    if len(frames) == 1:
+        codec, stored = Codec.ZSTD, frames[0]
+    else:
+        lengths = struct.pack(f"<{len(frames) + 1}Q", len(frames), *map(len, frames))
+        codec, stored = Codec.ZSTD_PARTS, b"".join((lengths, *frames))
+    return (codec, stored) if len(stored) < size else (Codec.NONE, _joined(parts))
+
+
+def _joined(parts: Sequence[Part]) -> bytes:
+    return b"".join(part.data for part in parts)
 
 
 def compressed_bytes(sample: bytes | memoryview) -> int:
     """Returns the bytes that a sample takes, fast compressed."""
-    _, stored = compress((sample,), 1)
+    _, stored = compress((Part(memoryview(sample)),), 1)
     return len(stored)
 
 
@@ -60,7 +80,7 @@ def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> byte
     if codec is Codec.NONE:
         raw = bytes(stored) if isinstance(stored, memoryview) else stored
     elif codec is Codec.ZSTD_PARTS:
-        raw = _decompress_parts(stored, raw_bytes)
+        raw = _decompress_frames(stored, _frames(stored), raw_bytes)
     elif raw_bytes <= _TRUST_BYTES:
         raw = _decompress_small(stored, raw_bytes)
     else:
@@ -71,54 +91,69 @@ def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> byte
 
 
 def decompress_head(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memoryview:
-    """Decompresses only the first frame of a payload of two, or the whole of any other payload.
+    """Decompresses only the first frame of a payload of several, or the whole of any other payload.
 
     raw_bytes: the length of the whole payload that the block header claims. Raises `ValueError`.
     """
     if codec is not Codec.ZSTD_PARTS:
         return decompress(codec, stored, raw_bytes)
-    head, _ = _parts(stored)
+    head, *_ = _frames(stored)
     return decompress(Codec.ZSTD, head, min(_content_bytes(head), raw_bytes))
 
 
 def decompress_rest(
     codec: Codec, stored: bytes, raw_bytes: int, head_bytes: int
 ) -> bytes | memoryview:
-    """Decompresses what follows the head of a payload: the second of two frames, or the end of any other.
+    """Decompresses what follows the head of a payload: the frames after the first, or the end of any other.
 
     raw_bytes: see `decompress_head`. head_bytes: the length of the head. Raises `ValueError`.
     """
     if codec is not Codec.ZSTD_PARTS:
         return memoryview(decompress(codec, stored, raw_bytes))[head_bytes:]
-    head, rest = _parts(stored)
+    head, *rest = _frames(stored)
     if _content_bytes(head) != head_bytes:
         raise ValueError("the first frame has other bytes than templates and codes take")
-    return decompress(Codec.ZSTD, rest, raw_bytes - head_bytes)
+    return _decompress_frames(stored, rest, raw_bytes - head_bytes)
 
 
-def _decompress_parts(stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
-    head, rest = _parts(stored)
-    if _content_bytes(head) + _content_bytes(rest) != raw_bytes:
+def first_frame_bytes(beginning: bytes) -> int:
+    """Returns the length of the first of several frames, as stored. beginning: of the payload."""
+    return int(_LENGTH.unpack_from(beginning, _LENGTH.size)[0])
+
+
+def _decompress_frames(
+    stored: bytes | memoryview, frames: Sequence[memoryview], raw_bytes: int
+) -> bytes | memoryview:
+    """Decompresses the last frames of a payload, which are back to back."""
+    if sum(map(_content_bytes, frames)) != raw_bytes:
         raise ValueError("the compressed frames state another length than the block header")
-    frames = memoryview(stored)[_HEAD_LENGTH.size :]
+    whole = memoryview(stored)[len(stored) - sum(map(len, frames)) :]
     if raw_bytes > _TRUST_BYTES:
-        return _decompress_large(frames, raw_bytes, are_several=True)
+        return _decompress_large(whole, raw_bytes, are_several=True)
     try:
-        return memoryview(_POOL_CODEC.decompress(frames, raw_bytes))
+        return memoryview(_POOL_CODEC.decompress(whole, raw_bytes))
     except OSError as error:
         raise ValueError(f"it does not decompress ({error})") from error
 
 
-def _parts(stored: bytes | memoryview) -> tuple[memoryview, memoryview]:
-    """Returns the two frames of a payload. Raises `ValueError`."""
+def _frames(stored: bytes | memoryview) -> list[memoryview]:
+    """Returns the frames of a payload. Raises `ValueError`."""
     view = memoryview(stored)
-    if len(view) < _HEAD_LENGTH.size:
-        raise ValueError("the payload is too short for its frames")
-    (length,) = _HEAD_LENGTH.unpack_from(view)
-    if length > len(view) - _HEAD_LENGTH.size:
-        raise ValueError("the payload's first frame reaches past its end")
-    stop = _HEAD_LENGTH.size + length
-    return view[_HEAD_LENGTH.size : stop], view[stop:]
+    try:
+        (count,) = _LENGTH.unpack_from(view)
+        if not 1 < count <= _MOST_PARTS:
+            raise ValueError(f"the payload has {count} frames")
+        lengths = struct.unpack_from(f"<{count}Q", view, _LENGTH.size)
+    except struct.error:
+        raise ValueError("the payload is too short for its frames") from None
+    at = _LENGTH.size * (1 + count)
+    if sum(lengths) != len(view) - at:
+        raise ValueError("the payload's frames have other lengths than it states")
+    frames = []
+    for length in lengths:
+        frames.append(view[at : at + length])
+        at += length
+    return frames
 
 
 def _content_bytes(frame: memoryview) -> int:

@@ -25,9 +25,19 @@ from format.nodes import (
     integer_bytes,
 )
 from format.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
-from format.slots import FORMS, NUMBER, LoadedSlots, load, slots_bytes
 from format.storage import decoded
-from format.templates import U8, U64, Layout, count_marks, layout_of, templated
+from format.templates import (
+    NUMBER,
+    U64,
+    Bits,
+    Layout,
+    count_marks,
+    joined_stored,
+    layout_bytes,
+    layout_of,
+    most_text_bytes,
+    stored,
+)
 from format.types import (
     is_binary_like,
     is_large_offsets,
@@ -47,6 +57,8 @@ nothing."""
 _FEW_BYTES: Final = 1024
 _ANY_VALUES: Final = 2**62
 _LENGTH_BYTES: Final = 4
+_OFFSET_BYTES: Final = 4
+_LARGE_OFFSET_BYTES: Final = 8
 
 
 def decode_array(
@@ -67,7 +79,7 @@ def decode_array(
     keep_templates: keeps strings that are stored as templates and variables as a templated array
     (`format.templates`).
     most_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
-    kept dictionary; by default derived from the payload's length.
+    kept dictionary or of kept templates; by default derived from the payload's length.
     reserve: called with every larger size before memory is allocated for it; what it raises comes through.
     Raises `ValueError` on any inconsistency.
     """
@@ -93,6 +105,23 @@ class TemplateHead(NamedTuple):
     codes: pa.Array
     """The template of each row, null where the string is."""
 
+    def rows(
+        self, variables: tuple[pa.Buffer, pa.Buffer], charge: Callable[[int], None]
+    ) -> pa.Array:
+        """Returns a templated array. variables: numbers and texts. Raises `ValueError`."""
+        charge(2 * _OFFSET_BYTES * len(self.codes))
+        return stored(self.templates, self.layout, self.codes, *variables, charge)
+
+    def joined(
+        self,
+        variables: tuple[pa.Buffer, pa.Buffer],
+        charge: Callable[[int], None],
+        chosen: Bits | None = None,
+    ) -> pa.Array:
+        """Returns the strings of the chosen rows, or of all. variables: see `rows`. Raises `ValueError`."""
+        head = self.templates, self.layout, self.codes
+        return joined_stored(*head, *variables, charge, chosen)
+
 
 class TemplateDecoder:
     """Decodes a chunk of which the root is TEMPLATE: the head, and then the strings of some rows."""
@@ -111,7 +140,6 @@ class TemplateDecoder:
 
         most_bytes: see `decode_array`. Raises `ValueError`.
         """
-        self._dtype = dtype
         self._allowance = _Allowance(most_bytes, None)
         most_values = max(MAX_UNBACKED_VALUES, 8 * raw_bytes)
         self._cursor = cursor = Cursor(
@@ -120,8 +148,7 @@ class TemplateDecoder:
         if cursor.take(rows) != Encoding.TEMPLATE or not is_string(dtype):
             raise _unfit(cursor.encoding, dtype)
         self.head = _Chunk(cursor, self._allowance).template_head(dtype, rows)
-        self._slots: LoadedSlots | None = None
-        self._kept_bytes = 0
+        self._variables: tuple[pa.Buffer, pa.Buffer] | None = None
 
     @property
     def head_bytes(self) -> int:
@@ -130,62 +157,43 @@ class TemplateDecoder:
 
     @property
     def has_variables(self) -> bool:
-        return self._slots is not None
+        return self._variables is not None
 
     def take_variables(self, rest: bytes | memoryview) -> None:
-        """Decodes the variables. rest: what follows the head in the raw payload. Raises `ValueError`."""
+        """Takes the variables. rest: what follows the head in the raw payload. Raises `ValueError`."""
         cursor = self._cursor.continued(pa.py_buffer(rest), self._allowance.charge)
-        chunk = _Chunk(cursor, self._allowance)
-        slots = chunk.template_slots(self.head, self._dtype, for_rows=False)
+        variables = _Chunk(cursor, self._allowance).template_variables()
         cursor.finish()
-        self._slots, self._kept_bytes = slots, self._allowance.charged_bytes
+        self._variables = variables
 
-    def texts(self, chosen: U8 | None) -> pa.Array:
-        """Returns the strings of the chosen rows, after `take_variables`.
-
-        chosen: 1 for the rows to return, 0 for others; None for all. Raises `ValueError`.
-        """
-        assert self._slots is not None
-        self._allowance.charged_bytes = (
-            self._kept_bytes
-        )  # without earlier strings, which are not kept
-        return _joined(self._slots, self._dtype, self.head.codes, chosen)
+    def texts(self, chosen: Bits | None) -> pa.Array:
+        """Returns the strings of the chosen rows, or of all, after `take_variables`. Raises `ValueError`."""
+        assert self._variables is not None
+        before = self._allowance.charged_bytes
+        try:
+            return self.head.joined(self._variables, self._allowance.charge, chosen)
+        finally:  # strings do not count against those that are asked for later, since they are not kept
+            self._allowance.charged_bytes = before
 
 
-def template_counts(meta: bytes) -> tuple[int, int, int]:
-    """Returns how many templates and slots a chunk of templates has, and the raw bytes of its head.
+def template_counts(meta: bytes) -> tuple[int, int]:
+    """Returns how many templates a chunk of templates has, and the raw bytes of its head.
 
     Looks at its encoding nodes alone. Raises `ValueError`.
     """
     cursor = Cursor(meta, pa.py_buffer(b""), _ANY_VALUES, _charge_nothing)
     if cursor.take(cursor.next_length) != Encoding.TEMPLATE:
         raise ValueError("a chunk of another encoding than its footer states")
-    head_bytes, lengths = cursor.param, []
-    for _ in range(cursor.children):
-        lengths.append(cursor.next_length)
-        nodes = 1
-        while nodes:
-            cursor.take(cursor.next_length)
-            nodes += cursor.children - 1
-    templates, _, texts, numbers, _, _ = lengths
-    return templates, texts + numbers, head_bytes
+    head_bytes, templates = cursor.param, cursor.next_length
+    nodes = cursor.children
+    while nodes:
+        cursor.take(cursor.next_length)
+        nodes += cursor.children - 1
+    return templates, head_bytes
 
 
 def _charge_nothing(_size: int) -> None:
     """Allows all memory, where none is taken."""
-
-
-def _joined(slots: LoadedSlots, dtype: pa.DataType, codes: pa.Array, chosen: U8 | None) -> pa.Array:
-    """Returns the strings of chosen rows, null where codes are. chosen: see `TemplateDecoder.texts`."""
-    data = slots.text(is_large_offsets(dtype), chosen)
-    if chosen is None:
-        return pa.Array.from_buffers(
-            dtype, len(codes), [codes.buffers()[0], *data], codes.null_count
-        )
-    validity = None
-    if codes.null_count:
-        validity = codes.filter(pa.array(chosen.view(np.bool_))).is_valid().buffers()[1]
-    return pa.Array.from_buffers(dtype, int(np.count_nonzero(chosen)), [validity, *data])
 
 
 class _Allowance:
@@ -205,7 +213,7 @@ class _Allowance:
             self._reserve(size)
 
     def check_kept(self, size: int) -> None:
-        """Checks the size of a kept dictionary's values.
+        """Checks the size of the values that a kept dictionary, or kept templates, stand for.
 
         Raises `ValueError` if it is too much for the payload.
         """
@@ -302,28 +310,17 @@ class _Chunk:
 
     def _templates(self, dtype: pa.DataType, length: int, *, keep: bool) -> pa.Array:
         head = self.template_head(dtype, length)
-        slots = self.template_slots(head, dtype, for_rows=keep)
-        if keep:
-            return templated(head.templates, head.codes, slots.by_rows())
-        return _joined(slots, dtype, head.codes, None)
+        variables = self.template_variables()
+        if not keep:
+            return head.joined(variables, self._allowance.charge)
+        rows = head.rows(variables, self._allowance.charge)
+        if _may_be_large(head.templates, length):
+            self._allowance.check_kept(most_text_bytes(rows))
+        return rows
 
-    def template_slots(
-        self, head: TemplateHead, dtype: pa.DataType, *, for_rows: bool
-    ) -> LoadedSlots:
-        """Takes the other children of a node of templates. for_rows: see `format.slots.load`."""
-        numbers = int(np.count_nonzero(head.layout.kinds == NUMBER))
-        forms = np.frombuffer(self.cursor.child_integers(numbers).codes(FORMS), dtype=np.int32)
-        packed = np.frombuffer(self._bytes_child(), dtype=np.uint8)
-        return load(
-            head.layout,
-            head.alphabets,
-            head.codes,
-            forms,
-            packed,
-            self._strings_child(dtype),
-            self._allowance.charge,
-            for_rows=for_rows,
-        )
+    def template_variables(self) -> tuple[pa.Buffer, pa.Buffer]:
+        """Takes the children of a node of templates that `template_head` leaves: numbers and texts."""
+        return self._bytes_child(), self._bytes_child()
 
     def template_head(self, dtype: pa.DataType, length: int) -> TemplateHead:
         """Takes the validity of a node of templates, and those children that say nothing of variables."""
@@ -333,7 +330,7 @@ class _Chunk:
         templates = self._strings_child(dtype)
         buffers = [validity, cursor.child_integers(length).codes(len(templates))]
         codes = pa.Array.from_buffers(pa.int32(), length, buffers, null_count)
-        self._allowance.charge(slots_bytes(len(templates), count_marks(templates)))
+        self._allowance.charge(layout_bytes(len(templates), count_marks(templates)))
         layout = layout_of(templates)
         are_texts = layout.kinds != NUMBER
         words = cursor.child_integers(int(np.count_nonzero(are_texts))).words(8)
@@ -346,7 +343,7 @@ class _Chunk:
     def _bytes_child(self) -> pa.Buffer:
         length = self.cursor.next_length
         if self.cursor.take(length) != Encoding.PLAIN or self.cursor.null_count:
-            raise ValueError("packed numbers of templates are not PLAIN bytes")
+            raise ValueError("variables of templates are not PLAIN bytes")
         return self._plain(pa.uint8(), length)
 
     def _strings_child(self, dtype: pa.DataType) -> pa.Array:
@@ -354,7 +351,7 @@ class _Chunk:
             raise ValueError("templates have strings that are not VARLEN")
         strings = self.decode(dtype, self.cursor.next_length)
         if strings.null_count:
-            raise ValueError("a null among templates, or among their variables")
+            raise ValueError("a null among templates")
         return strings
 
     def _lists(self, dtype: pa.DataType, length: int) -> tuple[pa.Buffer, pa.Array]:
@@ -432,7 +429,8 @@ def _may_hold_others(array: pa.Array) -> bool:
 
 
 def _may_be_large(values: pa.Array, length: int) -> bool:
-    """Returns whether `length` rows of a dictionary's values may take more than `_LITTLE_BYTES`."""
+    """Returns whether `length` rows of a dictionary's values, or of templates without their variables, may
+    take more than `_LITTLE_BYTES`."""
     if is_binary_like(values.type) and length * values.get_total_buffer_size() <= _LITTLE_BYTES:
         return False  # as most dictionaries are, whose strings need not be looked at
     return length * _most_value_bytes(values) > _LITTLE_BYTES

@@ -20,12 +20,13 @@ from pyarrow import types as pt
 
 from format import native
 from format.arrays import in_order_of_use, used_values
-from format.compression import compressed_bytes
+from format.compression import Part, compressed_bytes
 from format.dictionaries import with_distinct_values
 from format.hashing import value_hashes
 from format.nested import list_parts, present_items
 from format.nodes import (
     WORD_BYTES,
+    Buffer,
     Encoding,
     Node,
     binary_parts,
@@ -51,19 +52,31 @@ from format.numbers import (
     survey,
 )
 from format.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
-from format.slots import store
 from format.storage import decoded
 from format.templates import (
     TEMPLATES_SHARE,
+    U64,
+    TextSurvey,
     codes_of,
+    count_marks,
+    divide,
     joined,
-    layout_of,
-    split,
+    layout_bytes,
+    most_text_bytes,
+    numbers_of,
+    survey_texts,
     templates_of,
     text,
-    variables_of,
+    texts_of,
 )
-from format.types import is_binary_like, is_list_like, is_templated, may_stay_coded, value_type
+from format.types import (
+    is_binary_like,
+    is_list_like,
+    is_string,
+    is_templated,
+    may_stay_coded,
+    value_type,
+)
 
 _MOST_VALUE_BYTES: Final = 24
 """Bytes that a reader charges for a value beside its data: an integer, and 16 bytes of a decimal made of
@@ -96,12 +109,14 @@ _LEAST_TEMPLATED: Final = 64
 _SAMPLE_ROWS: Final = 1024
 _SAMPLE_TEXT_BYTES: Final = 128 << 10
 """The most text that is compressed to see whether templates pay."""
+_LENGTH_BYTES: Final = 4
+_SAMPLE_VARIABLES_BYTES: Final = 64 << 10
 _SAMPLE_TEMPLATES_SHARE: Final = 2
 """Rows of a sample to each template, at least."""
 _TEMPLATE_BYTES_SHARE: Final = 8
 """Bytes of text to each byte of templates, at least."""
-_TEMPLATES_PAY: Final = 0.85
-"""The share of the bytes of text from which it stays text."""
+_TEMPLATES_PAY: Final = 1
+"""The share of the bytes of text that templates and variables may take, for the time that they spare."""
 
 
 class Coding(Enum):
@@ -121,8 +136,8 @@ class EncodedArray:
 
     encoding: Encoding
     meta: bytes
-    parts: tuple[memoryview, ...]
-    """The payload, in one part or in two that are compressed apart."""
+    parts: tuple[Part, ...]
+    """The payload, in parts that are compressed apart."""
     decoded_bytes: int
     """The most bytes that decoding takes, without the values that dictionaries stand for."""
     values: int
@@ -131,16 +146,14 @@ class EncodedArray:
     """Number of dictionary nodes."""
     text_bytes: int
     """The bytes of the strings that the root's templates and variables make, if it has them."""
-    is_dense: bool
-    """Whether no codec makes the payload smaller."""
 
     @property
     def raw_bytes(self) -> int:
-        return sum(part.nbytes for part in self.parts)
+        return sum(part.data.nbytes for part in self.parts)
 
     @property
     def raw(self) -> bytes:
-        return b"".join(self.parts)
+        return b"".join(part.data for part in self.parts)
 
 
 def encode_array(
@@ -148,48 +161,60 @@ def encode_array(
     *,
     is_decided: bool = False,
     is_backed: bool = False,
-    divides_text: bool = False,
+    seen: TextSurvey | None = None,
 ) -> EncodedArray:
     """Encodes an array.
 
     array: a storage array, or a dictionary-coded or templated one whose dictionary or templates are exactly
     those in use, in the order of use. is_decided: whether more than nothing is known of it, see `Coding`.
     is_backed: avoids every encoding in which values take no bytes; then `array` must not be dictionary-coded.
-    divides_text: whether strings may become templates and variables; those that are stay so.
+    seen: what is known of a templated array.
     """
     root = (
         _encode_backed(array)
         if is_backed
-        else _encode(array, is_decided=is_decided, divides_text=divides_text)
+        else _encode_root(array, is_decided=is_decided, seen=seen)
     )
     nodes = list(root.walk())
-    parts = _parts(root)
-    loose = sum(
-        memoryview(buffer).nbytes for node in nodes if not node.is_dense for buffer in node.buffers
-    )
     return EncodedArray(
         root.encoding,
         pack_nodes(root),
-        parts,
+        _parts(root),
         sum(map(_most_decoded_bytes, nodes)),
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
         root.text_bytes,
-        loose * _LOOSE_SHARE <= sum(part.nbytes for part in parts),
     )
 
 
-def _parts(root: Node) -> tuple[memoryview, ...]:
-    """Returns the raw payload: of templates what queries read alone and the rest; of much text its whole
+def _parts(root: Node) -> tuple[Part, ...]:
+    """Returns the raw payload: of templates what queries read alone and the variables; of much text its whole
     words, which are not copied, and the rest; of other values all of it."""
     if root.encoding is Encoding.TEMPLATE and root.param:
-        raw = join_buffers(root)
-        return raw[: root.param], raw[root.param :]
-    if root.encoding is Encoding.VARLEN and root.param >= _APART_BYTES and not root.has_validity:
-        data = memoryview(root.buffers[0]).cast("B")
-        whole = data.nbytes - data.nbytes % WORD_BYTES
-        return data[:whole], join_buffers(replace(root, buffers=(data[whole:],)))
-    return (join_buffers(root),)
+        *head, numbers, texts = root.children
+        whole, rest = _apart(numbers, texts)
+        return Part(join_buffers(replace(root, children=tuple(head)))), *whole, Part(rest)
+    if root.encoding is Encoding.VARLEN and not root.has_validity:
+        whole, rest = _apart(root, replace(root, buffers=()))
+        if whole:
+            return *whole, Part(rest)
+    raw = join_buffers(root)
+    loose = sum(
+        memoryview(buffer).nbytes
+        for node in root.walk()
+        if not node.is_dense
+        for buffer in node.buffers
+    )
+    return (Part(raw, loose * _LOOSE_SHARE <= raw.nbytes),)
+
+
+def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
+    """Returns the whole words of a node's bytes as a part, if they are many; and the other bytes with what
+    follows them in the payload."""
+    data = memoryview(node.buffers[0]).cast("B")
+    whole = data.nbytes - data.nbytes % WORD_BYTES if data.nbytes >= _APART_BYTES else 0
+    others = join_buffers(replace(rest, buffers=(data[whole:], *rest.buffers)))
+    return (Part(data[:whole], node.is_dense),) if whole else (), others
 
 
 def _most_decoded_bytes(node: Node) -> int:
@@ -198,19 +223,31 @@ def _most_decoded_bytes(node: Node) -> int:
     return node.known_bytes or _MOST_VALUE_BYTES * node.length
 
 
-def _encode(array: pa.Array, *, is_decided: bool = False, divides_text: bool = False) -> Node:
+def _encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) -> Node:
+    """Encodes an array, possibly a templated one, or strings that may become so."""
+    if array.null_count == len(array):
+        return _encode(array)
+    if is_templated(array.type):
+        seen = seen or survey_texts(array)
+        return _encode_templated(array, seen.alphabets, seen.text_bytes) or _encode_varlen(
+            joined(array)
+        )
+    if is_string(array.type):
+        coded = None if is_decided else _encode_by_sampled_dictionary(array)
+        return coded or _encode_by_templates(array) or _encode_varlen(array)
+    return _encode(array, is_decided=is_decided)
+
+
+def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
     length, dtype = len(array), array.type
     if array.null_count == length:
         stored = value_type(dtype)
         return Node(Encoding.NULL, length, length, known_bytes=nulls_bytes(length, stored))
-    if is_templated(dtype):
-        return _encode_templated(array) or _encode_varlen(joined(array))
     if pt.is_dictionary(dtype):
         return _encode_dictionary_array(array, is_distinct=is_decided)
     if is_binary_like(dtype):
         coded = None if is_decided else _encode_by_sampled_dictionary(array)
-        divided = coded or (_encode_by_templates(array) if divides_text else None)
-        return divided or _encode_varlen(array)
+        return coded or _encode_varlen(array)
     if is_decided and may_stay_coded(dtype):
         return _encode_undivided(array)
     if pt.is_boolean(dtype):
@@ -398,7 +435,10 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     """
     if is_templated(array.type):
         sample = _middle(array)
-        if _coded_values(variables_of(sample), _most_distinct(sample, _DISTINCT_SHARE)) is None:
+        most = _most_distinct(sample, _DISTINCT_SHARE)
+        if any(
+            _coded_values(part, most) is None for part in (numbers_of(sample), texts_of(sample))
+        ):
             return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
@@ -555,37 +595,36 @@ def _encode_undivided(values: pa.Array) -> Node:
 
 def _encode_by_templates(array: pa.Array) -> Node | None:
     """Encodes strings by templates and variables; None if a sample shows that they take hardly less."""
-    if not (pt.is_string(array.type) or pt.is_large_string(array.type)):
-        return None
     sample = _stretch(array)
     if len(sample) < _LEAST_TEMPLATED:
         return None
-    found = split(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
-    if found is None or not len(layout_of(templates_of(found)).kinds):
+    found = divide(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
+    if found is None or not count_marks(templates_of(found.array)):
         return None
-    divided, text_bytes = _templated_node(found), _stored_bytes(_encode_varlen(sample))
-    by_row = _stored_bytes(*_by_row(divided)) / text_bytes
+    part = _templated_node(*found, _text_bytes(sample))
+    as_text = _stored_bytes(_encode_varlen(sample))
+    by_row = _stored_bytes(*_by_row(part)) / as_text
     if by_row > _TEMPLATES_PAY:
         return None
-    found = split(array, len(array) // TEMPLATES_SHARE)
-    node = None if found is None else _encode_templated(found)
+    found = divide(array, len(array) // TEMPLATES_SHARE)
+    node = None if found is None else _encode_templated(*found, _text_bytes(array))
     if node is None:
         return None
     # A sample has most templates and slots of the whole, in a few rows, so these are counted in the whole.
-    by_slot = _stored_bytes(*_by_slot(node)) / text_bytes * divided.text_bytes / node.text_bytes
+    by_slot = _stored_bytes(*_by_slot(node)) / as_text * part.text_bytes / node.text_bytes
     return node if by_row + by_slot <= _TEMPLATES_PAY else None
 
 
 def _by_row(node: Node) -> tuple[Node, ...]:
     """Returns the parts of a node of templates that grow with its rows."""
-    _, codes, _, _, numbers, texts = node.children
-    return codes, numbers, replace(texts, children=())
+    _, codes, _, numbers, texts = node.children
+    return codes, numbers, texts
 
 
 def _by_slot(node: Node) -> tuple[Node, ...]:
     """Returns the parts of a node of templates that grow with its templates and their slots."""
-    templates, _, alphabets, forms, _, texts = node.children
-    return templates, alphabets, forms, *texts.children
+    templates, _, alphabets, _, _ = node.children
+    return templates, alphabets
 
 
 def _stored_bytes(*nodes: Node) -> int:
@@ -600,48 +639,62 @@ def _stretch(array: pa.Array) -> pa.Array:
     return sample.slice(0, rows_within([sample], _SAMPLE_TEXT_BYTES))
 
 
-def _encode_templated(array: pa.Array) -> Node | None:
-    """Encodes a templated array; None if its templates are too many or too long for so many rows."""
+def _text_bytes(strings: pa.Array) -> int:
+    """Returns the bytes of strings that are not null."""
+    return total_bytes(strings) - _LENGTH_BYTES * len(strings)
+
+
+def _encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node | None:
+    """Encodes a templated array; None if its templates are too many or too long for so many rows.
+
+    alphabets, text_bytes: see `format.templates.TextSurvey`.
+    """
     templates = templates_of(array)
-    if len(templates) * TEMPLATES_SHARE > len(array) - array.null_count:
+    is_many = len(templates) * TEMPLATES_SHARE > len(array) - array.null_count
+    if is_many or total_bytes(templates) * _TEMPLATE_BYTES_SHARE > text_bytes:
         return None
-    node = _templated_node(array)
-    return node if total_bytes(templates) * _TEMPLATE_BYTES_SHARE <= node.text_bytes else None
+    return _templated_node(array, alphabets, text_bytes)
 
 
-def _templated_node(array: pa.Array) -> Node:
-    valid, codes, stored = valid_mask(array), codes_of(array), store(array)
+def _templated_node(array: pa.Array, alphabets: U64, text_bytes: int) -> Node:
+    valid, codes, templates = valid_mask(array), codes_of(array), templates_of(array)
     if valid is not None:
         codes = _filled(codes, valid)
-    texts = Node(
-        Encoding.VARLEN,
-        len(stored.text_sizes),
-        param=len(stored.texts),
-        buffers=(stored.texts,),
-        children=(encode_ints(stored.text_sizes),),
-    )
-    numbers = Node(
-        Encoding.PLAIN,
-        len(stored.packed),
-        param=1,
-        buffers=(stored.packed,),
-        known_bytes=len(stored.packed),
-    )
     # What queries read alone comes first.
-    head = (
-        _encode_varlen(templates_of(array)),
-        encode_ints(codes),
-        encode_ints(stored.alphabets),
-    )
-    children = (*head, encode_ints(stored.forms), numbers, texts)
+    head = (_encode_varlen(templates), encode_ints(codes), encode_ints(alphabets))
+    numbers = _bytes_node(_without_hidden(numbers_of(array), valid))
+    sample = _middle_bytes(numbers.buffers[0])
+    is_dense = compressed_bytes(sample) > _CODEC_PAYS * len(sample)
+    texts = _bytes_node(_without_hidden(texts_of(array), valid))
+    children = (*head, replace(numbers, is_dense=is_dense), texts)
     node = _with_validity(Encoding.TEMPLATE, len(array), valid, [], children=children)
     head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
+    decoding_bytes = layout_bytes(len(templates), count_marks(templates)) + most_text_bytes(array)
     return replace(
         node,
         param=head_bytes,
-        known_bytes=_MOST_VALUE_BYTES * len(array) + stored.decoding_bytes + stored.text_bytes,
-        text_bytes=stored.text_bytes,
+        known_bytes=_MOST_VALUE_BYTES * len(array) + decoding_bytes,
+        text_bytes=text_bytes,
     )
+
+
+def _without_hidden(variables: pa.Array, valid: npt.NDArray[np.bool_] | None) -> memoryview:
+    """Returns the bytes of rows that are not null."""
+    ends, data = binary_parts(variables)
+    if valid is not None and np.any(np.diff(ends)[~valid]):
+        ends, data = binary_parts(variables.filter(pa.array(valid)))
+    return data[int(ends[0]) : int(ends[-1])]
+
+
+def _bytes_node(data: memoryview) -> Node:
+    size = data.nbytes
+    return Node(Encoding.PLAIN, size, param=1, buffers=(data,), known_bytes=size)
+
+
+def _middle_bytes(data: Buffer) -> memoryview:
+    view = memoryview(data).cast("B")
+    start = max(0, (view.nbytes - _SAMPLE_VARIABLES_BYTES) // 2)
+    return view[start : start + _SAMPLE_VARIABLES_BYTES]
 
 
 # --- strings and nested ---------------------------------------------------------------------

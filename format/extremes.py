@@ -12,7 +12,7 @@ from format.arrays import in_order_of_use
 from format.keys import MAX_VALUE_BYTES, Value, shorten, value_at, value_to_json
 from format.native import as_bytes, extremes, validity
 from format.nodes import binary_parts
-from format.templates import extreme_texts
+from format.templates import survey_texts
 from format.types import is_binary_like, is_templated
 from format.values import bytes_of_values, numbers_of, words_of
 
@@ -24,8 +24,7 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
     """Returns `min` and `max` of a storage array: bounds, or (None, None) if nothing can be compared."""
     dtype = array.type
     if is_templated(dtype):
-        present = array.null_count < len(array)
-        return min_max(extreme_texts(array)) if present else (None, None)
+        return min_max(survey_texts(array).extremes)
     if pt.is_dictionary(dtype):
         # Only used values count, since the dictionary may belong to more rows than these.
         return min_max(in_order_of_use(array).dictionary)

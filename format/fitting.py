@@ -19,27 +19,25 @@ from format.encode import EncodedArray, encode_array
 from format.errors import LimitError
 from format.layout import MAX_META_BYTES, Codec
 from format.limits import MAX_RATIO, max_written_bytes, most_written_bytes
-from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
+from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
 from format.sizes import most_total_bytes, total_bytes
 from format.storage import plain
+from format.templates import TextSurvey
 from format.types import value_type
 
-LEAST_TEMPLATE_LEVEL: Final = 3
-"""The compression level from which strings are divided into templates and variables. Below it, a codec takes
-less time for text than dividing it does (decision 49)."""
 _STORED: Final = 0
 """The compression level that stores bytes as they are."""
 
 
 def encode_fitting(
-    array: pa.Array, *, level: int, is_decided: bool
+    array: pa.Array, *, level: int, is_decided: bool, seen: TextSurvey | None
 ) -> tuple[EncodedArray, Codec, bytes]:
-    """Encodes and compresses a chunk. level: see `format.blocks.make_chunk`. is_decided: see
-    `encode_array`.
+    """Encodes and compresses a chunk. level: see `format.blocks.make_chunk`. is_decided, seen:
+    see `encode_array`.
 
     Raises `LimitError` if readers would refuse the values however they are stored.
     """
-    encoded = encode_array(array, is_decided=is_decided, divides_text=level >= LEAST_TEMPLATE_LEVEL)
+    encoded = encode_array(array, is_decided=is_decided, seen=seen)
     if len(encoded.meta) > MAX_META_BYTES:
         raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
     if (stored := _stored(encoded, array, level)) is not None:
@@ -56,7 +54,7 @@ def encode_fitting(
 
 def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
     """Returns the payload as readers accept it; None if they refuse it even uncompressed."""
-    codec, stored = compress(encoded.parts, _STORED if encoded.is_dense else level)
+    codec, stored = compress(encoded.parts, level)
     if _is_taken(encoded, array, len(stored)):
         return codec, stored
     if codec is not Codec.NONE and _is_taken(encoded, array, encoded.raw_bytes):
@@ -79,6 +77,10 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
         return False
     if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
         return True
+    if encoded.encoding is Encoding.TEMPLATE:
+        return (
+            False  # readers that take some rows first need more than those that decode all at once
+        )
     is_coded = pt.is_dictionary(array.type)
     if is_coded and total_bytes(array) > most - encoded.decoded_bytes:
         return False

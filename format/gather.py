@@ -25,11 +25,12 @@ from format.templates import (
     TEMPLATES_SHARE,
     codes_of,
     joined,
+    numbers_of,
     split,
     templated,
     templates_of,
     text,
-    variables_of,
+    texts_of,
 )
 from format.types import is_binary_like, is_large_offsets, is_templated, value_type
 
@@ -43,8 +44,7 @@ KIND, ROWS, START = range(3)
 HEAVIEST_BYTES: Final = 11
 FIELDS: Final = 13
 _NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0)
-_VARIABLE_COPIES: Final = 4
-"""How many times more bytes variables take while they are encoded than other values do."""
+_CODE_BYTES, _OFFSET_BYTES = 4, 4
 _DISTINCT_SHARE: Final = 3
 """A dictionary stays if there are at least this many values to each distinct one."""
 _MEMO_SHARE: Final = 4
@@ -55,7 +55,7 @@ _MAX_OFFSET_32: Final = 2**31 - 1
 class GatherArray:
     """A storage array of which rows are gathered, with what native code has to know of it."""
 
-    __slots__ = ("array", "dtype", "fields", "kind")
+    __slots__ = ("array", "dtype", "fields", "kind", "variables")
 
     def __init__(
         self, array: pa.Array, dtype: pa.DataType | None = None, *, is_weighed: bool = True
@@ -71,6 +71,8 @@ class GatherArray:
         self.kind = _kind(array)
         self.fields = self._fields(is_weighed=is_weighed)
         """The fields of `Piece` in `format.native.gather` for a piece without rows."""
+        self.variables = self._variables()
+        """The same of the numbers and of the texts of a templated array."""
 
     def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
         array = self.array
@@ -93,17 +95,19 @@ class GatherArray:
 
     def _template_fields(self) -> tuple[int, ...]:
         array, codes, templates = self.array, codes_of(self.array), templates_of(self.array)
-        held = _VARIABLE_COPIES * variables_of(array).nbytes // len(array)
-        weights = 8 + held, 0, templates.nbytes
+        weights = _CODE_BYTES, 0, templates.nbytes
         at = codes.__array_interface__["data"][0]
         nulls = _validity(array)
         return (self.kind, 0, 0, *nulls, *_values(templates), at, len(templates), -1, *weights)
 
-    @property
-    def variable_fields(self) -> tuple[int, ...]:
-        """The fields for the variables of a templated array, for a piece without rows."""
-        variables = variables_of(self.array)
-        return (_VALUES, 0, 0, *_validity(variables), *_values(variables), 0, 0, -1, 0, 0, 0)
+    def _variables(self) -> tuple[tuple[int, ...], ...]:
+        if self.kind != _TEMPLATES:
+            return ()
+        parts = numbers_of(self.array), texts_of(self.array)
+        return tuple(
+            (_VALUES, 0, 0, *_validity(part), *_values(part), 0, 0, -1, _OFFSET_BYTES, 0, 0)
+            for part in parts
+        )
 
 
 def _kind(array: pa.Array) -> int:
@@ -179,7 +183,30 @@ class Pieces:
             held, most = self._weigh_nested()
         else:
             held, most = native.weigh(self.fields, np.empty(0, dtype=offset_type(self.dtype)))
+        if self.has_templates:
+            places = self.places_of_templates()
+            variables = sum(
+                native.weigh(part.fields[places], np.empty(0, dtype=np.int32))[0]
+                for part in self.variables(places)
+            )
+            held, most = held + variables, most + variables
         return held + nulls, most + nulls
+
+    def places_of_templates(self) -> list[int]:
+        """Returns the pieces that are templated."""
+        places: list[int] = np.flatnonzero(self.fields[:, KIND] == _TEMPLATES).tolist()
+        return places
+
+    def variables(self, places: Sequence[int]) -> tuple[Pieces, Pieces]:
+        """Returns pieces of the numbers and of the texts. places: of the templated ones."""
+        numbers, texts = (
+            Pieces(self.arrays, self.fields.copy(), self.firsts, pa.binary()) for _ in range(2)
+        )
+        for which, part in enumerate((numbers, texts)):
+            for number in places:
+                part.fields[number] = self.arrays[number].variables[which]
+            part.fields[places, ROWS : START + 1] = self.fields[places, ROWS : START + 1]
+        return numbers, texts
 
     def _weigh_nested(self) -> tuple[int, int]:
         held = most = 0
@@ -260,21 +287,18 @@ def _gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
     for number in range(len(pieces)):
         if (array := _divided(pieces, number, most)) is None:
             divided.clear()  # takes as much memory as the text
-            texts = [text(pieces.array(number)) for number in range(len(pieces))]
-            return _Table(_renewed(pieces, texts), origins).strings()
+            joined_rows = [text(pieces.array(number)) for number in range(len(pieces))]
+            return _Table(_renewed(pieces, joined_rows), origins).strings()
         divided.append(array)
     pieces = _renewed(pieces, divided)
-    variables = Pieces(pieces.arrays, pieces.fields.copy(), pieces.firsts, pa.binary())
-    for number in np.flatnonzero(pieces.fields[:, KIND] == _TEMPLATES).tolist():
-        rows, start = pieces.fields[number, [ROWS, START]]
-        variables.fields[number] = pieces.arrays[number].variable_fields
-        variables.fields[number, [ROWS, START]] = rows, start
-        pieces.fields[number, KIND] = _CODES
+    places = pieces.places_of_templates()
+    parts = pieces.variables(places)
+    pieces.fields[places, KIND] = _CODES
     coded = _Table(pieces, origins).codes(0)
     if coded is None:
         return pa.nulls(len(origins), pieces.dtype)
-    gathered = _Table(variables, origins).strings()
-    return templated(coded.dictionary, coded.indices, _without_nulls(gathered))
+    numbers, texts = (_without_nulls(_Table(part, origins).strings()) for part in parts)
+    return templated(coded.dictionary, coded.indices, numbers, texts)
 
 
 def _divided(pieces: Pieces, number: int, most_templates: int) -> GatherArray | pa.Array | None:

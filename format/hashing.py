@@ -17,7 +17,7 @@ from pyarrow import types as pt
 from format import native
 from format.nested import fixed_items, list_parts
 from format.nodes import fixed_width_bytes, int_dtype
-from format.templates import add_hashes
+from format.templates import TextSurvey, survey_texts
 from format.types import is_binary_like, is_list_like, is_templated
 
 U64 = npt.NDArray[np.uint64]
@@ -44,6 +44,11 @@ def column_contributions(name: str, array: pa.Array) -> U64:
     numbers = np.zeros(len(array), dtype=np.uint64)
     add_column(name, array, numbers)
     return numbers
+
+
+def surveyed(name: str, array: pa.Array) -> TextSurvey:
+    """Looks at a templated array of column `name` once: for the row hash, and for its chunk."""
+    return survey_texts(array, _seed(name))
 
 
 def value_hashes(array: pa.Array) -> U64:
@@ -86,7 +91,7 @@ def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
         return
     if is_templated(dtype):
         assert seed is not None
-        add_hashes(array, seed, out)
+        out += survey_texts(array, seed).contributions
         return
     if pt.is_nested(dtype):
         _hash_nested(array, seed, out)

@@ -43,7 +43,7 @@ class Codec(IntEnum):
     NONE = 0
     ZSTD = 1
     ZSTD_PARTS = 2
-    """Two frames, of which the first can be read alone."""
+    """Several frames, of which the first can be read alone."""
 
 
 _KINDS: Final = {int(kind): kind for kind in BlockKind}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from format.blocks import Block, BlockReader
-from format.compression import HEAD_LENGTH_BYTES
+from format.compression import BEGINNING_BYTES, first_frame_bytes
 from format.decode import TemplateDecoder, TemplateHead, template_counts
 from format.errors import CorruptFragmentError
 from format.layout import Codec
@@ -49,8 +49,7 @@ class TemplateChunk:
 
     def texts(self, chosen: npt.NDArray[np.bool_] | None = None) -> pa.Array:
         """Returns the strings of the chosen rows, or of all. Raises `CorruptFragmentError`."""
-        flags = None if chosen is None else chosen.view(np.uint8)
-        return self._block.template_texts(self._decoder, flags)
+        return self._block.template_texts(self._decoder, chosen)
 
 
 class TemplateSizes(NamedTuple):
@@ -58,7 +57,6 @@ class TemplateSizes(NamedTuple):
 
     rows: int
     templates: int
-    slots: int
     head_bytes: int
     """Stored bytes of templates, codes and alphabets; raw ones if they have no frame of their own."""
     variables_bytes: int
@@ -73,19 +71,17 @@ def read_sizes(reader: BlockReader, column: str) -> TemplateSizes:
     offset = reader.offset
     header, meta = reader.read_head(column)
     try:
-        templates, slots, raw_head_bytes = template_counts(meta)
+        templates, raw_head_bytes = template_counts(meta)
     except ValueError as error:
         raise CorruptFragmentError(
             f"the encoding tree is damaged: {error}", name=reader.name, offset=offset, column=column
         ) from error
     head_bytes = raw_head_bytes
     if header.codec is Codec.ZSTD_PARTS:
-        head_bytes = int.from_bytes(reader.read_exactly(HEAD_LENGTH_BYTES, column), "little")
+        head_bytes = first_frame_bytes(reader.read_exactly(BEGINNING_BYTES, column))
     if not 0 <= head_bytes <= header.stored_bytes:
         head_bytes = header.stored_bytes
-    return TemplateSizes(
-        header.rows, templates, slots, head_bytes, header.stored_bytes - head_bytes
-    )
+    return TemplateSizes(header.rows, templates, head_bytes, header.stored_bytes - head_bytes)
 
 
 def has_templates(block: Block) -> bool:

@@ -1,12 +1,13 @@
 """Holds strings as templates and variables: the form in which merges move them and queries look at them.
 
-A templated array is a struct of a dictionary-coded `template` and of the `variables`, as bytes that
-`format.native.templates` describes; nulls are those of the struct. No column is stored under such a type, so
-it is told from others by its type alone. It stands for strings: `joined` gives them.
+A templated array is a struct of a dictionary-coded `template` and of its variables, `numbers` and `texts`, as
+bytes that `format.native.templates` describes. Nulls are those of the struct. No column is stored under such
+a type, so it is told from others by its type alone. It stands for strings: `joined` gives them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,20 +15,26 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from format import native
-from format.nodes import IntArray, binary_parts, dictionary_codes
+from format.alphabets import BITS
+from format.native.text import is_ascii
+from format.nodes import IntArray, binary_parts, dictionary_codes, fixed_width_view
 from format.types import is_large_offsets, is_templated, value_type
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
+Bits = npt.NDArray[np.bool_]
 
+NUMBER: Final = 0x11
+"""The mark of a variable of 1 to 19 digits."""
 TEMPLATES_SHARE: Final = 4
 """Rows to each template, at least, for which templates are worth their place."""
 SLACK_BYTES: Final = 32
 """Bytes behind templates and text that native code may touch."""
-_MOST_GROWTH: Final = 3
-"""Bytes of text that a byte of variables makes at most: a byte stands for up to three digits."""
+_TEMPLATE_BYTES: Final = 32
+_SLOT_BYTES: Final = 32
+_LARGE_OFFSET_BYTES: Final = 8
 _MAX_OFFSET_32: Final = 2**31 - 1
 
 
@@ -73,26 +80,45 @@ def layout_of(templates: pa.Array) -> Layout:
 
 
 class TemplatedRows(NamedTuple):
-    """A templated array's rows, as native code takes them."""
+    """A templated array, as native code takes it."""
 
+    template_offsets: I64
+    """This and what follows is `Layout`."""
+    templates: U8
+    firsts: I64
+    places: I64
+    kinds: U8
     codes: I32
-    ends: I32
-    """Where the variables of each row begin, and the last ones end. Shape (rows + 1,)."""
-    variables: U8
+    number_ends: I32
+    """Where the numbers of each row begin, and the last ones end. Shape (rows + 1,)."""
+    numbers: U8
+    text_ends: I32
+    """The same of the texts."""
+    texts: U8
     valid: U8 | None
     """The validity bitmap, None if nothing is null."""
     first_bit: int
 
 
 def rows_of(array: pa.Array) -> TemplatedRows:
-    """Returns what native code takes of a templated array beside the layout of its templates."""
-    ends, data = binary_parts(variables_of(array))
-    return TemplatedRows(codes_of(array), ends, native.as_bytes(data), *native.validity(array))
+    """Returns what native code takes of a templated array."""
+    number_ends, numbers = binary_parts(numbers_of(array))
+    text_ends, texts = binary_parts(texts_of(array))
+    return TemplatedRows(
+        *layout_of(templates_of(array)),
+        codes_of(array),
+        number_ends,
+        native.as_bytes(numbers),
+        text_ends,
+        native.as_bytes(texts),
+        *native.validity(array),
+    )
 
 
 def templated_type(dtype: pa.DataType) -> pa.DataType:
     """Returns the type of templated arrays that stand for strings of type `dtype`."""
-    return pa.struct([("template", pa.dictionary(pa.int32(), dtype)), ("variables", pa.binary())])
+    template = pa.dictionary(pa.int32(), dtype)
+    return pa.struct([("template", template), ("numbers", pa.binary()), ("texts", pa.binary())])
 
 
 def templates_of(array: pa.Array) -> pa.Array:
@@ -112,12 +138,17 @@ def codes_of(array: pa.Array) -> IntArray:
     return dictionary_codes(array.field(0))
 
 
-def variables_of(array: pa.Array) -> pa.Array:
-    """Returns each row's variables as bytes."""
+def numbers_of(array: pa.Array) -> pa.Array:
+    """Returns each row's numbers as bytes."""
     return array.field(1)
 
 
-def templated(templates: pa.Array, codes: pa.Array, variables: pa.Array) -> pa.Array:
+def texts_of(array: pa.Array) -> pa.Array:
+    """Returns each row's texts as bytes."""
+    return array.field(2)
+
+
+def templated(templates: pa.Array, codes: pa.Array, numbers: pa.Array, texts: pa.Array) -> pa.Array:
     """Makes a templated array, null where codes are. The caller guarantees that each row has the variables of
     its template.
 
@@ -131,12 +162,25 @@ def templated(templates: pa.Array, codes: pa.Array, variables: pa.Array) -> pa.A
         len(codes),
         [_bitmap(codes)],
         codes.null_count,
-        children=[coded, variables],
+        children=[coded, numbers, texts],
     )
 
 
+class Divided(NamedTuple):
+    array: pa.Array
+    """A templated array."""
+    alphabets: U64
+    """The bytes of each slot of texts (`format.alphabets`)."""
+
+
 def split(array: pa.Array, most_templates: int) -> pa.Array | None:
-    """Divides strings into a templated array, templates in the order of their first use.
+    """Divides strings into a templated array; see `divide`."""
+    divided = divide(array, most_templates)
+    return None if divided is None else divided.array
+
+
+def divide(array: pa.Array, most_templates: int) -> Divided | None:
+    """Divides strings into templates, in the order of their first use, and variables.
 
     Returns None if there are more than `most_templates` or none, or more bytes than offsets of 32 bits reach.
     """
@@ -149,26 +193,67 @@ def split(array: pa.Array, most_templates: int) -> pa.Array | None:
     if room > _MAX_OFFSET_32 or array.null_count == rows:
         return None
     codes = np.empty(rows, dtype=np.int32)
-    ends = np.empty(rows + 1, dtype=np.int32)
-    variables = room_for(room, np.uint8)
-    validity, first_bit = native.validity(array)
+    number_ends, text_ends = np.empty((2, rows + 1), dtype=np.int32)
+    numbers = room_for(size + SLACK_BYTES, np.uint8)
+    texts = room_for(room + SLACK_BYTES, np.uint8)
     found = native.templates.split(
-        offsets, native.as_bytes(data), validity, first_bit, most_templates, codes, ends, variables
-    )
+        offsets, native.as_bytes(data), *native.validity(array), most_templates, BITS,
+        codes, number_ends, numbers, text_ends, texts,
+    )  # fmt: skip
     if found is None:
         return None
-    starts, texts = np.frombuffer(found[0], dtype=np.int64), found[1]
+    starts, templates = np.frombuffer(found[0], dtype=np.int64), found[1]
     if not is_large_offsets(array.type):
         starts = starts.astype(np.int32)
-    return templated(
+    divided = templated(
         pa.Array.from_buffers(
-            array.type, len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(texts)], 0
+            array.type, len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(templates)], 0
         ),
         pa.Array.from_buffers(
             pa.int32(), rows, [_bitmap(array), pa.py_buffer(codes)], array.null_count
         ),
-        binaries(ends, variables[: ends[-1]]),
+        _binaries(number_ends, pa.py_buffer(numbers[: number_ends[-1]])),
+        _binaries(text_ends, pa.py_buffer(texts[: text_ends[-1]])),
     )
+    return Divided(divided, np.frombuffer(found[2], dtype=np.uint64))
+
+
+def stored(
+    templates: pa.Array,
+    layout: Layout,
+    codes: pa.Array,
+    numbers: pa.Buffer,
+    texts: pa.Buffer,
+    charge: Callable[[int], None],
+) -> pa.Array:
+    """Makes a templated array of stored variables, of which nothing is believed.
+
+    layout: of the templates. codes: see `templated`. charge: called with the bytes that checking takes,
+    before they are allocated. Raises `ValueError` if the variables are not those of the rows' templates.
+    """
+    if max(numbers.size, texts.size) > _MAX_OFFSET_32:
+        raise ValueError("variables of templates exceed 32-bit offsets")
+    number_ends, text_ends = np.empty((2, len(codes) + 1), dtype=np.int32)
+    characters = None
+    if not is_ascii(texts):
+        charge(texts.size)
+        characters = np.zeros(texts.size, dtype=np.uint8)
+    if not native.templates.find_ends(
+        layout.firsts, layout.kinds, fixed_width_view(codes, np.int32), *native.validity(codes),
+        native.as_bytes(numbers), native.as_bytes(texts), number_ends, text_ends, characters,
+    ):  # fmt: skip
+        raise ValueError("templates have other variables than there are")
+    if characters is not None:
+        _check_characters(characters)
+    return templated(templates, codes, _binaries(number_ends, numbers), _binaries(text_ends, texts))
+
+
+def _check_characters(texts: U8) -> None:
+    """Raises `ValueError` if a text is not UTF-8. texts: with zeros between them, which no character reaches
+    across."""
+    ends = np.array([0, len(texts)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
+    pa.Array.from_buffers(pa.large_string(), 1, buffers, 0).validate(full=True)
 
 
 def joined(array: pa.Array) -> pa.Array:
@@ -176,40 +261,103 @@ def joined(array: pa.Array) -> pa.Array:
 
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
-    dtype, layout, rows = value_type(array.type), layout_of(templates_of(array)), rows_of(array)
-    lengths = np.empty(len(array), dtype=np.int64)
-    size = native.templates.join_lengths(*layout, *rows, lengths)
-    if not is_large_offsets(dtype) and size > _MAX_OFFSET_32:
-        raise pa.ArrowInvalid(f"{size} bytes of strings exceed 32-bit offsets")
-    offsets = np.empty(len(array) + 1, np.int64 if is_large_offsets(dtype) else np.int32)
-    text = room_for(size + SLACK_BYTES, np.uint8)
-    native.templates.join(*layout, *rows, offsets, text)
-    buffers = [_bitmap(array), pa.py_buffer(offsets), pa.py_buffer(text[:size])]
-    return pa.Array.from_buffers(dtype, len(array), buffers, array.null_count)
+    rows, is_large = rows_of(array), is_large_offsets(value_type(array.type))
+    size = native.templates.most_bytes(*rows)
+    if not is_large and size > _MAX_OFFSET_32:
+        size = native.templates.join_lengths(*rows, np.empty(len(array), dtype=np.int64))
+        if size > _MAX_OFFSET_32:
+            raise pa.ArrowInvalid(f"{size} bytes of strings exceed 32-bit offsets")
+    offsets, text = _room_for_text(len(array), size, is_large=is_large)
+    native.templates.join(*rows, offsets, text)
+    return _strings(array, value_type(array.type), offsets, text)
+
+
+def joined_stored(
+    templates: pa.Array,
+    layout: Layout,
+    codes: pa.Array,
+    numbers: pa.Buffer,
+    texts: pa.Buffer,
+    charge: Callable[[int], None],
+    chosen: Bits | None = None,
+) -> pa.Array:
+    """Returns the strings of stored variables, of which nothing is believed.
+
+    templates, layout, codes: see `stored`. charge: called with the size before memory is allocated for it.
+    chosen: the rows to return; None for all. Raises `ValueError` if the variables are not those of the rows'
+    templates.
+    """
+    values = (fixed_width_view(codes, np.int32), *native.validity(codes))
+    size = native.templates.most_stored_bytes(
+        layout.offsets, layout.firsts, *values, numbers.size, texts.size
+    )
+    charge(_LARGE_OFFSET_BYTES * len(codes) + size)
+    is_large = is_large_offsets(templates.type)
+    if not is_large and size > _MAX_OFFSET_32:
+        rows = stored(templates, layout, codes, numbers, texts, charge)
+        return joined(rows if chosen is None else rows.filter(pa.array(chosen)))
+    returned = codes if chosen is None else codes.filter(pa.array(chosen))
+    offsets, text = _room_for_text(len(returned), size, is_large=is_large)
+    if not native.templates.join_stored(
+        *layout, *values, native.as_bytes(numbers), native.as_bytes(texts), native.as_flags(chosen),
+        offsets, text,
+    ):  # fmt: skip
+        raise ValueError("templates have other variables than there are")
+    strings = _strings(returned, templates.type, offsets, text)
+    if not is_ascii(texts):
+        strings.validate(full=True)
+    return strings
+
+
+def _room_for_text(rows: int, size: int, *, is_large: bool) -> tuple[npt.NDArray[Any], U8]:
+    """Returns memory for the offsets of strings, and for at most so many bytes of them."""
+    offsets = np.empty(rows + 1, np.int64 if is_large else np.int32)
+    return offsets, room_for(size + SLACK_BYTES, np.uint8)
+
+
+def _strings(rows: pa.Array, dtype: pa.DataType, offsets: npt.NDArray[Any], text: U8) -> pa.Array:
+    """Makes strings that are null where `rows` are."""
+    used = text[: offsets[-1]]
+    if len(used) < len(text) // 2:  # strings must not hold much more memory than they have bytes
+        used = used.copy()
+    buffers = [_bitmap(rows), pa.py_buffer(offsets), pa.py_buffer(used)]
+    return pa.Array.from_buffers(dtype, len(rows), buffers, rows.null_count)
 
 
 def most_text_bytes(array: pa.Array) -> int:
     """Returns an upper bound of the text of all rows, without looking at their variables."""
-    layout, rows = layout_of(templates_of(array)), rows_of(array)
-    by_template = np.bincount(rows.codes, minlength=len(layout.offsets) - 1)
-    constants = int((np.diff(layout.offsets) * by_template).sum())
-    return constants + _MOST_GROWTH * int(rows.ends[-1] - rows.ends[0])
+    return native.templates.most_bytes(*rows_of(array))
 
 
-def variable_texts(array: pa.Array) -> pa.Array:
-    """Returns the variables of each row as one string, each followed by a line feed, which none of them
-    has."""
-    templates = templates_of(array)
-    layout = layout_of(templates)
-    lines = np.full((len(layout.kinds), 2), ord("\n"), dtype=np.uint8)
-    lines[:, 0] = layout.kinds
-    offsets = 2 * layout.firsts
-    if not is_large_offsets(templates.type):
-        offsets = offsets.astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(lines)]
-    marks = pa.Array.from_buffers(templates.type, len(templates), buffers, 0)
-    codes = coded_templates(array).indices
-    return joined(templated(marks, codes, variables_of(array)))
+class TextSurvey(NamedTuple):
+    """What is asked of a templated array when it is written."""
+
+    contributions: U64
+    """What each row adds to the row hash (SPEC section 7). Shape (rows,)."""
+    alphabets: U64
+    """The bytes of each slot of texts (`format.alphabets`)."""
+    text_bytes: int
+    """The bytes of all rows' text."""
+    extremes: pa.Array
+    """The least and the greatest text; nothing where all rows are null."""
+
+
+def survey_texts(array: pa.Array, seed: int = 0) -> TextSurvey:
+    """Looks at each row of a templated array once. seed: of the column, for the row hash."""
+    rows, dtype = rows_of(array), value_type(array.type)
+    contributions = np.empty(len(array), dtype=np.uint64)
+    alphabets = np.zeros(len(rows.kinds), dtype=np.uint64)
+    between = np.zeros(len(rows.template_offsets) - 1, dtype=np.int64)
+    text_bytes, *extremes = native.templates.survey(
+        *rows, seed, BITS, contributions, alphabets, between
+    )
+    found = pa.array([text for text in extremes if text is not None], pa.binary())
+    return TextSurvey(contributions, alphabets[rows.kinds != NUMBER], text_bytes, found.cast(dtype))
+
+
+def layout_bytes(templates: int, slots: int) -> int:
+    """Returns what a reader keeps of templates and slots while it decodes."""
+    return _TEMPLATE_BYTES * templates + _SLOT_BYTES * slots
 
 
 def text(array: pa.Array) -> pa.Array:
@@ -220,21 +368,8 @@ def text(array: pa.Array) -> pa.Array:
 def text_lengths(array: pa.Array) -> I64:
     """Returns the bytes of each row's text, 0 for nulls."""
     lengths = np.empty(len(array), dtype=np.int64)
-    native.templates.join_lengths(*layout_of(templates_of(array)), *rows_of(array), lengths)
+    native.templates.join_lengths(*rows_of(array), lengths)
     return lengths
-
-
-def add_hashes(array: pa.Array, seed: int, numbers: U64) -> None:
-    """Adds to each row's number what its text contributes (SPEC section 7)."""
-    native.templates.add_hashes(*layout_of(templates_of(array)), *rows_of(array), seed, numbers)
-
-
-def extreme_texts(array: pa.Array) -> pa.Array:
-    """Returns the least and the greatest text. At least one row must not be null."""
-    layout = layout_of(templates_of(array))
-    between = np.zeros(len(layout.offsets) - 1, dtype=np.int64)
-    low, high = native.templates.extremes(*layout, *rows_of(array), between)
-    return joined(array.take(pa.array([low, high])))
 
 
 def room_for(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -243,11 +378,9 @@ def room_for(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.frombuffer(pa.allocate_buffer(count * item.itemsize), dtype=item)
 
 
-def binaries(ends: I32, data: U8) -> pa.Array:
+def _binaries(ends: I32, data: pa.Buffer) -> pa.Array:
     """Makes an array of binaries, none of them null."""
-    return pa.Array.from_buffers(
-        pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(data)], 0
-    )
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), data], 0)
 
 
 def _bitmap(array: pa.Array) -> pa.Buffer | None:

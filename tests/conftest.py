@@ -11,7 +11,6 @@ from hypothesis import settings
 
 from tests.support.parameter_ids import words_for
 from tests.support.s3_server import S3Server
-from tests.support.templates import dividing_at_any_level
 from tests.support.wording import Wording
 
 _buckets = itertools.count()
@@ -55,13 +54,6 @@ def table_url(request: pytest.FixtureRequest, tmp_path) -> str:
     if request.param == "local":
         return str(tmp_path / "table")
     return f"s3://{request.getfixturevalue('s3_bucket')}/some/table"
-
-
-@pytest.fixture(scope="module")
-def templates_at_any_level() -> Iterator[None]:
-    """Strings are divided into templates whatever the compression level."""
-    with dividing_at_any_level():
-        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

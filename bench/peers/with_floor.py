@@ -12,7 +12,7 @@ from bench.peers.contract import Task, Used
 from bench.peers.with_ours import LEVEL, Ours
 from compactor.resources.allocator import give_freed_memory_back
 from format.blocks import Block
-from format.compression import compress, decompress
+from format.compression import Part, compress, decompress
 from format.layout import Codec
 from format.stream_reader import FragmentStream
 
@@ -70,7 +70,7 @@ class CodecFloor:
         for payload in self._outputs:
             raw = payload.raw()  # as the encoder would hand it over: not counted
             cpu_before, before = time.process_time(), time.perf_counter()
-            _, stored = compress((raw,), LEVEL)
+            _, stored = compress((Part(memoryview(raw)),), LEVEL)
             wall += time.perf_counter() - before
             cpu += time.process_time() - cpu_before
             self._bytes += len(stored)

@@ -73,8 +73,8 @@ def inspect_command(
 ) -> None:
     """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT.
 
-    Of a column that a fragment stores as templates, it shows how many templates and slots for variables there
-    are, and their bytes. With --column it shows the templates instead, counted in up to 32 row groups that
+    Of a column that a fragment stores as templates, it shows how many templates there are, and their
+    bytes. With --column it shows the templates instead, counted in up to 32 row groups that
     are spread over all; of a table, in up to 32 fragments.
     """
     found = _open(target, version, as_of)
@@ -293,10 +293,10 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
 
 def _print_template_sizes(document: dict[str, Any]) -> None:
     click.echo("")
-    columns = [("column", False), ("row group", True), ("rows", True), ("templates", True), ("slots", True),
+    columns = [("column", False), ("row group", True), ("rows", True), ("templates", True),
                ("bytes of templates", True), ("of variables", True)]  # fmt: skip
     print_table("templates, by chunk", columns, [
-        [c["column"], str(c["row_group"]), f"{c['rows']:,}", f"{c['templates']:,}", f"{c['slots']:,}",
+        [c["column"], str(c["row_group"]), f"{c['rows']:,}", f"{c['templates']:,}",
          human_bytes(c["head_bytes"]), human_bytes(c["variables_bytes"])]
         for c in document["templates"]
     ])  # fmt: skip

@@ -15,7 +15,7 @@ from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
 from format.gather import GatherArray, Span
 from format.ordering import KeyColumns, KeyLayout
-from format.templates import coded_templates, templated, variables_of
+from format.templates import coded_templates, numbers_of, templated, texts_of
 from format.types import is_templated
 
 STAGE: Final = "chunks"
@@ -279,15 +279,15 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
         case [indices, values]:
             return pa.DictionaryArray.from_arrays(indices, values, safe=False)
         case _:
-            indices, templates, variables = parts
-            return templated(templates, indices, variables)
+            indices, templates, numbers, texts = parts
+            return templated(templates, indices, numbers, texts)
 
 
 def _divided(array: pa.Array) -> list[pa.Array]:
     """Returns the array, or codes and dictionary, the latter without values that no code points to; of a
     templated array also the variables."""
     if is_templated(array.type):
-        return [*_divided(coded_templates(array)), variables_of(array)]
+        return [*_divided(coded_templates(array)), numbers_of(array), texts_of(array)]
     if not pt.is_dictionary(array.type):
         return [array]
     array = without_unused(array)

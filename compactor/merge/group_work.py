@@ -22,7 +22,7 @@ from format.blocks import Chunk, make_chunk
 from format.encode import Coding, by_dictionary
 from format.errors import LimitError
 from format.gather import Pieces, gather, with_few_templates
-from format.hashing import U64, add_column, column_contributions
+from format.hashing import U64, add_column, column_contributions, surveyed
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
 from format.sizes import most_templated_bytes, takes_at_most, total_bits
@@ -101,19 +101,23 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
         # Comes before the rows are hashed, because only distinct values need hashing.
         laps.begin("encode")
         array, coding = by_dictionary(array), Coding.FINAL
+    seen = None
     if array.null_count < len(array):
         laps.begin("hash")
-        made.contributions = column_contributions(rows.name, array)
+        seen = surveyed(rows.name, array) if is_templated(array.type) else None
+        made.contributions = (
+            column_contributions(rows.name, array) if seen is None else seen.contributions
+        )
     if rows.flags is not None:
         laps.begin("gather")
-        array, is_same = _written(rows, array, rows.flags)
+        (array, is_same), seen = _written(rows, array, rows.flags), None
         coding = Coding.DISTINCT if is_same and coding is Coding.FINAL else Coding.OPEN
         if rows.function is not None and array.null_count < len(array):
             laps.begin("hash")
             made.folded_contributions = column_contributions(rows.name, array)
     if len(array):
         laps.begin("encode")
-        made.chunk = make_chunk(array, level=rows.level, coding=coding)
+        made.chunk = make_chunk(array, level=rows.level, coding=coding, seen=seen)
         if rows.summarise is not None:
             made.summary = rows.summarise(text(array))
     laps.end()

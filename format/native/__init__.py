@@ -13,7 +13,6 @@ origins    counts, divides and renumbers the sources of rows in merged order
 keys       makes keys whose order as bytes is that of rows, and sorts by them
 key_merge  merges inputs by such keys
 templates  divides strings into templates and variables, and joins them
-slots      arranges variables by the slots of templates, and by rows
 patterns   runs patterns over templates whose variables are not known, finds words in text
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
@@ -49,7 +48,6 @@ try:
         keys,
         origins,
         patterns,
-        slots,
         strings,
         templates,
         text,
@@ -75,7 +73,6 @@ __all__ = [
     "keys",
     "origins",
     "patterns",
-    "slots",
     "strings",
     "templates",
     "text",

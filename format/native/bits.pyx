@@ -250,18 +250,6 @@ cdef uint8_t* pack_block(
     return put_block(entry, out, block, count, plan, False)
 
 
-cdef uint8_t* pack_words(uint8_t* entries, uint8_t* out, uint64_t* words, int64_t count) noexcept nogil:
-    """Packs words in blocks of their own. Returns where the data end. Changes `words`."""
-    cdef Entry entry
-    cdef int64_t start = 0
-    while start < count:
-        out = pack_block(&entry, out, words + start, min(<int64_t>VALUES, count - start), 0, True, True)
-        memcpy(entries, &entry, ENTRY)
-        entries += ENTRY
-        start += VALUES
-    return out
-
-
 def pack_alike(
     const integer[::1] values, uint64_t base, int width, bint holds_steps, uint8_t[::1] entries, uint8_t[::1] data
 ):

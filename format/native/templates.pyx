@@ -2,19 +2,20 @@
 """Divides strings into templates and variables, and joins them again (TEMPLATE of SPEC section 5).
 
 A token is a run of ASCII letters and digits, bytes from 0x80 on, and the marks. A token that has a digit or a mark is a
-variable; the template has a mark in its place. In memory the variables of a row stand one after the other: a number
-as a varint, any other one as its length, a varint too, and its bytes.
+variable; the template has a mark in its place. A row has two strings of bytes: its numbers, each a varint, and its texts,
+which are the other variables, each with its length before it, a varint too.
 
 The caller guarantees that codes are below the number of templates, and that each row has the variables that
-its template has marks.
+its template has marks; `find_ends` makes sure of it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from format.native.nulls cimport Nulls, is_null, nulls_of
+from format.native.nulls cimport Nulls, is_null, nulls_of, require
 from format.native.variables cimport (
+    LEAST,
     MOST_NUMBER_DIGITS,
     NUMBER,
     SLACK,
@@ -29,20 +30,48 @@ from format.native.variables cimport (
     take_number,
     take_varint,
 )
-from format.native.words cimport bits_in, hash_of, loaded, lowest_bit, mixed, offset
+from format.native.words cimport bits_in, loaded, lowest_bit, mixed, offset
 
 cdef extern from *:
     """
     #define XXH_INLINE_ALL
     #include "arrow/vendored/xxhash/xxhash.h"
+    #include <stdint.h>
+
+    typedef unsigned char Bytes __attribute__((vector_size(16)));
+
+    /* Returns the upper bit of each of 16 bytes, that of the first in the lowest bit. */
+    static inline uint64_t upper_bits(Bytes bytes) {
+    #ifdef __SSE2__
+        typedef char Signed __attribute__((vector_size(16)));
+        return (unsigned)__builtin_ia32_pmovmskb128((Signed)bytes);
+    #else
+        uint64_t halves[2], gather = 0x0102040810204080ULL, upper = 0x8080808080808080ULL;
+        memcpy(halves, &bytes, 16);
+        return ((halves[0] & upper) >> 7) * gather >> 56 | ((halves[1] & upper) >> 7) * gather >> 56 << 8;
+    #endif
+    }
+
+    /* Finds bytes of tokens, and digits and marks, among 16 bytes: a bit for each. */
+    static inline void classify(const uint8_t* at, uint64_t* tokens, uint64_t* digits) {
+        Bytes bytes;
+        memcpy(&bytes, at, 16);
+        Bytes digit = (Bytes)(bytes - 48 < 10) | (Bytes)(bytes - 0x11 < 2);
+        Bytes letter = (Bytes)((bytes | 32) - 97 < 26);
+        *digits = upper_bits(digit);
+        *tokens = upper_bits(digit | letter | bytes);
+    }
     """
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
+    void classify(const uint8_t* at, uint64_t* tokens, uint64_t* digits) noexcept nogil
 
 cdef enum:
-    PREFIX = 32
     BATCH = 1 << 14  # bytes of text that are joined before they are hashed, as reading at once what was written waits
     BATCH_ROWS = 256
     ARENA = 1 << 16
+    MOST_GROWTH = 3  # bytes of text that a byte of a number makes at most
+    MOST_VARINT_BYTES = 10
+    SURE_VARINT_BYTES = 8  # a varint of no more is the number of some variable
 
 fill_short()
 
@@ -61,6 +90,9 @@ cdef struct Found:
     int64_t count
     uint64_t* table
     uint64_t mask
+    int64_t* slots  # how many texts templates have before each one
+    uint64_t* alphabets  # of those texts
+    int64_t alphabets_room
 
 
 cdef inline uint64_t from_on(uint64_t bytes, int least) noexcept nogil:
@@ -68,36 +100,46 @@ cdef inline uint64_t from_on(uint64_t bytes, int least) noexcept nogil:
     return (bytes + <uint64_t>(0x80 - least) * LOW) & HIGH
 
 
-cdef inline uint64_t bit_of_each(uint64_t bytes) noexcept nogil:
-    """Gathers the upper bits of eight bytes, that of the first in the lowest bit."""
-    return (((bytes & HIGH) >> 7) * <uint64_t>0x0102040810204080ULL) >> 56
+cdef inline void classify_row(
+    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* digits
+) noexcept nogil:
+    """Finds bytes of tokens, and digits and marks. A bit for each byte; those beyond the row are 0.
+
+    end: of the memory that may be read.
+    """
+    cdef uint8_t rest[16]
+    cdef int64_t start, size
+    cdef uint64_t token, digit
+    for start in range(0, length, 16):
+        if end - at - start >= 16:
+            classify(at + start, &token, &digit)
+        else:
+            memcpy(rest, at + start, length - start)
+            classify(rest, &token, &digit)
+        size = length - start
+        if size < 16:
+            token &= (<uint64_t>1 << size) - 1
+            digit &= (<uint64_t>1 << size) - 1
+        if start & 63 == 0:
+            tokens[start >> 6] = token
+            digits[start >> 6] = digit
+        else:
+            tokens[start >> 6] |= token << (start & 63)
+            digits[start >> 6] |= digit << (start & 63)
 
 
-cdef inline void classify(const uint8_t* at, int64_t length, uint64_t* tokens, uint64_t* digits) noexcept nogil:
-    """Finds bytes of tokens, and digits and marks. A bit for each byte; those beyond the end are 0."""
-    cdef int64_t word = 0
-    cdef uint64_t bytes, lower, high, digit, token, letter, all_tokens = 0, all_digits = 0
-    cdef int shift = 0
-    while length > 0:
-        bytes = loaded(at, 8) if length >= 8 else loaded(at, length)
-        high = bytes & HIGH
-        bytes ^= high
-        digit = from_on(bytes, 48) & ~from_on(bytes, 58)
-        digit |= from_on(bytes, NUMBER) & ~from_on(bytes, TEXT + 1)
-        digit &= ~high
-        lower = bytes | (LOW << 5)
-        letter = from_on(lower, 97) & ~from_on(lower, 123)
-        all_digits |= bit_of_each(digit) << shift
-        all_tokens |= bit_of_each(digit | letter | high) << shift
-        at += 8
-        length -= 8
-        shift += 8
-        if shift == 64 or length <= 0:
-            tokens[word] = all_tokens
-            digits[word] = all_digits
-            word += 1
-            all_tokens = all_digits = 0
-            shift = 0
+cdef inline uint64_t letters_of(const uint8_t* at, int64_t size, const uint64_t* bits) noexcept nogil:
+    """Unites the bits of bytes."""
+    cdef uint64_t united = 0
+    cdef int64_t place
+    for place in range(size):
+        united |= bits[at[place]]
+    return united
+
+
+cdef inline uint8_t* put_within(uint8_t* out, const uint8_t* source, int64_t size, const uint8_t* end) noexcept nogil:
+    """Copies bytes loosely where memory up to `end` allows it. Returns where they end."""
+    return put_loosely(out, source, size) if end - source >= size + SLACK else put(out, source, size)
 
 
 cdef bint grow(Found* found, int64_t more) noexcept nogil:
@@ -117,14 +159,44 @@ cdef bint grow(Found* found, int64_t more) noexcept nogil:
         if moved == NULL:
             return False
         found.ends = <int64_t*>moved
+        moved = realloc(found.slots, room * sizeof(int64_t))
+        if moved == NULL:
+            return False
+        found.slots = <int64_t*>moved
         found.ends_room = room
+    return True
+
+
+cdef bint add_letters(
+    Found* found, int64_t code, bint is_new, const uint8_t* text, const uint8_t* stop, const uint64_t* bits
+) noexcept nogil:
+    """Adds the letters of a row's texts to the alphabets of their slots. Returns whether there is memory."""
+    cdef int64_t slot = found.slots[code], room
+    cdef uint64_t size
+    cdef void* moved
+    while text < stop:
+        text = take_varint(text, &size)
+        if is_new:
+            if slot == found.alphabets_room:
+                room = 2 * found.alphabets_room
+                moved = realloc(found.alphabets, room * sizeof(uint64_t))
+                if moved == NULL:
+                    return False
+                found.alphabets = <uint64_t*>moved
+                found.alphabets_room = room
+            found.alphabets[slot] = 0
+        found.alphabets[slot] |= letters_of(text, size, bits)
+        slot += 1
+        text += size
+    if is_new:
+        found.slots[code + 1] = slot
     return True
 
 
 cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
     """Returns the code of the template that stands behind the last one, new or not; -1 if it is one too many."""
     cdef const uint8_t* template = found.data + found.ends[found.count]
-    cdef uint64_t hashed = hash_of(template, size)
+    cdef uint64_t hashed = XXH3_64bits(template, size)
     cdef uint64_t slot = hashed & found.mask, entry
     cdef int64_t known
     while True:
@@ -147,20 +219,24 @@ cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
 
 
 cdef int64_t split_row(
-    const uint8_t* at, int64_t length, uint64_t* tokens, uint64_t* digits, uint8_t* template, uint8_t** variables,
+    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* digits, uint8_t* template,
+    uint8_t** numbers, uint8_t** texts,
 ) noexcept nogil:
-    """Divides a string. Returns the bytes of the template; moves `variables` behind those that it writes."""
+    """Divides a string. Returns the bytes of the template; moves `numbers` and `texts` behind what it writes.
+
+    end: of the memory that may be read. All that is written has `SLACK` bytes of room behind it.
+    """
     cdef int64_t words = (length + 63) >> 6, word = 0, near, position = 0, start, stop
     cdef uint8_t* out = template
     cdef uint64_t bits, gaps, number
     cdef int bit
-    classify(at, length, tokens, digits)
+    classify_row(at, length, end, tokens, digits)
     bits = digits[0] if words else 0
     while True:
         while bits == 0:
             word += 1
             if word >= words:
-                return put(out, at + position, length - position) - template
+                return put_within(out, at + position, length - position, end) - template
             bits = digits[word]
         bit = lowest_bit(bits)
         near = word
@@ -177,13 +253,13 @@ cdef int64_t split_row(
                 break
             gaps = ~tokens[near]
         stop = min(64 * near + lowest_bit(gaps), length) if gaps else length
-        out = put(out, at + position, start - position)
-        if take_number(at + start, stop - start, &number):
+        out = put_within(out, at + position, start - position, end)
+        if take_number(at + start, stop - start, end - 8, &number):
             out[0] = NUMBER
-            variables[0] = put_varint(variables[0], number)
+            numbers[0] = put_varint(numbers[0], number)
         else:
             out[0] = TEXT
-            variables[0] = put(put_varint(variables[0], stop - start), at + start, stop - start)
+            texts[0] = put_within(put_varint(texts[0], stop - start), at + start, stop - start, end)
         out += 1
         position = stop
         word = stop >> 6
@@ -194,13 +270,16 @@ cdef int64_t split_row(
 
 def split(
     const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t first_bit, int64_t most,
-    int32_t[::1] codes, int32_t[::1] ends, uint8_t[::1] variables,
+    const uint64_t[::1] bits, int32_t[::1] codes, int32_t[::1] number_ends, uint8_t[::1] numbers,
+    int32_t[::1] text_ends, uint8_t[::1] texts,
 ):
     """Divides strings into codes of templates, numbered by first use, and variables.
 
-    valid: the validity bitmap, read from bit `first_bit` on. ends: gets the offsets of the variables. variables: at
-    least as many bytes as the strings have, one for each row, and one for every 128 bytes. Nulls get code 0 and no variables.
-    Returns the offsets of the templates, 64-bit integers, and their bytes; None if they are more than `most`.
+    valid: the validity bitmap, read from bit `first_bit` on. bits: of each of 256 bytes. number_ends, text_ends: get where
+    each row's numbers and texts end, after 0. numbers: at least as many bytes as the strings have. texts: one more for each
+    row, and for every 128 bytes. Both have `SLACK` bytes more. Nulls get code 0 and no variables.
+    Returns the offsets of the templates, 64-bit integers, their bytes, and the united bits of the texts in each of their
+    slots of texts, as integers too; None if there are more templates than `most`.
     """
     cdef int64_t rows = codes.shape[0], row, longest = 0, size, slots = 16
     cdef Nulls nulls = nulls_of(valid, first_bit, rows)
@@ -208,42 +287,58 @@ def split(
     cdef uint64_t* masks
     cdef uint8_t nothing = 0
     cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
-    cdef uint8_t* begin = &variables[0] if variables.shape[0] else &nothing
-    cdef uint8_t* out = begin
+    cdef const uint8_t* end = base + data.shape[0]
+    cdef uint8_t* first_number = &numbers[0] if numbers.shape[0] else &nothing
+    cdef uint8_t* first_text = &texts[0] if texts.shape[0] else &nothing
+    cdef uint8_t* number = first_number
+    cdef uint8_t* text = first_text
+    cdef uint8_t* texts_of_row
     cdef int32_t code = 0
+    cdef int64_t known
     cdef bint has_memory = True
+    if bits.shape[0] != 256:
+        raise ValueError("an array is malformed: it has another length")
     most = min(most, rows)
     while slots < 2 * most:
         slots *= 2
     for row in range(rows):
         longest = max(longest, <int64_t>(offsets[row + 1] - offsets[row]))
     found.room, found.ends_room, found.count, found.mask = ARENA, 64, 0, slots - 1
+    found.alphabets_room = 64
     found.data = <uint8_t*>malloc(found.room)
     found.ends = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
+    found.slots = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
+    found.alphabets = <uint64_t*>malloc(found.alphabets_room * sizeof(uint64_t))
     found.table = <uint64_t*>calloc(slots, sizeof(uint64_t))
     masks = <uint64_t*>malloc(2 * (longest // 64 + 1) * sizeof(uint64_t))
     try:
-        if not found.data or not found.ends or not found.table or not masks:
+        if not (found.data and found.ends and found.slots and found.alphabets and found.table and masks):
             raise MemoryError("no memory for templates")
-        found.ends[0] = 0
+        found.ends[0] = found.slots[0] = 0
         with nogil:
-            ends[0] = 0
+            number_ends[0] = text_ends[0] = 0
             for row in range(rows):
                 codes[row] = 0
                 if not is_null(nulls, row):
                     size = offsets[row + 1] - offsets[row]
-                    has_memory = grow(&found, size)
+                    has_memory = grow(&found, size + SLACK)
                     if not has_memory:
                         break
+                    texts_of_row, known = text, found.count
                     size = split_row(
-                        base + offsets[row], size, masks, masks + longest // 64 + 1,
-                        found.data + found.ends[found.count], &out,
+                        base + offsets[row], size, end, masks, masks + longest // 64 + 1,
+                        found.data + found.ends[found.count], &number, &text,
                     )
                     code = code_of(&found, size, most)
                     if code < 0:
                         break
                     codes[row] = code
-                ends[row + 1] = <int32_t>(out - begin)
+                    if text > texts_of_row or found.count > known:
+                        has_memory = add_letters(&found, code, found.count > known, texts_of_row, text, &bits[0])
+                        if not has_memory:
+                            break
+                number_ends[row + 1] = <int32_t>(number - first_number)
+                text_ends[row + 1] = <int32_t>(text - first_text)
         if not has_memory:
             raise MemoryError("no memory for templates")
         if code < 0:
@@ -251,22 +346,32 @@ def split(
         return (
             (<char*>found.ends)[: (found.count + 1) * sizeof(int64_t)],
             (<char*>found.data)[: found.ends[found.count]],
+            (<char*>found.alphabets)[: found.slots[found.count] * sizeof(uint64_t)],
         )
     finally:
         free(found.data)
         free(found.ends)
+        free(found.slots)
+        free(found.alphabets)
         free(found.table)
         free(masks)
 
 
 # --- templates as they are read -------------------------------------------------------------
 
+cdef inline uint64_t marks_in(uint64_t bytes) noexcept nogil:
+    """Sets the upper bit of each of eight bytes that is a mark."""
+    cdef uint64_t high = bytes & HIGH
+    bytes ^= high
+    return from_on(bytes, NUMBER) & ~from_on(bytes, TEXT + 1) & ~high
+
+
 def count_marks(const uint8_t[::1] data):
     """Returns how many marks templates have."""
     cdef int64_t at, count = 0
     with nogil:
-        for at in range(data.shape[0]):
-            count += NUMBER <= data[at] <= TEXT
+        for at in range(0, data.shape[0], 8):
+            count += <int64_t>(((marks_in(loaded(&data[at], min(<int64_t>8, data.shape[0] - at))) >> 7) * LOW) >> 56)
     return count
 
 
@@ -274,18 +379,24 @@ def find_marks(const int64_t[::1] offsets, const uint8_t[::1] data, int64_t[::1]
                uint8_t[::1] kinds):
     """Finds the marks of templates: where each is, its kind, and the first one of each template.
 
-    offsets: ascend within the data. places, kinds: as many as `count_marks` of all bytes between the offsets.
+    offsets: ascend from 0 within the data. places, kinds: as many as `count_marks` of the data up to the last offset.
     """
-    cdef int64_t template, at, slot = 0
+    cdef int64_t template = 0, at, slot = 0, stop = offsets[offsets.shape[0] - 1]
+    cdef uint64_t marks
     with nogil:
         firsts[0] = 0
-        for template in range(offsets.shape[0] - 1):
-            for at in range(offsets[template], offsets[template + 1]):
-                if NUMBER <= data[at] <= TEXT:
-                    places[slot] = at
-                    kinds[slot] = data[at]
-                    slot += 1
-            firsts[template + 1] = slot
+        for at in range(0, stop, 8):
+            marks = marks_in(loaded(&data[at], min(<int64_t>8, stop - at)))
+            while marks:
+                places[slot] = at + (lowest_bit(marks) >> 3)
+                kinds[slot] = data[places[slot]]
+                while offsets[template + 1] <= places[slot]:
+                    template += 1
+                    firsts[template] = slot
+                slot += 1
+                marks &= marks - 1
+        for template in range(template + 1, offsets.shape[0]):
+            firsts[template] = slot
 
 
 cdef Layout layout_of(
@@ -302,67 +413,264 @@ cdef Layout layout_of(
     return layout
 
 
+# --- rows ------------------------------------------------------------------------------------
+
+cdef struct Rows:
+    # Rows of a templated array. The variables of row r begin at numbers + number_ends[r] and texts + text_ends[r].
+    int64_t count
+    const int32_t* codes
+    const int32_t* number_ends
+    const uint8_t* numbers
+    const int32_t* text_ends
+    const uint8_t* texts
+    Nulls nulls
+
+
+cdef Rows rows_of(
+    const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
+    const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit,
+) except *:
+    cdef Rows rows
+    rows.count = codes.shape[0]
+    rows.codes = &codes[0] if codes.shape[0] else NULL
+    rows.number_ends = &number_ends[0]
+    rows.numbers = &numbers[0] if numbers.shape[0] else NULL
+    rows.text_ends = &text_ends[0]
+    rows.texts = &texts[0] if texts.shape[0] else NULL
+    rows.nulls = nulls_of(valid, first_bit, codes.shape[0])
+    return rows
+
+
+cdef inline const uint8_t* take_sound(const uint8_t* at, const uint8_t* stop, uint64_t* number) noexcept nogil:
+    """Takes the number of a variable. Returns NULL if there is none before `stop`."""
+    cdef uint64_t found = 0
+    cdef int shift = 0
+    cdef bint is_sound
+    while at < stop and shift < 7 * MOST_VARINT_BYTES:
+        found |= <uint64_t>(at[0] & 0x7F) << shift
+        if at[0] < 0x80:
+            number[0] = found
+            if shift < 7 * SURE_VARINT_BYTES:
+                return at + 1
+            is_sound = found < LEAST[MOST_NUMBER_DIGITS + 1] and (shift < 63 or at[0] <= 1)
+            return at + 1 if is_sound else NULL
+        at += 1
+        shift += 7
+    return NULL
+
+
+cdef const uint8_t* skip_numbers(const uint8_t* at, const uint8_t* stop, int64_t count) noexcept nogil:
+    """Returns where so many numbers end, NULL if they do not before `stop` or one of them is too large."""
+    cdef const uint8_t* first = at
+    cdef const uint8_t* end
+    cdef uint64_t ends, number
+    while count:
+        if stop - at >= 8:
+            ends = ~loaded(at, 8) & HIGH
+        elif at < stop:
+            ends = ~loaded(at, stop - at) & HIGH & ((<uint64_t>1 << (8 * (stop - at))) - 1)
+        else:
+            return NULL
+        while ends and count:
+            end = at + (lowest_bit(ends) >> 3) + 1
+            if end - first > SURE_VARINT_BYTES and take_sound(first, end, &number) != end:
+                return NULL
+            first = end
+            ends &= ends - 1
+            count -= 1
+        at = first if count == 0 else at + 8
+    return at
+
+
+def find_ends(
+    const int64_t[::1] firsts, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
+    int64_t first_bit, const uint8_t[::1] numbers, const uint8_t[::1] texts, int32_t[::1] number_ends,
+    int32_t[::1] text_ends, uint8_t[::1] characters,
+):
+    """Finds where the variables of each row end, of which nothing is believed but that codes are below the number of
+    templates. Returns whether there are as many as templates have marks.
+
+    characters: as many zeros as `texts` has bytes; gets the bytes of texts, and stays 0 where their lengths are. Or None.
+    """
+    cdef int64_t row, slot, template, count = firsts.shape[0] - 1, rows = codes.shape[0]
+    cdef Nulls nulls = nulls_of(valid, first_bit, rows)
+    cdef uint8_t nothing = 0
+    cdef const uint8_t* number = &numbers[0] if numbers.shape[0] else &nothing
+    cdef const uint8_t* text = &texts[0] if texts.shape[0] else &nothing
+    cdef const uint8_t* first_number = number
+    cdef const uint8_t* first_text = text
+    cdef const uint8_t* number_stop = number + numbers.shape[0]
+    cdef const uint8_t* text_stop = text + texts.shape[0]
+    cdef const uint8_t* end
+    cdef uint64_t size
+    cdef int32_t* counts = <int32_t*>calloc(max(count, 1), sizeof(int32_t))
+    cdef uint8_t* out = NULL
+    cdef bint is_sound = True
+    if characters is not None:
+        if characters.shape[0] != texts.shape[0]:
+            raise ValueError("an array is malformed: it has another length")
+        out = &characters[0] if characters.shape[0] else NULL
+    if counts == NULL:
+        raise MemoryError("no memory for the slots of templates")
+    with nogil:
+        for template in range(count):
+            for slot in range(firsts[template], firsts[template + 1]):
+                counts[template] += kinds[slot] == NUMBER
+        number_ends[0] = text_ends[0] = 0
+        for row in range(rows):
+            if not is_null(nulls, row):
+                template = codes[row]
+                number = skip_numbers(number, number_stop, counts[template])
+                if number == NULL:
+                    is_sound = False
+                    break
+                for slot in range(firsts[template + 1] - firsts[template] - counts[template]):
+                    end = take_sound(text, text_stop, &size)
+                    if end == NULL or size > <uint64_t>(text_stop - end):
+                        is_sound = False
+                        break
+                    if out != NULL:
+                        memcpy(out + (end - first_text), end, size)
+                    text = end + size
+                if not is_sound:
+                    break
+            number_ends[row + 1] = <int32_t>(number - first_number)
+            text_ends[row + 1] = <int32_t>(text - first_text)
+    free(counts)
+    return is_sound and number == number_stop and text == text_stop
+
+
 # --- joining --------------------------------------------------------------------------------
 
-cdef inline int64_t joined_bytes(const Layout* layout, int32_t code, const uint8_t* variables) noexcept nogil:
+cdef inline int64_t joined_bytes(const Layout* layout, const Rows* rows, int64_t row) noexcept nogil:
     """Returns the bytes of a row's text."""
-    cdef int64_t slot, stop = layout.firsts[code + 1]
-    cdef int64_t size = layout.offsets[code + 1] - layout.offsets[code] - (stop - layout.firsts[code])
+    cdef int32_t code = rows.codes[row]
+    cdef const uint8_t* number = rows.numbers + rows.number_ends[row]
+    cdef const uint8_t* stop = rows.numbers + rows.number_ends[row + 1]
+    cdef const uint8_t* text = rows.texts + rows.text_ends[row]
+    cdef int64_t size = constant_bytes(layout, code)
     cdef uint64_t value
-    for slot in range(layout.firsts[code], stop):
-        variables = take_varint(variables, &value)
-        if layout.kinds[slot] == NUMBER:
-            size += digits_in(value)
-        else:
-            size += value
-            variables += value
+    while number < stop:
+        number = take_varint(number, &value)
+        size += digits_in(value)
+    stop = rows.texts + rows.text_ends[row + 1]
+    while text < stop:
+        text = take_varint(text, &value)
+        size += value
+        text += value
     return size
 
 
-cdef inline uint8_t* join_row(
-    const Layout* layout, int32_t code, const uint8_t* variables, uint8_t* out, int64_t most
-) noexcept nogil:
-    """Writes a row's text, and no variable more once it has `most` bytes. Returns where it ends.
+cdef inline int64_t constant_bytes(const Layout* layout, int32_t code) noexcept nogil:
+    """Returns the bytes of a template without its marks."""
+    cdef int64_t slots = layout.firsts[code + 1] - layout.firsts[code]
+    return layout.offsets[code + 1] - layout.offsets[code] - slots
 
-    `out` and the templates have `SLACK` bytes of room behind them.
+
+cdef struct Variables:
+    # Those that are not taken yet, and where they end.
+    const uint8_t* number
+    const uint8_t* number_stop
+    const uint8_t* text
+    const uint8_t* text_stop
+
+
+cdef inline Variables variables_of(const Rows* rows, int64_t row) noexcept nogil:
+    cdef Variables left
+    left.number, left.number_stop = rows.numbers + rows.number_ends[row], rows.numbers + rows.number_ends[row + 1]
+    left.text, left.text_stop = rows.texts + rows.text_ends[row], rows.texts + rows.text_ends[row + 1]
+    return left
+
+
+cdef inline uint8_t* join_row(
+    const Layout* layout, int32_t code, Variables* left, uint8_t* out, const uint64_t* bits, uint64_t* alphabets
+) noexcept nogil:
+    """Writes a row's text, and takes its variables. Returns where it ends, NULL if there are not enough of them.
+
+    `out` and the templates have `SLACK` bytes of room behind them. alphabets: to which the bits of each slot's texts are
+    added, or NULL.
     """
     cdef int64_t slot, start = layout.offsets[code], stop = layout.firsts[code + 1]
+    cdef const uint8_t* number = left.number
+    cdef const uint8_t* text = left.text
     cdef uint64_t value
-    cdef uint8_t* enough = out + most
     for slot in range(layout.firsts[code], stop):
         out = put_loosely(out, layout.data + start, layout.places[slot] - start)
         start = layout.places[slot] + 1
-        if out >= enough:
-            return out
-        variables = take_varint(variables, &value)
         if layout.kinds[slot] == NUMBER:
+            number = take_sound(number, left.number_stop, &value)
+            if number == NULL:
+                return NULL
             out = put_digits(out, value)
         else:
-            out = put(out, variables, value)
-            variables += value
+            text = take_sound(text, left.text_stop, &value)
+            if text == NULL or value > <uint64_t>(left.text_stop - text):
+                return NULL
+            out = put(out, text, value)
+            if alphabets != NULL:
+                alphabets[slot] |= letters_of(text, value, bits)
+            text += value
+    left.number, left.text = number, text
     return put_loosely(out, layout.data + start, layout.offsets[code + 1] - start)
 
 
-cdef inline int64_t most_joined_bytes(const Layout* layout, int32_t code, int64_t variable_bytes) noexcept nogil:
+cdef inline bint skip_row(const Layout* layout, int32_t code, Variables* left) noexcept nogil:
+    """Takes a row's variables. Returns whether there are enough of them."""
+    cdef int64_t slot, count = 0
+    cdef const uint8_t* text = left.text
+    cdef uint64_t size
+    for slot in range(layout.firsts[code], layout.firsts[code + 1]):
+        if layout.kinds[slot] == NUMBER:
+            count += 1
+            continue
+        text = take_sound(text, left.text_stop, &size)
+        if text == NULL or size > <uint64_t>(left.text_stop - text):
+            return False
+        text += size
+    left.text = text
+    left.number = skip_numbers(left.number, left.number_stop, count)
+    return left.number != NULL
+
+
+cdef inline int64_t most_joined_bytes(const Layout* layout, const Rows* rows, int64_t row) noexcept nogil:
     """Returns an upper bound of a row's text, without looking at its variables."""
-    cdef int64_t slots = layout.firsts[code + 1] - layout.firsts[code]
-    return layout.offsets[code + 1] - layout.offsets[code] + MOST_NUMBER_DIGITS * slots + variable_bytes
+    return (
+        constant_bytes(layout, rows.codes[row])
+        + MOST_GROWTH * (rows.number_ends[row + 1] - rows.number_ends[row])
+        + rows.text_ends[row + 1] - rows.text_ends[row]
+    )
+
+
+def most_bytes(
+    const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
+    const int64_t[::1] places, const uint8_t[::1] kinds,
+    const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
+    const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit,
+):
+    """Returns an upper bound of the bytes of all rows' text, without looking at their variables."""
+    cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
+    cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
+    cdef int64_t row, total = 0
+    with nogil:
+        for row in range(rows.count):
+            if not is_null(rows.nulls, row):
+                total += most_joined_bytes(&layout, &rows, row)
+    return total
 
 
 def join_lengths(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
     const int64_t[::1] places, const uint8_t[::1] kinds,
-    const int32_t[::1] codes, const int32_t[::1] ends, const uint8_t[::1] variables,
-    const uint8_t[::1] valid, int64_t first_bit, int64_t[::1] out,
+    const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
+    const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit, int64_t[::1] out,
 ):
     """Gets the bytes of each row's text, 0 for nulls. Returns their sum."""
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
-    cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
-    cdef const uint8_t* base = &variables[0] if variables.shape[0] else NULL
+    cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
     cdef int64_t row, total = 0
     with nogil:
-        for row in range(codes.shape[0]):
-            out[row] = 0 if is_null(nulls, row) else joined_bytes(&layout, codes[row], base + ends[row])
+        for row in range(rows.count):
+            out[row] = 0 if is_null(rows.nulls, row) else joined_bytes(&layout, &rows, row)
             total += out[row]
     return total
 
@@ -370,123 +678,167 @@ def join_lengths(
 def join(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
     const int64_t[::1] places, const uint8_t[::1] kinds,
-    const int32_t[::1] codes, const int32_t[::1] ends, const uint8_t[::1] variables,
-    const uint8_t[::1] valid, int64_t first_bit, offset[::1] offsets, uint8_t[::1] out,
+    const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
+    const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit, offset[::1] offsets, uint8_t[::1] out,
 ):
-    """Joins rows to text. out: as many bytes as `join_lengths` says, and `SLACK`. offsets: gets where each row
-    begins."""
+    """Joins rows to text. out: as many bytes as `most_bytes` says, and `SLACK`. offsets: gets where each row begins, and
+    the last one ends."""
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
-    cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
-    cdef const uint8_t* base = &variables[0] if variables.shape[0] else NULL
+    cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
     cdef uint8_t* begin = &out[0]
     cdef uint8_t* at = begin
-    cdef int64_t row, most = out.shape[0] + 1
+    cdef Variables left
+    cdef int64_t row
+    with nogil:
+        offsets[0] = 0
+        for row in range(rows.count):
+            if not is_null(rows.nulls, row):
+                left = variables_of(&rows, row)
+                at = join_row(&layout, rows.codes[row], &left, at, NULL, NULL)
+                if at == NULL:
+                    break
+            offsets[row + 1] = <offset>(at - begin)
+    require(at != NULL, "a row has fewer variables than its template")
+
+
+def join_stored(
+    const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
+    const int64_t[::1] places, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
+    int64_t first_bit, const uint8_t[::1] numbers, const uint8_t[::1] texts, const uint8_t[::1] chosen,
+    offset[::1] offsets, uint8_t[::1] out,
+):
+    """Joins rows whose variables stand one after the other, of which nothing is believed but that codes are below the
+    number of templates. Returns whether there are as many as templates have marks.
+
+    chosen: 1 for the rows that are wanted, 0 for others; None for all. out: as many bytes as `most_stored_bytes` says, and
+    `SLACK`. offsets: get where each row that is wanted begins, and the last one ends.
+    """
+    cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
+    cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
+    cdef uint8_t nothing = 0
+    cdef Variables left
+    cdef uint8_t* begin = &out[0]
+    cdef uint8_t* at = begin
+    cdef const uint8_t* flags = NULL
+    cdef int64_t row, place = 0
+    if chosen is not None and codes.shape[0]:
+        require(chosen.shape[0] == codes.shape[0], "it has another length")
+        flags = &chosen[0]
+    left.number = &numbers[0] if numbers.shape[0] else &nothing
+    left.number_stop = left.number + numbers.shape[0]
+    left.text = &texts[0] if texts.shape[0] else &nothing
+    left.text_stop = left.text + texts.shape[0]
     with nogil:
         offsets[0] = 0
         for row in range(codes.shape[0]):
             if not is_null(nulls, row):
-                at = join_row(&layout, codes[row], base + ends[row], at, most)
-            offsets[row + 1] = <offset>(at - begin)
+                if flags == NULL or flags[row]:
+                    at = join_row(&layout, codes[row], &left, at, NULL, NULL)
+                elif not skip_row(&layout, codes[row], &left):
+                    at = NULL
+                if at == NULL:
+                    break
+            if flags == NULL or flags[row]:
+                place += 1
+                offsets[place] = <offset>(at - begin)
+    return at != NULL and left.number == left.number_stop and left.text == left.text_stop
+
+
+def most_stored_bytes(
+    const int64_t[::1] template_offsets, const int64_t[::1] firsts, const int32_t[::1] codes, const uint8_t[::1] valid,
+    int64_t first_bit, int64_t number_bytes, int64_t text_bytes,
+):
+    """Returns an upper bound of the bytes of all rows' text, by the bytes of all their variables."""
+    cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
+    cdef int64_t row, total = MOST_GROWTH * number_bytes + text_bytes
+    cdef int32_t code
+    with nogil:
+        for row in range(codes.shape[0]):
+            if not is_null(nulls, row):
+                code = codes[row]
+                total += template_offsets[code + 1] - template_offsets[code] - (firsts[code + 1] - firsts[code])
+    return total
 
 
 # --- what is asked of the text, row by row --------------------------------------------------
 
-cdef int64_t scratch_bytes(
-    const Layout* layout, const int32_t* codes, const int32_t* ends, Nulls nulls, int64_t rows
-) noexcept nogil:
+cdef int64_t scratch_bytes(const Layout* layout, const Rows* rows) noexcept nogil:
     """Returns an upper bound of the longest row's text."""
     cdef int64_t row, most = 1 + SLACK
-    for row in range(rows):
-        if not is_null(nulls, row):
-            most = max(most, SLACK + most_joined_bytes(layout, codes[row], ends[row + 1] - ends[row]))
+    for row in range(rows.count):
+        if not is_null(rows.nulls, row):
+            most = max(most, SLACK + most_joined_bytes(layout, rows, row))
     return most
 
 
-def add_hashes(
+def survey(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
     const int64_t[::1] places, const uint8_t[::1] kinds,
-    const int32_t[::1] codes, const int32_t[::1] ends, const uint8_t[::1] variables,
-    const uint8_t[::1] valid, int64_t first_bit, uint64_t seed, uint64_t[::1] out,
+    const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
+    const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit, uint64_t seed, const uint64_t[::1] bits, uint64_t[::1] contributions, uint64_t[::1] alphabets,
+    int64_t[::1] between,
 ):
-    """Adds mix(h(text) ^ seed) to `out`, and nothing for nulls (SPEC section 7)."""
-    cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
-    cdef int64_t row, rows = codes.shape[0]
-    cdef Nulls nulls = nulls_of(valid, first_bit, rows)
-    cdef const uint8_t* base = &variables[0] if variables.shape[0] else NULL
-    cdef uint8_t* scratch
-    cdef uint8_t* at
-    cdef uint8_t* stops[BATCH_ROWS]
-    cdef int64_t most, first = 0, number
-    if rows == 0:
-        return
-    most = scratch_bytes(&layout, &codes[0], &ends[0], nulls, rows)
-    scratch = <uint8_t*>malloc(BATCH + most)
-    if scratch == NULL:
-        raise MemoryError(f"no memory for a text of {most} bytes")
-    with nogil:
-        while first < rows:
-            row, at = first, scratch
-            while row < rows and row - first < BATCH_ROWS and at - scratch <= BATCH:
-                if not is_null(nulls, row):
-                    at = join_row(&layout, codes[row], base + ends[row], at, most)
-                stops[row - first] = at
-                row += 1
-            at = scratch
-            for number in range(row - first):
-                if not is_null(nulls, first + number):
-                    out[first + number] += mixed(XXH3_64bits(at, stops[number] - at) ^ seed)
-                at = stops[number]
-            first = row
-    free(scratch)
+    """Joins each row's text once, to know all that is asked of it.
 
-
-def extremes(
-    const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
-    const int64_t[::1] places, const uint8_t[::1] kinds,
-    const int32_t[::1] codes, const int32_t[::1] ends, const uint8_t[::1] variables,
-    const uint8_t[::1] valid, int64_t first_bit, int64_t[::1] between,
-):
-    """Returns the rows of the least and of the greatest text, or -1 where all rows are null.
-
-    between: zeros, one for each template.
+    contributions: gets mix(h(text) ^ seed), 0 for nulls (SPEC section 7). bits: of each of 256 bytes. alphabets: zeros, one
+    for each slot; gets the bits of the bytes of its texts. between: zeros, one for each template.
+    Returns the bytes of all rows' text, and the least and the greatest text; None for both where all rows are null.
     """
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
-    cdef int64_t row, rows = codes.shape[0], most, size, whole, changes = 1
-    cdef Nulls nulls = nulls_of(valid, first_bit, rows)
-    cdef const uint8_t* base = &variables[0] if variables.shape[0] else NULL
+    cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
     cdef uint8_t* scratch
+    cdef uint8_t* at = NULL
+    cdef uint8_t* stops[BATCH_ROWS]
+    cdef const uint64_t* bit_of = &bits[0]
+    cdef uint64_t nothing = 0
+    cdef uint64_t* of_slots = &alphabets[0] if alphabets.shape[0] else &nothing
+    cdef int64_t row, most = scratch_bytes(&layout, &rows), first = 0, number, total = 0, changes = 1
+    cdef int32_t code
     cdef Extreme low, high
-    if rows == 0:
-        return -1, -1
-    most = scratch_bytes(&layout, &codes[0], &ends[0], nulls, rows)
-    scratch = <uint8_t*>malloc(3 * most)
+    cdef Variables left
+    if bits.shape[0] != 256 or alphabets.shape[0] != firsts[layout.templates] or contributions.shape[0] != rows.count:
+        raise ValueError("an array is malformed: it has another length")
+    scratch = <uint8_t*>malloc(BATCH + 3 * most)
     if scratch == NULL:
         raise MemoryError(f"no memory for three texts of {most} bytes")
     low.row = high.row = -1
-    low.text, high.text = scratch + most, scratch + 2 * most
+    low.text, high.text = scratch + BATCH + most, scratch + BATCH + 2 * most
     low.size = high.size = 0
-    with nogil:
-        for row in range(rows):
-            if is_null(nulls, row) or between[codes[row]] == changes:
-                continue
-            # Most rows are told apart by their first bytes, so only those are joined at first.
-            size = join_row(&layout, codes[row], base + ends[row], scratch, PREFIX) - scratch
-            whole = -1
-            if low.row < 0 or order_of(scratch, size, low.text, low.size, PREFIX) <= 0:
-                whole = join_row(&layout, codes[row], base + ends[row], scratch, most) - scratch
-                if low.row < 0 or order_of(scratch, whole, low.text, low.size, most) < 0:
-                    replace(&low, row, scratch, whole)
-                    changes += 1
-            if high.row < 0 or order_of(scratch, size, high.text, high.size, PREFIX) >= 0:
-                if whole < 0:
-                    whole = join_row(&layout, codes[row], base + ends[row], scratch, most) - scratch
-                if high.row < 0 or order_of(scratch, whole, high.text, high.size, most) > 0:
-                    replace(&high, row, scratch, whole)
-                    changes += 1
-            if whole < 0 and is_between(&layout, codes[row], &low, &high):
-                between[codes[row]] = changes
-    free(scratch)
-    return low.row, high.row
+    try:
+        with nogil:
+            while first < rows.count:
+                row, at = first, scratch
+                while row < rows.count and row - first < BATCH_ROWS and at - scratch <= BATCH:
+                    if not is_null(rows.nulls, row):
+                        left = variables_of(&rows, row)
+                        at = join_row(&layout, rows.codes[row], &left, at, bit_of, of_slots)
+                        if at == NULL:
+                            break
+                    stops[row - first] = at
+                    row += 1
+                if at == NULL:
+                    break
+                total += at - scratch
+                at = scratch
+                for number in range(row - first):
+                    if is_null(rows.nulls, first + number):
+                        contributions[first + number] = 0
+                        continue
+                    contributions[first + number] = mixed(XXH3_64bits(at, stops[number] - at) ^ seed)
+                    code = rows.codes[first + number]
+                    if between[code] != changes:
+                        if weigh(&low, &high, first + number, at, stops[number] - at):
+                            changes += 1
+                        elif is_between(&layout, code, &low, &high):
+                            between[code] = changes
+                    at = stops[number]
+                first = row
+        require(at != NULL or rows.count == 0, "a row has fewer variables than its template")
+        if low.row < 0:
+            return total, None, None
+        return total, (<char*>low.text)[: low.size], (<char*>high.text)[: high.size]
+    finally:
+        free(scratch)
 
 
 cdef struct Extreme:
@@ -506,16 +858,23 @@ cdef inline bint is_between(const Layout* layout, int32_t code, const Extreme* l
     )
 
 
+cdef inline bint weigh(Extreme* low, Extreme* high, int64_t row, const uint8_t* text, int64_t size) noexcept nogil:
+    """Makes a text an extreme if it is one. Returns whether it did."""
+    cdef bint is_low = low.row < 0 or order_of(text, size, low.text, low.size) < 0
+    cdef bint is_high = high.row < 0 or order_of(text, size, high.text, high.size) > 0
+    if is_low:
+        replace(low, row, text, size)
+    if is_high:
+        replace(high, row, text, size)
+    return is_low or is_high
+
+
 cdef inline void replace(Extreme* extreme, int64_t row, const uint8_t* text, int64_t size) noexcept nogil:
     extreme.row = row
     extreme.size = size
     memcpy(extreme.text, text, size)
 
 
-cdef inline int order_of(
-    const uint8_t* one, int64_t size, const uint8_t* other, int64_t other_size, int64_t most
-) noexcept nogil:
-    """Compares the first `most` bytes of two texts."""
-    size, other_size = min(size, most), min(other_size, most)
+cdef inline int order_of(const uint8_t* one, int64_t size, const uint8_t* other, int64_t other_size) noexcept nogil:
     cdef int order = memcmp(one, other, min(size, other_size))
     return order if order else (size > other_size) - (size < other_size)

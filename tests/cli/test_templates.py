@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from compactor import Table
 from tests.cli.test_cli import Cli, cli
-from tests.support.templates import dividing_at_any_level
 
 __all__ = ["cli"]
 
@@ -63,13 +62,12 @@ def test_columns_without_strings_are_refused(tmp_path: Path, cli: Cli) -> None:
 def test_a_fragment_shows_how_many_templates_it_has_and_which(tmp_path: Path, cli: Cli) -> None:
     logs = [f"disk {n * n} took {n * 7919 % 1009} ms" if n % 4 else "idle" for n in range(2000)]
     table = str(tmp_path / "t")
-    with dividing_at_any_level():
-        Table.create(table, pa.table({"k": range(2000), "m": [None, *logs[1:]]}), "k")
+    Table.create(table, pa.table({"k": range(2000), "m": [None, *logs[1:]]}), "k")
     [fragment] = (str(path) for path in (tmp_path / "t" / "data").glob("*.frag"))
     document = json.loads(cli("inspect", fragment, "--json"))
     [sizes] = document["templates"]
     assert sizes.pop("head_bytes") > 0 < sizes.pop("variables_bytes")
-    assert sizes == {"column": "m", "row_group": 0, "rows": 2000, "templates": 2, "slots": 2}
+    assert sizes == {"column": "m", "row_group": 0, "rows": 2000, "templates": 2}
     assert document["chunks_of_templates"] == 1
     shown = cli("inspect", fragment)
     assert "templates, by chunk\ncolumn" in shown

@@ -10,18 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import decode
+from format import blocks
 from format.blocks import Block, BlockReader, MemorySource, make_chunk
-from format.compression import compress
+from format.compression import Part, compress, decompress_rest
 from format.decode import template_counts
-from format.errors import CorruptFragmentError, UnsupportedVersionError
+from format.encode import encode_array
+from format.errors import CorruptFragmentError, LimitError, UnsupportedVersionError
 from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec
 from format.nodes import NODE_BYTES
-from format.slots import LoadedSlots, load
 from format.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
+from format.templates import split
 from tests.format.test_templates import block_of, logs, template_of
-
-pytestmark = pytest.mark.usefixtures("templates_at_any_level")
 
 ROWS = 700
 
@@ -75,17 +74,17 @@ def test_chosen_rows_are_those_of_the_text(dtype: pa.DataType, level: int, rows:
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_strings_are_given_again_without_decoding_variables_again(
+def test_strings_are_given_again_without_decompressing_variables_again(
     level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunk = TemplateChunk(templated_block(level), pa.string())
     loads: list[bool] = []
 
-    def counted(*args: Any, **settings: Any) -> LoadedSlots:
+    def counted(*args: Any, **settings: Any) -> bytes | memoryview:
         loads.append(True)
-        return load(*args, **settings)
+        return decompress_rest(*args, **settings)
 
-    monkeypatch.setattr(decode, "load", counted)
+    monkeypatch.setattr(blocks, "decompress_rest", counted)
     _ = chunk.head
     assert not loads
     chosen = np.arange(ROWS) % 3 == 0
@@ -106,22 +105,50 @@ def test_strings_given_before_do_not_count_against_the_limit(
         assert chunk.texts().equals(logs(ROWS))
 
 
+@pytest.mark.parametrize("dtype", [pa.string(), pa.large_string()])
+def test_what_is_written_within_a_limit_is_read_within_it_whichever_rows_come_first(
+    dtype: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = pa.array([f"user ü{n} took {n * 7919} ms" for n in range(ROWS)], dtype)
+    divided = split(array, 1)
+    most = encode_array(divided).decoded_bytes
+    written = 0
+    for limit in range(0, most + 1000, 500):
+        monkeypatch.setattr("format.fitting.most_written_bytes", lambda _stored, limit=limit: limit)
+        monkeypatch.setattr("format.blocks.most_chunk_bytes", lambda _stored, limit=limit: limit)
+        try:
+            block = block_of(make_chunk(divided, level=1))
+        except LimitError:
+            continue
+        if has_templates(block):
+            written += 1
+            chunk = TemplateChunk(block, dtype)
+            assert chunk.texts(np.arange(ROWS) % 8 > 0).equals(
+                array.filter(pa.array(np.arange(ROWS) % 8 > 0))
+            )
+            assert chunk.texts().equals(array)
+    assert written
+
+
 def test_a_first_frame_that_ends_elsewhere_than_the_head_is_refused() -> None:
     block = templated_block()
     raw = block.raw()
     head_bytes = TemplateChunk(block, pa.string()).head_bytes
     for cut in (head_bytes + 8, len(raw)):
-        codec, stored = compress((raw[:cut], raw[cut:]), 1)
+        codec, payload = compress([Part(memoryview(part)) for part in (raw[:cut], raw[cut:])], 1)
         assert codec is Codec.ZSTD_PARTS
-        header = block.header._replace(stored_bytes=len(stored))
+        header = block.header._replace(stored_bytes=len(payload))
         with pytest.raises(CorruptFragmentError, match="first frame"):
-            TemplateChunk(block._replace(stored=stored, header=header), pa.string()).texts()
+            TemplateChunk(block._replace(stored=payload, header=header), pa.string()).texts()
 
 
 @pytest.mark.parametrize("length", [0, 1, 8, 2**40, 2**64 - 1])
-def test_a_first_frame_of_another_length_is_refused(length: int) -> None:
+@pytest.mark.parametrize("place", [0, 8, 16])
+def test_frames_of_other_lengths_or_another_number_are_refused(place: int, length: int) -> None:
     block = templated_block()
-    forged = block._replace(stored=length.to_bytes(8, "little") + block.stored[8:])
+    changed = bytearray(block.stored)
+    changed[place : place + 8] = length.to_bytes(8, "little")
+    forged = block._replace(stored=bytes(changed))
     for read in (
         lambda: TemplateChunk(forged, pa.string()).head,
         lambda: forged.decode(pa.string()),
@@ -130,10 +157,11 @@ def test_a_first_frame_of_another_length_is_refused(length: int) -> None:
             read()
 
 
-def test_a_payload_too_short_for_two_frames_is_refused() -> None:
+def test_a_payload_too_short_for_its_frames_is_refused() -> None:
     block = templated_block()
-    with pytest.raises(CorruptFragmentError):
-        block._replace(stored=block.stored[:5]).decode(pa.string())
+    for length in (5, 8, 20, 30, 100):
+        with pytest.raises(CorruptFragmentError):
+            block._replace(stored=block.stored[:length]).decode(pa.string())
     with pytest.raises(CorruptFragmentError):
         _ = TemplateChunk(block._replace(stored=b""), pa.string()).head
 
@@ -147,15 +175,14 @@ def test_the_beginning_of_a_chunk_says_how_many_templates_it_has(level: int) -> 
     made = make_chunk(logs(ROWS), level=level)
     head = TemplateChunk(block_of(made), pa.string()).head
     found = sizes_of(made.block(BlockKind.DATA)[: len(made.meta) + 100])
-    assert found.rows == ROWS
-    assert (found.templates, found.slots) == (len(head.templates), len(head.alphabets))
+    assert (found.rows, found.templates) == (ROWS, len(head.templates))
     assert found.head_bytes > 0 < found.variables_bytes
     assert found.head_bytes + found.variables_bytes == len(made.stored)
 
 
 def test_a_beginning_that_is_damaged_or_of_another_chunk_is_refused() -> None:
     whole = make_chunk(logs(ROWS), level=1)
-    beginning = whole.block(BlockKind.DATA)[: BLOCK_HEADER_BYTES + len(whole.meta) + 8]
+    beginning = whole.block(BlockKind.DATA)[: BLOCK_HEADER_BYTES + len(whole.meta) + 16]
     other = make_chunk(pa.array(range(100)), level=1).block(BlockKind.DATA)
     damaged = [beginning[:place] for place in range(len(beginning))]
     for place in range(BLOCK_HEADER_BYTES + len(whole.meta)):

@@ -248,7 +248,6 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
             param = rng.randrange(17)
             parts = [made_up_tree(rng, length, depth + 2)]
         case 12:
-            packed = _random_bytes(rng, rng.choice((0, 16, 17, 48)))
             slots = rng.randrange(4)
             head = [
                 _texts(rng, [b"a\x11b", b"\x12", b"", b"\x11\x12"][: slots + 1]),
@@ -261,12 +260,10 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
             param += -len(buffers) % 8
             parts = [
                 *head,
-                _ints(rng, rng.choice((slots, 0, 1, 2**20)), rng.choice((0, 1, 1, 2))),
-                (
-                    NODE.pack(1, 0, 0, 0, 0, len(packed), 0, rng.choice((1, 1, 1, 2))),
-                    packed + bytes(-len(packed) % 8),
+                _variables(rng, rng.choice((b"\x07", b"\xff\x01", b"\xff" * 9 + b"\x01")), length),
+                _variables(
+                    rng, rng.choice((b"\x02a1", b"\x00", b"\x81\x01", b"\x02\xc3\xa9")), length
                 ),
-                _texts(rng, [b"7\n" * rng.choice((1, small)), b"x\n", b""][: rng.randrange(4)]),
             ]
     children = len(parts)
     node = NODE.pack(
@@ -274,6 +271,15 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
     )
     buffers += bytes(-len(buffers) % 8)
     return node + b"".join(m for m, _ in parts), buffers + b"".join(r for _, r in parts)
+
+
+def _variables(rng: random.Random, value: bytes, length: int) -> tuple[bytes, bytes]:
+    """The same variable for each row, or for some, or any bytes."""
+    data = value * rng.choice((min(length, 512), rng.randrange(9)))
+    if rng.random() < 0.2:
+        data = _random_bytes(rng, 24)
+    node = NODE.pack(1, 0, 0, 0, 0, len(data), 0, rng.choice((1, 1, 1, 2)))
+    return node, data + bytes(-len(data) % 8)
 
 
 def _texts(rng: random.Random, values: list[bytes]) -> tuple[bytes, bytes]:

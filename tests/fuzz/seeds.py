@@ -13,7 +13,6 @@ from format.writer import WriterOptions
 from tests.golden.build_tables import load
 from tests.support.fragments import write_fragment
 from tests.support.samples import SAMPLES, sample_array
-from tests.support.templates import dividing_at_any_level
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -87,13 +86,10 @@ def _encoded() -> list[Seed]:
         f"[{n:06d}] user u{n % 9} took {n * 7919 % 999_983} ms" if n % 7 else None
         for n in range(900)
     ]
-    with dividing_at_any_level():
-        found += [
-            _seed(
-                "templates", pa.table({"k": range(900), "v": logs}), "k", max_rows=800, level=level
-            )
-            for level in (0, 3)
-        ]
+    found += [
+        _seed("templates", pa.table({"k": range(900), "v": logs}), "k", max_rows=800, level=level)
+        for level in (0, 3)
+    ]
     found.append(_seed("all encodings", pa.table({"k": rows} | columns), "k", max_rows=30, level=0))
     return found
 

@@ -15,7 +15,7 @@ from compactor.merge.group_work import ColumnRows, make_column_chunk
 from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
-from format import encode, fitting, templates
+from format import encode, templates
 from format.gather import Origins, Pieces, gather, pieces_of
 from format.reader import FragmentReader
 from format.sizes import total_bytes
@@ -26,8 +26,6 @@ from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
 
-pytestmark = pytest.mark.usefixtures("templates_at_any_level")
-
 
 def messages(seed: int, rows: int) -> pa.Array:
     rng = random.Random(seed)
@@ -35,7 +33,7 @@ def messages(seed: int, rows: int) -> pa.Array:
         [
             None
             if n % 41 == 7
-            else f"[{n:06d}] user u{rng.randrange(9)} took {rng.randrange(10**6)} ms"
+            else f"[{rng.randrange(10**6):06d}] user u{rng.randrange(9)} took {rng.randrange(10**6)} ms"
             for n in range(rows)
         ]
     )
@@ -104,8 +102,7 @@ def test_spilling_templates_changes_no_byte() -> None:
     assert data_of(plain) == data_of(tight)
 
 
-@pytest.mark.parametrize("least_level", [1, 3])
-def test_spilling_free_text_that_is_superseded_changes_no_byte(least_level: int) -> None:
+def test_spilling_free_text_that_is_superseded_changes_no_byte() -> None:
     """Rows taken have too many templates, those of a slice on disk have not, and those written have few."""
     tables = [
         pa.table({"k": range(9000), "v": messages(1, 9000)}),
@@ -124,7 +121,6 @@ def test_spilling_free_text_that_is_superseded_changes_no_byte(least_level: int)
         return merged
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "LEAST_TEMPLATE_LEVEL", least_level)
         whole = merged(1 << 20, 1)
         patch.setattr(MemoryBudget, "has_room", lambda *_: False)
         sliced = [merged(slice_bytes, 2) for slice_bytes in (1 << 20, 60_000, 5_000)]
@@ -177,6 +173,21 @@ def test_rows_of_one_key_are_decided_on_templates(function: RowFunction | None) 
     else:
         expected = [some[-1] for some in values]
     assert [row["v"] for row in merged.rows_of_complete()] == expected
+
+
+def test_bounds_are_those_of_the_rows_that_are_written() -> None:
+    tables = [
+        pa.table({"k": range(900), "v": column})
+        for column in (messages(1, 900), pa.array(["newest"] * 900))
+    ]
+    policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("v", RowFunction.LAST),))
+    rule = RowRule(policy, None, tables[0].schema, sort_schema("k"), is_bottom=True)
+    fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=2000, rule=rule)
+    merged.run()
+    [data] = data_of(merged)
+    [chunk] = FragmentReader(BytesSource(data), len(data), "out").footer.columns["v"]
+    assert (chunk.min, chunk.max) == ("newest", "newest")
 
 
 def chunks_of(merged: Merged) -> list[TemplateChunk]:
@@ -305,18 +316,12 @@ def stored_as(fragment: bytes) -> set[str]:
     return {chunk.encoding for chunk in footer.columns["v"]}
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3, 9])
-def test_text_is_divided_from_level_3_and_stays_divided_below_it(level: int) -> None:
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_text_is_divided_at_every_level(level: int) -> None:
     tables = interleaved([messages(seed, 1500) for seed in range(2)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "LEAST_TEMPLATE_LEVEL", 3)
-        options = WriterOptions(65_536, compression_level=level)
-        fragments = [write_fragment(table, "k", options) for table in tables]
-        stored = [stored_as(fragment) for fragment in fragments]
-        assert stored == [{"TEMPLATE" if level >= 3 else "VARLEN"}] * 2
-        merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
-        merged.run()
-    assert encodings(merged) == stored[0]
+    options = WriterOptions(65_536, compression_level=level)
+    fragments = [write_fragment(table, "k", options) for table in tables]
+    assert [stored_as(fragment) for fragment in fragments] == [{"TEMPLATE"}] * 2
 
 
 def test_the_summary_has_the_text_of_copied_row_groups() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compactor.predicate.template_answers import Answer, answers
 from compactor.predicate.tree import Compare, IsIn, Like, Not, Op, matching
 from format.alphabets import BITS, DIGITS
-from format.templates import codes_of, layout_of, split, templates_of, variables_of
+from format.templates import codes_of, layout_of, split, templates_of, texts_of
 
 PIECES = st.one_of(
     st.sampled_from(
@@ -48,18 +48,19 @@ def alphabets_of(array: pa.Array) -> npt.NDArray[np.uint64]:
     layout = layout_of(templates_of(array))
     found = np.zeros(len(layout.kinds), dtype=np.uint64)
     codes = codes_of(array)
-    for row, variables in enumerate(variables_of(array).to_pylist()):
+    for row, variables in enumerate(texts_of(array).to_pylist()):
         at = 0
         for slot in range(layout.firsts[codes[row]], layout.firsts[codes[row] + 1]):
+            if layout.kinds[slot] == 0x11:
+                continue
             value, shift = 0, 0
             while True:
                 value |= (variables[at] & 0x7F) << shift
                 shift, at = shift + 7, at + 1
                 if variables[at - 1] < 0x80:
                     break
-            if layout.kinds[slot] == 0x12:
-                found[slot] |= np.bitwise_or.reduce(BITS[list(variables[at : at + value])])
-                at += value
+            found[slot] |= np.bitwise_or.reduce(BITS[list(variables[at : at + value])])
+            at += value
     found[layout.kinds == 0x11] = DIGITS
     return found
 

@@ -14,15 +14,13 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from tests.read.test_template_counts import counted
 from tests.read.test_templates import ROWS, rows_of_logs
-from tests.support.templates import dividing_at_any_level
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("t")
-    with dividing_at_any_level():
-        options = IngestOptions(writer=WriterOptions(max_rows=500))
-        Table.create(folder, rows_of_logs(), "k", options=options)
+    options = IngestOptions(writer=WriterOptions(max_rows=500))
+    Table.create(folder, rows_of_logs(), "k", options=options)
     return folder
 
 

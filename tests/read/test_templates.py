@@ -24,8 +24,6 @@ from format.schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables
 
-pytestmark = pytest.mark.usefixtures("templates_at_any_level")
-
 ROWS = 3000
 CONDITIONS = [
     "message LIKE '%ERROR%'",
@@ -58,7 +56,7 @@ def rows_of_logs() -> pa.Table:
     messages = [
         None if n % 41 == 3
         else "ERROR of disk" if n % 50 == 1
-        else f"user u{n % 300} took {rng.randrange(10_000)} ms" if n % 3
+        else f"user u{n % 300} took {rng.randrange(10**8)} ms" if n % 3
         else f"[{n:05d}] größe {rng.randrange(10**9):x} of ٣"
         for n in range(ROWS)
     ]  # fmt: skip

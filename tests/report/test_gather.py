@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from compactor.table.version import Operation
 from tests.report.support import EAGER, MadeUp, compacted, report_of
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
-from tests.support.templates import dividing_at_any_level
 from tests.support.wording import refuses
 
 
@@ -244,13 +244,15 @@ def test_a_report_changes_nothing(tmp_path: Path) -> None:
 
 def templated_table() -> MemoryStore:
     store = MemoryStore()
-    with dividing_at_any_level():
-        for n in range(3):
-            keys = range(1000 * n, 1000 * (n + 1))
-            messages = [f"user u{k % 17} took {k * k % 1009} ms" if k % 5 else "idle" for k in keys]
-            more = [f"disk d{k % 7}: {k % 1013} of {k % 997}" for k in keys]
-            table = pa.table({"k": keys, "message": messages, "more": more})
-            append_table(store, table, "k" if n == 0 else None, max_rows=500)
+    for n in range(3):
+        keys = range(1000 * n, 1000 * (n + 1))
+        rng = random.Random(n)
+        messages = [
+            f"user u{k % 17} took {rng.randrange(10**7)} ms" if k % 5 else "idle" for k in keys
+        ]
+        more = [f"disk d{k % 7}: {rng.randrange(10**7)} of {rng.randrange(10**7)}" for k in keys]
+        table = pa.table({"k": keys, "message": messages, "more": more})
+        append_table(store, table, "k" if n == 0 else None, max_rows=500)
     return store
 
 

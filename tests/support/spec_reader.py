@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import decimal
 import json
-import re
-import string
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +24,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
-CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 6}
+CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 5}
 FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
@@ -50,8 +48,10 @@ class Block:
         assert xxh3(payload) == payload_check
         frames = [payload] if codec == 1 else []
         if codec == 2:
-            stop = 8 + int.from_bytes(payload[:8], "little")
-            frames = [payload[8:stop], payload[stop:]]
+            (count,) = struct.unpack_from("<Q", payload)
+            assert 2 <= count <= 8
+            sizes = struct.unpack_from(f"<{count}Q", payload, 8)
+            frames = list(pieces(payload[8 + 8 * count :], list(sizes)))
         if kind < ord("a"):
             self.raw = b"".join(map(zstandard.decompress, frames)) if frames else payload
             assert len(self.raw) == raw
@@ -279,61 +279,35 @@ def templated(
 ) -> Iterator[str | None]:
     before = cursor.at - (-(-len(valid) // 64) * 8 if not all(valid) else 0)
     templates, codes = node_values(cursor, dtype), integers(cursor)
-    alphabets = [word & MASK for word in integers(cursor)]
+    alphabets = integers(cursor)
     assert cursor.at - before == size
-    forms = integers(cursor)
-    packed = b"".join(node_values(cursor, {"kind": "fixed_size_binary", "byte_width": 1}))
-    texts = node_values(cursor, dtype)
-    used = [code for code, ok in zip(codes, valid, strict=True) if ok]
-    rows = [used.count(template) for template in range(len(templates))]
-    slots = [
-        (t, mark) for t in range(len(templates)) for mark in templates[t] if mark in "\x11\x12"
-    ]
-    assert len(forms) == sum(mark == "\x11" for _, mark in slots)
-    assert set(forms) <= {0, 1}
-    is_packed = [mark == "\x11" and forms.pop(0) == 1 for _, mark in slots]
-    counts = [rows[t] for (t, _), yes in zip(slots, is_packed, strict=True) if yes]
-    numbers = iter(slot_numbers(packed, counts))
-    variables: dict[int, list[Iterator[str]]] = {t: [] for t in range(len(templates))}
-    for (template, mark), yes in zip(slots, is_packed, strict=True):
-        if yes:
-            found = [digits_of(next(numbers)) for _ in range(rows[template])]
-        else:
-            *found, rest = texts.pop(0).split("\n")
-            assert rest == ""
-            if mark == "\x12":
-                bits_of_slot = {alphabet_bit(byte) for byte in "".join(found).encode()}
-                assert not sum(1 << bit for bit in bits_of_slot) & ~alphabets.pop(0)
-            assert mark == "\x12" or all(re.fullmatch("[0-9]{1,19}", one) for one in found)
-        assert len(found) == rows[template]
-        variables[template].append(iter(found))
-    assert texts == alphabets == []
+    numbers, texts = (
+        b"".join(node_values(cursor, {"kind": "fixed_size_binary", "byte_width": 1}))
+        for _ in range(2)
+    )
     for code, ok in zip(codes, valid, strict=True):
         if not ok:
             yield None
             continue
-        constant, *others = re.split("[\x11\x12]", templates[code])
-        parts = [next(slot) + after for slot, after in zip(variables[code], others, strict=True)]
-        yield constant + "".join(parts)
+        value = ""
+        for letter in templates[code]:
+            if letter == "\x11":
+                number, numbers = varint(numbers)
+                letter = digits_of(number)
+            elif letter == "\x12":
+                size, texts = varint(texts)
+                assert size <= len(texts)
+                letter, texts = texts[:size].decode(), texts[size:]
+            value += letter
+        yield value
+    assert numbers == texts == b""
+    assert len(alphabets) == sum(template.count("\x12") for template in templates)
 
 
-def alphabet_bit(byte: int) -> int:
-    if byte >= 0x80:
-        return 1
-    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits
-    return 0 if byte in b"\x11\x12" else 2 + letters.index(chr(byte))
-
-
-def slot_numbers(packed: bytes, counts: list[int]) -> list[int]:
-    """Reads the numbers of packed slots of so many values each."""
-    blocks = [min(1024, count - at) for count in counts for at in range(0, count, 1024)]
-    entries, data = packed[: 16 * len(blocks)], packed[16 * len(blocks) :]
-    values: list[int] = []
-    for number, count in enumerate(blocks):
-        block, data = unpacked_block(entries[16 * number :][:16], data, 0, count)
-        values += block
-    assert data == b""
-    return values
+def varint(data: bytes) -> tuple[int, bytes]:
+    """Reads a number of seven bits a byte. Returns what follows it, too."""
+    size = next(n for n, byte in enumerate(data) if byte < 0x80) + 1
+    return sum((byte & 0x7F) << 7 * n for n, byte in enumerate(data[:size])), data[size:]
 
 
 def digits_of(number: int) -> str:
