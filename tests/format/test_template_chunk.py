@@ -209,3 +209,23 @@ def test_nodes_that_contradict_themselves_are_refused() -> None:
     for length in range(0, len(meta), NODE_BYTES):
         with pytest.raises(ValueError):
             template_counts(meta[:length])
+
+
+@pytest.mark.parametrize("level", [1, 9])
+@pytest.mark.parametrize(("digits", "is_dense"), [(18, True), (1, False)])
+def test_numbers_that_a_codec_does_not_shrink_are_passed_by(
+    level: int, digits: int, is_dense: bool
+) -> None:
+    rng = np.random.default_rng(1)
+    columns = rng.integers(0, 10**digits, (20_000, 14)).astype(str)
+    array = pa.array(["a1b1c1 took " + " of ".join(numbers) for numbers in columns.tolist()])
+    chunk = make_chunk(array, level=level)
+    block = block_of(chunk)
+    assert (has_templates(block), block.header.codec) == (True, Codec.ZSTD_PARTS)
+    parts, _, of_numbers, *_ = np.frombuffer(chunk.stored[:32], dtype=np.uint64).tolist()
+    assert parts == 3
+    found = TemplateChunk(block, pa.string())
+    variables_bytes = len(block.raw()) - found.head_bytes
+    assert (of_numbers > 0.9 * variables_bytes) == is_dense
+    assert found.texts().equals(array)
+    assert block.decode(pa.string()).equals(array)
