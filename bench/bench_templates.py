@@ -5,8 +5,8 @@
 
 Rows are those of `bench/real_logs.py`, sorted by service, host and timestamp: in a table that was compacted
 to one fragment, and in a Parquet file with row groups of as many rows, both with zstd at level 3. Each count
-and reading is taken `--runs` times with one thread; the least CPU seconds of the process count. Counts have to
-agree.
+and reading is taken `--runs` times with one thread; the least CPU seconds of the process count. Counts have
+to agree.
 """
 
 from __future__ import annotations

@@ -195,10 +195,11 @@ def _parts(root: Node) -> tuple[Part, ...]:
         whole, rest = _apart(numbers, texts)
         return Part(join_buffers(replace(root, children=tuple(head)))), *whole, Part(rest)
     if root.encoding is Encoding.VARLEN and not root.has_validity:
-        whole, rest = _apart(root, replace(root, buffers=()))
-        if whole:
-            return *whole, Part(rest)
-    raw = join_buffers(root)
+        whole, raw = _apart(root, replace(root, buffers=()))
+    else:
+        whole, raw = (), join_buffers(root)
+    if whole:
+        return *whole, Part(raw)
     loose = sum(
         memoryview(buffer).nbytes
         for node in root.walk()

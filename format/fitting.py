@@ -77,10 +77,9 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
         return False
     if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
         return True
+    # Readers that take some rows first need more than those that decode all at once.
     if encoded.encoding is Encoding.TEMPLATE:
-        return (
-            False  # readers that take some rows first need more than those that decode all at once
-        )
+        return False
     is_coded = pt.is_dictionary(array.type)
     if is_coded and total_bytes(array) > most - encoded.decoded_bytes:
         return False
