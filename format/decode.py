@@ -31,6 +31,7 @@ from format.templates import (
     U64,
     Bits,
     Layout,
+    StoredRows,
     count_marks,
     joined_stored,
     layout_bytes,
@@ -110,7 +111,7 @@ class TemplateHead(NamedTuple):
     ) -> pa.Array:
         """Returns a templated array. variables: numbers and texts. Raises `ValueError`."""
         charge(2 * _OFFSET_BYTES * len(self.codes))
-        return stored(self.templates, self.layout, self.codes, *variables, charge)
+        return stored(self._with(variables), charge)
 
     def joined(
         self,
@@ -119,8 +120,10 @@ class TemplateHead(NamedTuple):
         chosen: Bits | None = None,
     ) -> pa.Array:
         """Returns the strings of the chosen rows, or of all. variables: see `rows`. Raises `ValueError`."""
-        head = self.templates, self.layout, self.codes
-        return joined_stored(*head, *variables, charge, chosen)
+        return joined_stored(self._with(variables), charge, chosen)
+
+    def _with(self, variables: tuple[pa.Buffer, pa.Buffer]) -> StoredRows:
+        return StoredRows(self.templates, self.layout, self.codes, *variables)
 
 
 class TemplateDecoder:

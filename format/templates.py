@@ -194,8 +194,7 @@ def divide(array: pa.Array, most_templates: int) -> Divided | None:
         return None
     codes = np.empty(rows, dtype=np.int32)
     number_ends, text_ends = np.empty((2, rows + 1), dtype=np.int32)
-    numbers = room_for(size + SLACK_BYTES, np.uint8)
-    texts = room_for(room + SLACK_BYTES, np.uint8)
+    numbers, texts = _room_for(size), _room_for(room)
     found = native.templates.split(
         offsets, native.as_bytes(data), *native.validity(array), most_templates, BITS,
         codes, number_ends, numbers, text_ends, texts,
@@ -218,19 +217,25 @@ def divide(array: pa.Array, most_templates: int) -> Divided | None:
     return Divided(divided, np.frombuffer(found[2], dtype=np.uint64))
 
 
-def stored(
-    templates: pa.Array,
-    layout: Layout,
-    codes: pa.Array,
-    numbers: pa.Buffer,
-    texts: pa.Buffer,
-    charge: Callable[[int], None],
-) -> pa.Array:
-    """Makes a templated array of stored variables, of which nothing is believed.
+class StoredRows(NamedTuple):
+    """Rows as a chunk has them, of whose variables nothing is believed."""
 
-    layout: of the templates. codes: see `templated`. charge: called with the bytes that checking takes,
-    before they are allocated. Raises `ValueError` if the variables are not those of the rows' templates.
+    templates: pa.Array
+    layout: Layout
+    """Of the templates."""
+    codes: pa.Array
+    """See `templated`."""
+    numbers: pa.Buffer
+    texts: pa.Buffer
+
+
+def stored(rows: StoredRows, charge: Callable[[int], None]) -> pa.Array:
+    """Makes a templated array of stored rows.
+
+    charge: called with the bytes that checking takes, before they are allocated. Raises `ValueError` if the
+    variables are not those of the rows' templates.
     """
+    templates, layout, codes, numbers, texts = rows
     if max(numbers.size, texts.size) > _MAX_OFFSET_32:
         raise ValueError("variables of templates exceed 32-bit offsets")
     number_ends, text_ends = np.empty((2, len(codes) + 1), dtype=np.int32)
@@ -273,20 +278,14 @@ def joined(array: pa.Array) -> pa.Array:
 
 
 def joined_stored(
-    templates: pa.Array,
-    layout: Layout,
-    codes: pa.Array,
-    numbers: pa.Buffer,
-    texts: pa.Buffer,
-    charge: Callable[[int], None],
-    chosen: Bits | None = None,
+    rows: StoredRows, charge: Callable[[int], None], chosen: Bits | None = None
 ) -> pa.Array:
-    """Returns the strings of stored variables, of which nothing is believed.
+    """Returns the strings of stored rows.
 
-    templates, layout, codes: see `stored`. charge: called with the size before memory is allocated for it.
-    chosen: the rows to return; None for all. Raises `ValueError` if the variables are not those of the rows'
-    templates.
+    charge: called with the size before memory is allocated for it. chosen: the rows to return; None for all.
+    Raises `ValueError` if the variables are not those of the rows' templates.
     """
+    templates, layout, codes, numbers, texts = rows
     values = (fixed_width_view(codes, np.int32), *native.validity(codes))
     size = native.templates.most_stored_bytes(
         layout.offsets, layout.firsts, *values, numbers.size, texts.size
@@ -294,8 +293,8 @@ def joined_stored(
     charge(_LARGE_OFFSET_BYTES * len(codes) + size)
     is_large = is_large_offsets(templates.type)
     if not is_large and size > _MAX_OFFSET_32:
-        rows = stored(templates, layout, codes, numbers, texts, charge)
-        return joined(rows if chosen is None else rows.filter(pa.array(chosen)))
+        array = stored(rows, charge)
+        return joined(array if chosen is None else array.filter(pa.array(chosen)))
     returned = codes if chosen is None else codes.filter(pa.array(chosen))
     offsets, text = _room_for_text(len(returned), size, is_large=is_large)
     if not native.templates.join_stored(
@@ -312,7 +311,7 @@ def joined_stored(
 def _room_for_text(rows: int, size: int, *, is_large: bool) -> tuple[npt.NDArray[Any], U8]:
     """Returns memory for the offsets of strings, and for at most so many bytes of them."""
     offsets = np.empty(rows + 1, np.int64 if is_large else np.int32)
-    return offsets, room_for(size + SLACK_BYTES, np.uint8)
+    return offsets, _room_for(size)
 
 
 def _strings(rows: pa.Array, dtype: pa.DataType, offsets: npt.NDArray[Any], text: U8) -> pa.Array:
@@ -372,10 +371,9 @@ def text_lengths(array: pa.Array) -> I64:
     return lengths
 
 
-def room_for(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Returns an array of any content. Its memory comes from Arrow's pool, whose pages are reused."""
-    item = np.dtype(dtype)
-    return np.frombuffer(pa.allocate_buffer(count * item.itemsize), dtype=item)
+def _room_for(size: int) -> U8:
+    """Returns bytes of any content, and `SLACK_BYTES` more, in Arrow's pool, whose pages are reused."""
+    return np.frombuffer(pa.allocate_buffer(size + SLACK_BYTES), dtype=np.uint8)
 
 
 def _binaries(ends: I32, data: pa.Buffer) -> pa.Array:
