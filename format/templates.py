@@ -287,9 +287,7 @@ def joined_stored(
     """
     templates, layout, codes, numbers, texts = rows
     values = (fixed_width_view(codes, np.int32), *native.validity(codes))
-    size = native.templates.most_stored_bytes(
-        layout.offsets, layout.firsts, *values, numbers.size, texts.size
-    )
+    size = native.templates.most_stored_bytes(*layout, *values, numbers.size, texts.size)
     charge(_LARGE_OFFSET_BYTES * len(codes) + size)
     is_large = is_large_offsets(templates.type)
     if not is_large and size > _MAX_OFFSET_32:

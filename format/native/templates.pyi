@@ -98,7 +98,10 @@ def join_stored(
 ) -> bool: ...
 def most_stored_bytes(
     template_offsets: I64,
+    templates: U8,
     firsts: I64,
+    places: I64,
+    kinds: U8,
     codes: I32,
     valid: U8 | None,
     first_bit: int,

@@ -745,18 +745,18 @@ def join_stored(
 
 
 def most_stored_bytes(
-    const int64_t[::1] template_offsets, const int64_t[::1] firsts, const int32_t[::1] codes, const uint8_t[::1] valid,
+    const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
+    const int64_t[::1] places, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
     int64_t first_bit, int64_t number_bytes, int64_t text_bytes,
 ):
     """Returns an upper bound of the bytes of all rows' text, by the bytes of all their variables."""
     cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
+    cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
     cdef int64_t row, total = MOST_GROWTH * number_bytes + text_bytes
-    cdef int32_t code
     with nogil:
         for row in range(codes.shape[0]):
             if not is_null(nulls, row):
-                code = codes[row]
-                total += template_offsets[code + 1] - template_offsets[code] - (firsts[code + 1] - firsts[code])
+                total += constant_bytes(&layout, codes[row])
     return total
 
 
