@@ -27,7 +27,7 @@ from bench.tables import LOG_SORT, write_table
 from compactor import CompactionSettings, Policy, Strategy, Table
 
 _INPUTS: Final = 4
-_ROW_GROUP_ROWS: Final = 65_536
+_ROW_GROUP_ROWS: Final = 131_072
 _LEVEL: Final = 3
 _PATTERNS: Final = (
     "%no such words%",

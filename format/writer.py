@@ -53,9 +53,9 @@ Parts = tuple[bytes, ...]
 class WriterOptions:
     """Settings for how a fragment is cut and compressed. Raises `ValueError` for values out of bounds."""
 
-    max_rows: int = 65_536
+    max_rows: int = 131_072
     """The most rows of a row group. Fewer bound memory more tightly; more compress better."""
-    target_row_group_bytes: int = 4 << 20
+    target_row_group_bytes: int = 16 << 20
     """Target for raw bytes of a row group's heaviest column.
 
     A merge holds about two such chunks per input.
@@ -63,8 +63,7 @@ class WriterOptions:
     compression_level: int = 1
     """zstd level; 0 stores uncompressed.
 
-    Use 1 for short-lived level-0 fragments, 3 and up for deeper levels. From 3 on, strings that are alike but
-    for their variables are stored as templates.
+    Use 1 for short-lived level-0 fragments, 3 and up for deeper levels.
     """
 
     def __post_init__(self) -> None:

@@ -328,7 +328,7 @@ def plan_merge(
     *,
     target_row_group_bytes: int,
     target_fragment_bytes: int,
-    max_rows_per_row_group: int = 65_536,
+    max_rows_per_row_group: int,
 ) -> MergePlan:
     """Returns the plan of a merge. The caller checks that its need is within its limit."""
     f = _Formulas(

@@ -15,8 +15,10 @@ from compactor.settings.units import size_text
 from format.writer import WriterOptions
 
 MIB = 1 << 20
-_MAX_ROW_GROUP_BYTES = 8 * MIB
-_ROW_GROUP_SHARE = 64
+_MAX_ROW_GROUP_BYTES = 16 * MIB
+_ROW_GROUP_SHARE = 32
+_LITTLE_MEMORY_BYTES = 128 * MIB
+_LITTLE_MEMORY_SHARE = 64
 _WRITER: Final = WriterOptions()
 
 
@@ -34,7 +36,8 @@ class CompactionSettings(Settings):
         ge=1,
         description="Raw bytes of a row group's largest column. Larger row groups merge faster and compress "
         "better, but a merge holds more bytes of them. By default it is the memory limit divided by "
-        f"{_ROW_GROUP_SHARE}, {size_text(_MAX_ROW_GROUP_BYTES)} at most.",
+        f"{_ROW_GROUP_SHARE}, {size_text(_MAX_ROW_GROUP_BYTES)} at most; with less than "
+        f"{size_text(_LITTLE_MEMORY_BYTES)} of memory, the limit divided by {_LITTLE_MEMORY_SHARE}.",
     )
     max_rows_per_row_group: int = Field(
         default=_WRITER.max_rows, ge=1, le=2**31 - 1, description="Most rows of a row group."
@@ -43,8 +46,7 @@ class CompactionSettings(Settings):
         default=_WRITER.compression_level,
         ge=0,
         le=22,
-        description="zstd level of outputs; 0 stores them uncompressed. From 3 on, log messages are stored "
-        "as templates and variables, which take less.",
+        description="zstd level of outputs; 0 stores them uncompressed.",
     )
     max_fan_in: int = Field(
         default=1_000,
@@ -98,8 +100,9 @@ class CompactionSettings(Settings):
     @property
     def row_group_bytes(self) -> int:
         """Raw bytes of a row group's largest column, with the default filled in."""
-        by_memory = min(_MAX_ROW_GROUP_BYTES, self.memory_limit_bytes // _ROW_GROUP_SHARE)
-        return self.target_row_group_bytes or by_memory
+        limit = self.memory_limit_bytes
+        share = _ROW_GROUP_SHARE if limit >= _LITTLE_MEMORY_BYTES else _LITTLE_MEMORY_SHARE
+        return self.target_row_group_bytes or min(_MAX_ROW_GROUP_BYTES, limit // share)
 
     def writer_options(self, max_rows: int) -> WriterOptions:
         return WriterOptions(max_rows, self.row_group_bytes, self.compression_level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.bench_memory import Case, build, compact_all, heavy, wide
+from bench.bench_memory import MIB, Case, build, compact_all, heavy, wide
 from bench.slow_store import SlowStore
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
@@ -23,6 +23,7 @@ def test_a_case_is_merged_and_nothing_of_it_stays(tmp_path: Path) -> None:
 def test_heavy_rows_are_such_that_a_second_pass_is_needed(tmp_path: Path) -> None:
     case = Case("", "", lambda: heavy(30, inputs=16, rows=500), "k", 256 << 20)
     build(case, tmp_path / "t")
-    figures = compact_all(LocalStore(tmp_path / "t"), CompactionSettings())
+    settings = CompactionSettings(target_row_group_bytes=8 * MIB)
+    figures = compact_all(LocalStore(tmp_path / "t"), settings)
     assert figures["restarts"] == 1
     assert figures["replayed_inputs"] == figures["gets"] == 16

@@ -723,7 +723,13 @@ def test_batch_size_and_memory_limit_change_no_byte_of_the_output(cli: Cli, tmp_
         table = str(tmp_path / f"t{number}")
         overlapping_table(cli, table, tmp_path)
         before = set((Path(table) / "data").rglob("*.frag"))
-        cli("compact", table, "--strategy", "full", "--master", "in-process", *options)
+        cli(
+            "compact",
+            table,
+            *("--strategy", "full", "--master", "in-process"),
+            *("--target-row-group-bytes", "1MiB"),  # of which the default follows the memory limit
+            *options,
+        )
         outputs = set((Path(table) / "data").rglob("*.frag")) - before
         # The header names the inputs, which have names of their own; what follows must be the same.
         contents.append(

@@ -127,7 +127,7 @@ def a_header_nested_too_deeply_for_json() -> Anatomy:
 
 def max_rows_without_end() -> Anatomy:
     anatomy = of(pa.array([1]))
-    raw = anatomy.blocks[0].raw().replace(b'"max_rows":65536', b'"max_rows":1e999')
+    raw = anatomy.blocks[0].raw().replace(b'"max_rows":131072', b'"max_rows":1e999')
     anatomy.blocks[0] = anatomy.blocks[0].with_raw(raw)
     return anatomy
 

@@ -50,7 +50,11 @@ def shape(**changes: Any) -> MergeShape:
 def plan_of(limit_bytes: int = 512 * MIB, **changes: Any):
     memory = replace(CompactionSettings().memory(), memory_limit_bytes=limit_bytes)
     return plan_merge(
-        shape(**changes), memory, target_row_group_bytes=4 * MIB, target_fragment_bytes=512 * MIB
+        shape(**changes),
+        memory,
+        target_row_group_bytes=4 * MIB,
+        target_fragment_bytes=512 * MIB,
+        max_rows_per_row_group=65_536,
     )
 
 

@@ -40,7 +40,7 @@ def test_every_setting_with_a_description_is_an_option(command: str) -> None:
     [
         ("compact", "--memory-limit", {"default": "512MiB", "range": "x>=16MiB"}),
         ("compact", "--compression-level", {"default": "1", "range": "0<=x<=22"}),
-        ("compact", "--max-rows-per-row-group", {"default": "65536", "range": "x>=1"}),
+        ("compact", "--max-rows-per-row-group", {"default": "131072", "range": "x>=1"}),
         ("compact", "--push-ratio", {"default": "0.5", "range": "x>0"}),
         ("compact", "--strategy", {"default": "leveled"}),
         ("compact", "--target-row-group-bytes", {}),
