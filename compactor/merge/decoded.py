@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -15,6 +18,7 @@ from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
 from format.gather import GatherArray, Span
 from format.ordering import KeyColumns, KeyLayout
+from format.sizes import cumulative_bytes
 from format.templates import coded_templates, numbers_of, templated, texts_of
 from format.types import is_templated
 
@@ -94,7 +98,7 @@ class DecodedRows:
         size = sum(array.get_total_buffer_size() for array in arrays)
         self.rows += len(arrays[0])
         if size > self._slice_bytes and not self._budget.has_room(size, self._reserve_bytes):
-            self._parts.extend(self._to_disk(arrays, size))
+            self._parts.extend(self._to_disk(arrays))
             return
         self._budget.charge(STAGE, size)
         self._parts.append(_InMemory(arrays, size))
@@ -158,7 +162,7 @@ class DecodedRows:
 
     def put_back(self, array: pa.Array) -> None:
         """Puts rows of the only column before all others, on disk."""
-        self._parts.extendleft(reversed(self._to_disk([array], array.nbytes)))
+        self._parts.extendleft(reversed(self._to_disk([array])))
         self.rows += len(array)
 
     def _lend(self, part: _InMemory, count: int) -> None:
@@ -196,7 +200,7 @@ class DecodedRows:
         for part in self._parts:
             if isinstance(part, _InMemory) and self._may_spill(part):
                 rest = [array.slice(part.position) for array in part.arrays]
-                parts.extend(self._to_disk(rest, sum(array.nbytes for array in rest)))
+                parts.extend(self._to_disk(rest))
                 self._budget.discharge(STAGE, part.charged)
                 freed += part.charged
             else:
@@ -232,12 +236,11 @@ class DecodedRows:
             self._parts[index] = part = _InMemory(arrays, size)
         return part
 
-    def _to_disk(self, arrays: list[pa.Array], size: int) -> list[_OnDisk | _InMemory]:
-        rows = len(arrays[0])
-        step = max(1, rows * self._slice_bytes // max(1, size))
+    def _to_disk(self, arrays: list[pa.Array]) -> list[_OnDisk | _InMemory]:
+        stops = _stops(arrays, self._slice_bytes)
         return [
-            self._store([array.slice(start, step) for array in arrays])
-            for start in range(0, rows, step)
+            self._store([array.slice(start, stop - start) for array in arrays])
+            for start, stop in pairwise([0, *stops])
         ]
 
     def _store(self, arrays: Sequence[pa.Array]) -> _OnDisk:
@@ -281,6 +284,37 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
         case _:
             indices, templates, numbers, texts = parts
             return templated(templates, indices, numbers, texts)
+
+
+def _stops(arrays: Sequence[pa.Array], most_bytes: int) -> list[int]:
+    """Returns where slices of consecutive rows end, each of `most_bytes` at most or of one row.
+
+    Rows may differ in weight: a few heavy ones at the end must not make one slice as heavy as the whole.
+    """
+    totals = sum((_held_bytes(array) for array in arrays), start=np.zeros(len(arrays[0]) + 1))
+    stops = [0]
+    while stops[-1] < len(arrays[0]):
+        most = totals[stops[-1]] + most_bytes
+        stops.append(max(stops[-1] + 1, int(np.searchsorted(totals, most, side="right")) - 1))
+    return stops[1:]
+
+
+def _held_bytes(array: pa.Array) -> npt.NDArray[np.float64]:
+    """Returns the bytes of the first i rows in memory, for i in 0..rows. Shape (rows + 1,).
+
+    Rows that share a value of a dictionary have a part of it each.
+    """
+    if is_templated(array.type):
+        variables = cumulative_bytes(numbers_of(array)) + cumulative_bytes(texts_of(array))
+        return _held_bytes(coded_templates(array)) + variables
+    if pt.is_dictionary(array.type):
+        values = np.diff(cumulative_bytes(array.dictionary))
+        if not len(values):
+            return np.linspace(0, array.nbytes, len(array) + 1)
+        codes = array.indices.fill_null(0).to_numpy()
+        parts = values / np.maximum(np.bincount(codes, minlength=len(values)), 1)
+        return np.append(0, np.cumsum(parts[codes] + array.indices.type.byte_width))
+    return cumulative_bytes(array).astype(np.float64)
 
 
 def _divided(array: pa.Array) -> list[pa.Array]:

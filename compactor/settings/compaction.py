@@ -15,7 +15,7 @@ from compactor.settings.units import size_text
 from format.writer import WriterOptions
 
 MIB = 1 << 20
-_MAX_ROW_GROUP_BYTES = 16 * MIB
+_MAX_ROW_GROUP_BYTES = 12 * MIB
 _ROW_GROUP_SHARE = 32
 _LITTLE_MEMORY_BYTES = 128 * MIB
 _LITTLE_MEMORY_SHARE = 64

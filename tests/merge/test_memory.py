@@ -318,6 +318,31 @@ def test_row_groups_are_divided_at_the_same_rows_however_rows_were_sliced(heavy,
         assert spilled == plain
 
 
+@pytest.mark.parametrize(("coded", "most_bytes"), [(False, 3 << 20), (True, 8 << 20)])
+def test_slices_on_disk_are_even_by_weight_where_few_rows_have_all_of_it(
+    coded: bool, most_bytes: int
+) -> None:
+    """16 inputs of 1,000 rows: 800 kB each, of which 40 rows at the end have nearly all.
+
+    With even numbers of rows 5 and 10 MB are held. Dictionaries of one row group are held together.
+    """
+    rng = np.random.default_rng(1)
+    heavy = [rng.bytes(10_000).hex() for _ in range(40)]
+    light = ["a"] * 960 if coded else [f"{n}x" for n in range(960)]
+    tables = [
+        pa.table({"k": [*range(960), *range(10_000 + i, 10_040 + i)], "v": [*light, *heavy]})
+        for i in range(16)
+    ]
+    fragments = [write_fragment(t, "k", WriterOptions(65_536, 1 << 20)) for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=65_536, threads=1,
+                    target_row_group_bytes=1 << 18)  # fmt: skip
+    outputs, result = run_spilling(merged, slice_bytes=50_000)
+    assert result.stage_peak_bytes["chunks"] < most_bytes
+    again = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=65_536,
+                   target_row_group_bytes=1 << 18)  # fmt: skip
+    assert outputs == run(again)[0]
+
+
 @pytest.mark.long
 def test_keys_that_are_coded_in_one_input_and_plain_in_another_stay_within_the_plan() -> None:
     """Put together they are plain: 20 keys of 2 KB, 4,000 times, are 8 MB."""
