@@ -138,6 +138,7 @@ def test_a_stream_that_is_left_half_way_lets_go_of_what_it_holds(
     tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("compactor.read.merged_rows.BATCH_ROWS", 1_000)
+    gc.collect()  # what other tests have left closes now
     closed: list[LocalDisk] = []
     real = LocalDisk.close
 
