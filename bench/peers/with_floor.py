@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.peers.contract import Task, Used
 from bench.peers.with_ours import LEVEL, Ours
-from compactor.resources.allocator import give_freed_memory_back
+from compactor.common.heap import set_up_heap
 from format.blocks import Block
 from format.compression import Part, compress, decompress
 from format.layout import Codec
@@ -54,7 +54,7 @@ class CodecFloor:
             shutil.move(path, task.prepared / f"output-{number:03d}.frag")
 
     def start(self, task: Task) -> None:
-        give_freed_memory_back()
+        set_up_heap()
         inputs = (task.prepared / "table").rglob("*.frag")
         self._inputs = [_payload(b) for path in sorted(inputs) for b in _chunks(path)]
         outputs = sorted(task.prepared.glob("output-*.frag"))

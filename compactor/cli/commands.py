@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import click
 
 from compactor.cli.frugal import frugal_imports
+from compactor.common.heap import set_up_heap
 
 
 class Place(NamedTuple):
@@ -80,6 +81,7 @@ class Commands(click.Group):
 
 
 def _imported(name: str) -> click.Command:
+    set_up_heap()
     with frugal_imports():
         module = import_module(f"compactor.cli.{COMMANDS[name].module}")
     command = getattr(module, f"{name.replace('-', '_')}_command")

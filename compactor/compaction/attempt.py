@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from compactor.common.clock import Ids, random_id
+from compactor.common.heap import set_up_heap
 from compactor.common.logs import bound
 from compactor.compaction.compaction import (
     AttemptRecord,
@@ -28,7 +29,6 @@ from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import max_rows_per_group
-from compactor.resources.allocator import give_freed_memory_back
 from compactor.resources.merge_plan import output_count
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule, is_needed
@@ -104,7 +104,7 @@ class _Attempt:
         )
 
     def run(self) -> Outcome:
-        give_freed_memory_back()
+        set_up_heap()
         spec, settings = self._compaction.spec, self._compaction.settings
         outputs = output_count(spec.rows, spec.size_bytes, settings.target_fragment_bytes)
         allow_open_files(len(spec.inputs) + 2 * outputs + _OTHER_FILES)

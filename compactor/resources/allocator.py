@@ -1,14 +1,7 @@
-"""Returns freed memory to the system, so that the resident set follows the charged memory.
-
-glibc maps large allocations and unmaps them when freed, but raises the threshold for that by itself, up to 32
-MiB; then chunks of some MiB fragment the heap. Measured on 16 inputs with rows of 75 KiB: a resident set 42%
-above what was charged, 9% with the fixed threshold. A threshold of 1 MiB costs a quarter of the speed in page
-faults, 4 MiB nothing that can be told from noise. Memory that stays free between smaller chunks is trimmed.
-"""
+"""Returns freed memory to the system, so that the resident set follows the charged memory."""
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from pathlib import Path
@@ -16,34 +9,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.common.c_library import c_library
+from compactor.common.heap import give_free_pages_back
 
-_FUNCTIONS: Final = ("mallopt", "malloc_trim")
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
-_MAPPED_BYTES: Final = 4 << 20
 _LOOK_SECONDS: Final = 0.03
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_ARENAS: Final = 2
-"""Number of heaps that threads share: each input has a thread, which makes small, frequent allocations."""
-
-
-@functools.cache
-def give_freed_memory_back() -> None:
-    """Fixes glibc's thresholds for the whole process. Does nothing with another C library."""
-    if (libc := c_library(*_FUNCTIONS)) is not None:
-        libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-        libc.mallopt(_M_TRIM_THRESHOLD, _MAPPED_BYTES)
-        libc.mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def trim() -> None:
     """Returns the memory that is free inside the heaps now."""
     pa.default_memory_pool().release_unused()
-    if (libc := c_library(*_FUNCTIONS)) is not None:
-        libc.malloc_trim(0)
+    give_free_pages_back()
 
 
 class Trimmer:

@@ -11,6 +11,8 @@ from itertools import chain
 from threading import local
 from typing import Any, Final, Generic, TypeVar
 
+from compactor.common.heap import set_up_heap
+
 _BUNDLE_BYTES: Final = 4 << 20
 """Small steps are begun together up to this size: to hand one over takes longer than a short step."""
 S = TypeVar("S")
@@ -54,6 +56,7 @@ class Workers:
 
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:
+            set_up_heap()
             mark = partial(setattr, self._inside, "is_set", True)
             self._pool = ThreadPoolExecutor(self.threads, "worker", mark)
         return self._pool

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
+from compactor.common.heap import set_up_heap
 from compactor.errors import (
     DataError,
     ObjectNotFoundError,
@@ -466,6 +467,7 @@ class History:
         if at_a_time <= 1:
             yield from map(self.read_any, numbers)
             return
+        set_up_heap()
         with ThreadPoolExecutor(at_a_time) as readers:
             for start in range(0, len(numbers), _READ_AHEAD):
                 yield from readers.map(self.read_any, numbers[start : start + _READ_AHEAD])
