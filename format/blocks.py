@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
 
 import pyarrow as pa
@@ -14,8 +13,8 @@ from pyarrow import types as pt
 
 from format import layout
 from format.arrays import in_order_of_use
-from format.compression import Part, compress, decompress, decompress_head, decompress_rest
-from format.decode import TemplateDecoder, decode_array
+from format.compression import Part, compress, decompress
+from format.decode import decode_array
 from format.encode import Coding, EncodedArray
 from format.errors import CorruptFragmentError
 from format.extremes import min_max
@@ -26,8 +25,9 @@ from format.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
 from format.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from format.native.decode import root_of
 from format.nodes import Encoding
+from format.parts import check_payload, payload_checksum
 from format.sizes import total_bytes
-from format.templates import Bits, TextSurvey, survey_texts
+from format.templates import TextSurvey, survey_texts
 from format.types import is_templated, may_stay_coded, value_type
 
 _STEP_BYTES: Final = 16 << 20
@@ -59,7 +59,10 @@ class ByteSink(Protocol):
 
 
 class Block(NamedTuple):
-    """A block as read: header and checksum of the payload are checked, the payload is still compressed."""
+    """A block as read: header and checksum of the payload are checked, the payload is still compressed.
+
+    Of `BlockReader.read_beginning`, the payload is not checked and may end early.
+    """
 
     header: BlockHeader
     meta: bytes
@@ -73,15 +76,15 @@ class Block(NamedTuple):
         """Decompresses the payload. Raises `CorruptFragmentError`."""
         return bytes(self._decompressed(most_metadata_bytes(self.header.stored_bytes)))
 
-    def _decompressed(
-        self, most_bytes: int, by: Callable[[Codec, bytes, int], bytes | memoryview] = decompress
-    ) -> bytes | memoryview:
+    def _decompressed(self, most_bytes: int) -> bytes | memoryview:
+        self.check_raw_bytes(most_bytes)
+        with self.explained():
+            return decompress(self.header.codec, self.stored, self.header.raw_bytes)
+
+    def check_raw_bytes(self, most_bytes: int) -> None:
+        """Raises `CorruptFragmentError` if the payload claims to take more than so many bytes."""
         if self.header.raw_bytes > most_bytes:
             raise self.fault(too_large(self.header.raw_bytes, most_bytes))
-        try:
-            return by(self.header.codec, self.stored, self.header.raw_bytes)
-        except ValueError as error:
-            raise self.fault(str(error)) from error
 
     def decode(
         self,
@@ -126,40 +129,16 @@ class Block(NamedTuple):
                 raise
             raise self._undecodable(error) from error
 
-    def template_decoder(self, dtype: pa.DataType) -> TemplateDecoder:
-        """Decodes templates and codes of a chunk of templates, and decompresses no more than these.
-
-        Raises `CorruptFragmentError`.
-        """
-        header, most_bytes = self.header, most_chunk_bytes(self.header.stored_bytes)
-        head = self._decompressed(most_bytes, decompress_head)
-        with self._decoding():
-            return TemplateDecoder(
-                self.meta,
-                head,
-                dtype,
-                header.rows,
-                most_bytes=most_bytes,
-                raw_bytes=header.raw_bytes,
-            )
-
-    def template_texts(self, decoder: TemplateDecoder, chosen: Bits | None) -> pa.Array:
-        """Returns the strings of chosen rows. The variables are decompressed and decoded only once.
-
-        decoder: from `template_decoder`. chosen: see `TemplateDecoder.texts`. Raises `CorruptFragmentError`.
-        """
-        if not decoder.has_variables:
-            rest = self._decompressed(
-                most_chunk_bytes(self.header.stored_bytes),
-                partial(decompress_rest, head_bytes=decoder.head_bytes),
-            )
-            with self._decoding():
-                decoder.take_variables(rest)
-        with self._decoding():
-            return decoder.texts(chosen)
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Explains what checking or decompressing the payload raises. Raises `CorruptFragmentError`."""
+        try:
+            yield
+        except ValueError as error:
+            raise self.fault(str(error)) from error
 
     @contextmanager
-    def _decoding(self) -> Iterator[None]:
+    def decoding(self) -> Iterator[None]:
         """Explains what decoding raises. Raises `CorruptFragmentError`."""
         try:
             yield
@@ -237,13 +216,19 @@ class BlockReader:
         header, meta = self.read_head(column)
         self._before_payload(header)
         stored = self.read_exactly(header.stored_bytes, column)
-        if layout.checksum64(stored) != header.payload_checksum:
-            raise CorruptFragmentError(
-                "the payload's checksum does not match",
-                name=self.name,
-                offset=offset,
-                column=column,
-            )
+        block = Block(header, meta, stored, offset, self.name, column)
+        with block.explained():
+            check_payload(header, stored)
+        return block
+
+    def read_beginning(self, column: str) -> Block:
+        """Returns the next block with as much of its payload as the source has, which is not checked.
+
+        Raises `CorruptFragmentError`.
+        """
+        offset = self.offset
+        header, meta = self.read_head(column)
+        stored = self._read_up_to(header.stored_bytes)
         return Block(header, meta, stored, offset, self.name, column)
 
     def read_head(self, column: str | None = None) -> tuple[BlockHeader, bytes]:
@@ -356,8 +341,9 @@ class Chunk:
             self.codec,
             rows=self.rows,
             meta=self.meta,
-            stored=self.stored,
+            stored_bytes=len(self.stored),
             raw_bytes=self.raw_bytes,
+            payload_checksum=payload_checksum(self.codec, self.stored),
         )
         return head, self.meta, self.stored
 
@@ -431,6 +417,12 @@ def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEV
     if len(payload) > most_metadata_bytes(len(stored)):  # readers would take it for a bomb
         codec, stored = compress(parts, _RAW_PAYLOAD_LEVEL)
     head = layout.pack_block_header(
-        kind, codec, rows=0, meta=b"", stored=stored, raw_bytes=len(payload)
+        kind,
+        codec,
+        rows=0,
+        meta=b"",
+        stored_bytes=len(stored),
+        raw_bytes=len(payload),
+        payload_checksum=payload_checksum(codec, stored),
     )
     return head + stored

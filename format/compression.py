@@ -1,8 +1,7 @@
-"""Compresses block payloads to one zstd frame, or to several; contexts are reused per thread."""
+"""Compresses block payloads to one zstd frame, or to one for each part; contexts are reused per thread."""
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import pyarrow as pa
 import zstandard
 
 from format.layout import Codec
+from format.parts import PayloadPart, joined_parts, read_parts
 
 _TRUST_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 4 << 20
@@ -20,10 +20,6 @@ _POOLED_BYTES: Final = 1 << 20
 _POOL_CODEC: Final = pa.Codec("zstd")
 
 _LEAST_COMPRESSED_BYTES: Final = 64
-_LENGTH: Final = struct.Struct("<Q")
-_MOST_PARTS: Final = 8
-BEGINNING_BYTES: Final = 2 * _LENGTH.size
-"""As much of a payload of several frames as `first_frame_bytes` needs."""
 
 _DENSE_LEVEL: Final = -100
 """At which zstd passes data by that it does not shrink."""
@@ -54,8 +50,7 @@ def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
     if len(frames) == 1:
         codec, stored = Codec.ZSTD, frames[0]
     else:
-        lengths = struct.pack(f"<{len(frames) + 1}Q", len(frames), *map(len, frames))
-        codec, stored = Codec.ZSTD_PARTS, b"".join((lengths, *frames))
+        codec, stored = Codec.ZSTD_PARTS, joined_parts(frames)
     return (codec, stored) if len(stored) < size else (Codec.NONE, _joined(parts))
 
 
@@ -80,7 +75,8 @@ def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> byte
     if codec is Codec.NONE:
         raw = bytes(stored) if isinstance(stored, memoryview) else stored
     elif codec is Codec.ZSTD_PARTS:
-        raw = _decompress_frames(stored, _frames(stored), raw_bytes)
+        parts = list(read_parts(stored, len(stored)))
+        raw = decompress_parts(memoryview(stored)[parts[0].start :], parts, raw_bytes)
     elif raw_bytes <= _TRUST_BYTES:
         raw = _decompress_small(stored, raw_bytes)
     else:
@@ -90,73 +86,35 @@ def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> byte
     return raw
 
 
-def decompress_head(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memoryview:
-    """Decompresses only the first frame of a payload of several, or the whole of any other payload.
+def decompress_head(frame: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
+    """Decompresses the first part of several.
 
     raw_bytes: the length of the whole payload that the block header claims. Raises `ValueError`.
     """
-    if codec is not Codec.ZSTD_PARTS:
-        return decompress(codec, stored, raw_bytes)
-    head, *_ = _frames(stored)
-    return decompress(Codec.ZSTD, head, min(_content_bytes(head), raw_bytes))
+    return decompress(Codec.ZSTD, frame, min(_content_bytes(frame), raw_bytes))
 
 
-def decompress_rest(
-    codec: Codec, stored: bytes, raw_bytes: int, head_bytes: int
+def decompress_parts(
+    stored: bytes | memoryview, parts: Sequence[PayloadPart], raw_bytes: int
 ) -> bytes | memoryview:
-    """Decompresses what follows the head of a payload: the frames after the first, or the end of any other.
+    """Decompresses parts of a payload that are neighbours.
 
-    raw_bytes: see `decompress_head`. head_bytes: the length of the head. Raises `ValueError`.
+    stored: the payload from the first one's start to the last one's end. raw_bytes: the length of all
+    together. Raises `ValueError`.
     """
-    if codec is not Codec.ZSTD_PARTS:
-        return memoryview(decompress(codec, stored, raw_bytes))[head_bytes:]
-    head, *rest = _frames(stored)
-    if _content_bytes(head) != head_bytes:
-        raise ValueError("the first frame has other bytes than templates and codes take")
-    return _decompress_frames(stored, rest, raw_bytes - head_bytes)
-
-
-def first_frame_bytes(beginning: bytes) -> int:
-    """Returns the length of the first of several frames, as stored. beginning: of the payload."""
-    return int(_LENGTH.unpack_from(beginning, _LENGTH.size)[0])
-
-
-def _decompress_frames(
-    stored: bytes | memoryview, frames: Sequence[memoryview], raw_bytes: int
-) -> bytes | memoryview:
-    """Decompresses the last frames of a payload, which are back to back."""
+    view, start = memoryview(stored), parts[0].start
+    frames = (view[part.start - start : part.stop - start] for part in parts)
     if sum(map(_content_bytes, frames)) != raw_bytes:
         raise ValueError("the compressed frames state another length than the block header")
-    whole = memoryview(stored)[len(stored) - sum(map(len, frames)) :]
     if raw_bytes > _TRUST_BYTES:
-        return _decompress_large(whole, raw_bytes, are_several=True)
+        return _decompress_large(view, raw_bytes, are_several=True)
     try:
-        return memoryview(_POOL_CODEC.decompress(whole, raw_bytes))
+        return memoryview(_POOL_CODEC.decompress(view, raw_bytes))
     except OSError as error:
         raise ValueError(f"it does not decompress ({error})") from error
 
 
-def _frames(stored: bytes | memoryview) -> list[memoryview]:
-    """Returns the frames of a payload. Raises `ValueError`."""
-    view = memoryview(stored)
-    try:
-        (count,) = _LENGTH.unpack_from(view)
-        if not 1 < count <= _MOST_PARTS:
-            raise ValueError(f"the payload has {count} frames")
-        lengths = struct.unpack_from(f"<{count}Q", view, _LENGTH.size)
-    except struct.error:
-        raise ValueError("the payload is too short for its frames") from None
-    at = _LENGTH.size * (1 + count)
-    if sum(lengths) != len(view) - at:
-        raise ValueError("the payload's frames have other lengths than it states")
-    frames = []
-    for length in lengths:
-        frames.append(view[at : at + length])
-        at += length
-    return frames
-
-
-def _content_bytes(frame: memoryview) -> int:
+def _content_bytes(frame: bytes | memoryview) -> int:
     """Returns the length that a frame states. Raises `ValueError` if it states none."""
     try:
         size = int(zstandard.frame_content_size(frame))

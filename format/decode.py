@@ -139,7 +139,7 @@ class TemplateDecoder:
         most_bytes: int,
         raw_bytes: int,
     ) -> None:
-        """head: the raw payload, or as much of it as its first frame has. raw_bytes: the length of the whole.
+        """head: the raw payload, or its first part. raw_bytes: the length of the whole.
 
         most_bytes: see `decode_array`. Raises `ValueError`.
         """

@@ -43,7 +43,7 @@ class Codec(IntEnum):
     NONE = 0
     ZSTD = 1
     ZSTD_PARTS = 2
-    """Several frames, of which the first can be read alone."""
+    """Several parts, each a frame with a checksum of its own (`format.parts`)."""
 
 
 _KINDS: Final = {int(kind): kind for kind in BlockKind}
@@ -117,12 +117,22 @@ def is_ancillary(kind: int) -> bool:
 
 
 def pack_block_header(
-    kind: BlockKind, codec: Codec, *, rows: int, meta: bytes, stored: bytes, raw_bytes: int
+    kind: BlockKind,
+    codec: Codec,
+    *,
+    rows: int,
+    meta: bytes,
+    stored_bytes: int,
+    raw_bytes: int,
+    payload_checksum: int,
 ) -> bytes:
-    """Returns the 40 header bytes of a block with this meta and stored payload."""
+    """Returns the 40 header bytes of a block.
+
+    stored_bytes: the payload's length as stored. payload_checksum: see `format.parts.payload_checksum`.
+    """
     head = bytearray(
         _BLOCK.pack(
-            kind, codec, 0, rows, len(meta), 0, len(stored), raw_bytes, checksum64(stored)
+            kind, codec, 0, rows, len(meta), 0, stored_bytes, raw_bytes, payload_checksum
         )
     )  # fmt: skip
     head[_CHECKSUM_SLICE] = _header_checksum(head, meta).to_bytes(4, "little")

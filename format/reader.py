@@ -6,7 +6,7 @@ import bisect
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -31,8 +31,11 @@ from format.types import is_string, storage_type
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
-_CHUNK_BEGIN_BYTES: Final = 4 << 10
-"""As much of a chunk of templates as has its encoding nodes, which are few."""
+_NODES_BYTES: Final = 4 << 10
+"""As much of a chunk of templates as has its encoding nodes, which are few, and its table of parts."""
+_BEGIN_BYTES: Final = 64 << 10
+_HEAD_SHARE: Final = 16
+"""Templates and codes mostly take less than one of so many bytes of a chunk, or than `_BEGIN_BYTES`."""
 _WINDOW_BYTES: Final = 16 << 20
 _ROW_BYTES: Final = 8
 _BATCH_BYTES: Final = 64 << 20
@@ -117,17 +120,28 @@ class FragmentReader:
         by_column = [self._read_column(name, groups, keep_templates) for name in columns]
         return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
 
-    def read_lazily(self, name: str, group: int) -> pa.Array | TemplateChunk:
+    def read_lazily(
+        self, name: str, group: int, *, saved_bytes: int | None = None
+    ) -> pa.Array | TemplateChunk:
         """Returns a column of a row group: as `read_storage` does, but strings that are stored as templates
-        without decoding them."""
+        without decoding them.
+
+        saved_bytes: how many bytes of variables are worth a request of their own, if it comes to that; None
+        if variables will be needed.
+        """
         self.footer.fetch([name])
         field = self.footer.field(name)
         if field is None or not self.footer.chunks(name):
             return self._read_column(name, [group], keep_templates=False)[0]
-        dtype = storage_type(field.type)
+        dtype, stats = storage_type(field.type), self.footer.chunks(name)[group]
+        if stats.encoding == Encoding.TEMPLATE.name and is_string(dtype):
+            begin_bytes = max(_BEGIN_BYTES, stats.stored_bytes // _HEAD_SHARE)
+            if saved_bytes is None or stats.stored_bytes - begin_bytes <= saved_bytes:
+                begin_bytes = stats.stored_bytes
+            block = self._read_beginning(name, group, begin_bytes)
+            if has_templates(block):
+                return TemplateChunk(block, dtype, partial(self._read_payload, block))
         [block] = self.read_blocks(name, [group])
-        if has_templates(block) and is_string(dtype):
-            return TemplateChunk(block, dtype)
         return block.decode(dtype, keep_dictionary=True)
 
     def templated_groups(self, name: str) -> list[int]:
@@ -144,9 +158,26 @@ class FragmentReader:
 
         Raises `CorruptFragmentError`.
         """
+        return read_sizes(self._read_beginning(name, group, _NODES_BYTES))
+
+    def _read_beginning(self, name: str, group: int, begin_bytes: int) -> Block:
+        """Reads so many bytes of a chunk, or all that it has, and checks no more than header and nodes."""
         stats = self.footer.chunks(name)[group]
-        data = self._source.read_range(stats.offset, min(stats.stored_bytes, _CHUNK_BEGIN_BYTES))
-        return read_sizes(BlockReader(MemorySource(data), self.name, offset=stats.offset), name)
+        data = self._source.read_range(stats.offset, min(stats.stored_bytes, begin_bytes))
+        reader = BlockReader(MemorySource(data), self.name, offset=stats.offset)
+        block = reader.read_beginning(name)
+        self._check_block(block, name, group, is_key=name in self.footer.key_names)
+        return block
+
+    def _read_payload(self, block: Block, start: int, length: int) -> bytes:
+        """Reads bytes of a chunk's payload."""
+        stop = block.offset + block.header.block_bytes
+        data = self._source.read_range(stop - block.header.stored_bytes + start, length)
+        if len(data) < length:
+            raise block.fault(
+                f"truncated: {length} bytes expected, the object ends after {len(data)}"
+            )
+        return data
 
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None

@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from format.blocks import Block, BlockReader
-from format.compression import BEGINNING_BYTES, first_frame_bytes
+from format.blocks import Block
+from format.compression import decompress, decompress_head, decompress_parts
 from format.decode import TemplateDecoder, TemplateHead, template_counts
-from format.errors import CorruptFragmentError
-from format.layout import Codec
+from format.limits import most_chunk_bytes
 from format.nodes import Encoding
+from format.parts import PayloadPart, checked_parts
+from format.templates import Bits
 
 
 class TemplateChunk:
     """The strings of one chunk, of which templates and codes are decoded first, and variables where text is
     asked for. These are kept, and text is not.
+
+    Where the payload has several parts, those with variables are not even read and checked before.
     """
 
-    def __init__(self, block: Block, dtype: pa.DataType) -> None:
-        """block: one that `has_templates`. dtype: the storage type of the strings."""
+    def __init__(
+        self, block: Block, dtype: pa.DataType, read_more: Callable[[int, int], bytes] | None = None
+    ) -> None:
+        """block: one that `has_templates`. dtype: the storage type of the strings.
+
+        read_more: gives a number of bytes from an offset of the payload on, if `block` has only its
+        beginning, which has at least the table of parts.
+        """
         self._block = block
+        self._read_more = read_more
         self.dtype = dtype
         self.rows = block.header.rows
 
     @cached_property
+    def _parts(self) -> list[PayloadPart]:
+        header = self._block.header
+        self._block.check_raw_bytes(most_chunk_bytes(header.stored_bytes))
+        with self._block.explained():
+            return checked_parts(header, self._block.stored)
+
+    @cached_property
+    def _first(self) -> bytes | memoryview:
+        """The first part, which is all of the raw payload where there is no other."""
+        header, (first, *others) = self._block.header, self._parts
+        stored = self._stored([first])
+        with self._block.explained():
+            if others:
+                return decompress_head(stored, header.raw_bytes)
+            return decompress(header.codec, stored, header.raw_bytes)
+
+    @cached_property
     def _decoder(self) -> TemplateDecoder:
-        return self._block.template_decoder(self.dtype)
+        block, header = self._block, self._block.header
+        with block.decoding():
+            decoder = TemplateDecoder(
+                block.meta,
+                self._first,
+                self.dtype,
+                header.rows,
+                most_bytes=most_chunk_bytes(header.stored_bytes),
+                raw_bytes=header.raw_bytes,
+            )
+        if len(self._parts) > 1 and len(self._first) != decoder.head_bytes:
+            raise block.fault("the first part has other bytes than templates and codes take")
+        return decoder
 
     @property
     def head(self) -> TemplateHead:
@@ -47,9 +85,35 @@ class TemplateChunk:
         """Whether variables have been decompressed. Raises `CorruptFragmentError`."""
         return self._decoder.has_variables
 
-    def texts(self, chosen: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    def texts(self, chosen: Bits | None = None) -> pa.Array:
         """Returns the strings of the chosen rows, or of all. Raises `CorruptFragmentError`."""
-        return self._block.template_texts(self._decoder, chosen)
+        decoder = self._decoder
+        if not decoder.has_variables:
+            rest = self._rest(decoder.head_bytes)
+            with self._block.decoding():
+                decoder.take_variables(rest)
+        with self._block.decoding():
+            return decoder.texts(chosen)
+
+    def _rest(self, head_bytes: int) -> bytes | memoryview:
+        """Returns what follows the head in the raw payload. head_bytes: the length of the head."""
+        _, *others = self._parts
+        if not others:
+            return memoryview(self._first)[head_bytes:]
+        stored = self._stored(others)
+        with self._block.explained():
+            return decompress_parts(stored, others, self._block.header.raw_bytes - head_bytes)
+
+    def _stored(self, parts: Sequence[PayloadPart]) -> bytes | memoryview:
+        """Returns the bytes of neighbouring parts, which are read if they are not at hand, and checked."""
+        start, stop = parts[0].start, parts[-1].stop
+        stored = memoryview(self._block.stored)[start:stop]
+        if len(stored) < stop - start and self._read_more is not None:
+            stored = memoryview(self._read_more(start, stop - start))
+        with self._block.explained():
+            for part in parts:
+                part.check(stored[part.start - start : part.stop - start])
+        return stored
 
 
 class TemplateSizes(NamedTuple):
@@ -58,27 +122,22 @@ class TemplateSizes(NamedTuple):
     rows: int
     templates: int
     head_bytes: int
-    """Stored bytes of templates, codes and alphabets; raw ones if they have no frame of their own."""
+    """Stored bytes of templates, codes and alphabets; raw ones if they are no part of their own."""
     variables_bytes: int
     """The other stored bytes."""
 
 
-def read_sizes(reader: BlockReader, column: str) -> TemplateSizes:
-    """Reads the beginning of the next block, a chunk of templates, without its payload.
+def read_sizes(block: Block) -> TemplateSizes:
+    """Returns what the beginning of a chunk of templates says. block: see `TemplateChunk`.
 
     Raises `CorruptFragmentError`.
     """
-    offset = reader.offset
-    header, meta = reader.read_head(column)
-    try:
-        templates, raw_head_bytes = template_counts(meta)
-    except ValueError as error:
-        raise CorruptFragmentError(
-            f"the encoding tree is damaged: {error}", name=reader.name, offset=offset, column=column
-        ) from error
-    head_bytes = raw_head_bytes
-    if header.codec is Codec.ZSTD_PARTS:
-        head_bytes = first_frame_bytes(reader.read_exactly(BEGINNING_BYTES, column))
+    header = block.header
+    with block.explained():
+        templates, head_bytes = template_counts(block.meta)
+        first, *others = checked_parts(header, block.stored)
+    if others:
+        head_bytes = first.stop
     if not 0 <= head_bytes <= header.stored_bytes:
         head_bytes = header.stored_bytes
     return TemplateSizes(header.rows, templates, head_bytes, header.stored_bytes - head_bytes)

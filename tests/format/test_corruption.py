@@ -19,7 +19,7 @@ from format.errors import (
     NotAFragmentError,
     UnsupportedVersionError,
 )
-from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, pack_block_header
+from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64, pack_block_header
 from format.nodes import NODE_BYTES
 from format.reader import FragmentReader
 from tests.support.fragments import BytesSource, read_random, read_stream, rows_of, write_fragment
@@ -115,8 +115,9 @@ def rebuilt(
 ) -> bytes:
     raw = len(stored) if raw_bytes is None else raw_bytes
     head = pack_block_header(
-        BlockKind.DATA, codec, rows=rows, meta=meta, stored=stored, raw_bytes=raw
-    )
+        BlockKind.DATA, codec, rows=rows, meta=meta, stored_bytes=len(stored), raw_bytes=raw,
+        payload_checksum=checksum64(stored),
+    )  # fmt: skip
     return head + meta + stored
 
 

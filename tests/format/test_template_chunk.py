@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import blocks
+from format import template_chunk
 from format.blocks import Block, BlockReader, MemorySource, make_chunk
-from format.compression import Part, compress, decompress_rest
+from format.compression import Part, compress, decompress_parts
 from format.decode import template_counts
 from format.encode import encode_array
 from format.errors import CorruptFragmentError, LimitError, UnsupportedVersionError
-from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec
+from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64
 from format.nodes import NODE_BYTES
+from format.parts import checked_parts, payload_checksum
 from format.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
 from format.templates import split
 from tests.format.test_templates import block_of, logs, template_of
@@ -80,18 +82,18 @@ def test_strings_are_given_again_without_decompressing_variables_again(
     chunk = TemplateChunk(templated_block(level), pa.string())
     loads: list[bool] = []
 
-    def counted(*args: Any, **settings: Any) -> bytes | memoryview:
+    def counted(*args: Any) -> bytes | memoryview:
         loads.append(True)
-        return decompress_rest(*args, **settings)
+        return decompress_parts(*args)
 
-    monkeypatch.setattr(blocks, "decompress_rest", counted)
+    monkeypatch.setattr(template_chunk, "decompress_parts", counted)
     _ = chunk.head
     assert not loads
     chosen = np.arange(ROWS) % 3 == 0
     for _ in range(50):  # far more strings together than a reader may hold of this chunk
         assert chunk.texts(chosen).equals(logs(ROWS).filter(pa.array(chosen)))
         assert chunk.texts().equals(logs(ROWS))
-    assert len(loads) == 1
+    assert len(loads) == (level > 0)
 
 
 def test_strings_given_before_do_not_count_against_the_limit(
@@ -99,7 +101,8 @@ def test_strings_given_before_do_not_count_against_the_limit(
 ) -> None:
     block = templated_block()
     size = logs(ROWS).nbytes
-    monkeypatch.setattr("format.blocks.most_chunk_bytes", lambda _stored: 10 * size)
+    for module in ("blocks", "template_chunk"):
+        monkeypatch.setattr(f"format.{module}.most_chunk_bytes", lambda _stored: 10 * size)
     chunk = TemplateChunk(block, pa.string())
     for _ in range(20):
         assert chunk.texts().equals(logs(ROWS))
@@ -111,11 +114,12 @@ def test_what_is_written_within_a_limit_is_read_within_it_whichever_rows_come_fi
 ) -> None:
     array = pa.array([f"user ü{n} took {n * 7919} ms" for n in range(ROWS)], dtype)
     divided = split(array, 1)
-    most = encode_array(divided).decoded_bytes
     written = 0
-    for limit in range(0, most + 1000, 500):
+    for limit in range(0, encode_array(divided).decoded_bytes + 1000, 500):
         monkeypatch.setattr("format.fitting.most_written_bytes", lambda _stored, limit=limit: limit)
-        monkeypatch.setattr("format.blocks.most_chunk_bytes", lambda _stored, limit=limit: limit)
+        for name in ("blocks", "template_chunk"):
+            most = f"format.{name}.most_chunk_bytes"
+            monkeypatch.setattr(most, lambda _stored, limit=limit: limit)
         try:
             block = block_of(make_chunk(divided, level=1))
         except LimitError:
@@ -130,31 +134,98 @@ def test_what_is_written_within_a_limit_is_read_within_it_whichever_rows_come_fi
     assert written
 
 
-def test_a_first_frame_that_ends_elsewhere_than_the_head_is_refused() -> None:
+def test_a_first_part_that_ends_elsewhere_than_the_head_is_refused() -> None:
     block = templated_block()
     raw = block.raw()
     head_bytes = TemplateChunk(block, pa.string()).head_bytes
     for cut in (head_bytes + 8, len(raw)):
         codec, payload = compress([Part(memoryview(part)) for part in (raw[:cut], raw[cut:])], 1)
         assert codec is Codec.ZSTD_PARTS
-        header = block.header._replace(stored_bytes=len(payload))
-        with pytest.raises(CorruptFragmentError, match="first frame"):
-            TemplateChunk(block._replace(stored=payload, header=header), pa.string()).texts()
+        checksum = payload_checksum(codec, payload)
+        header = block.header._replace(stored_bytes=len(payload), payload_checksum=checksum)
+        with pytest.raises(CorruptFragmentError, match="first part"):
+            _ = TemplateChunk(block._replace(stored=payload, header=header), pa.string()).head
 
 
-@pytest.mark.parametrize("length", [0, 1, 8, 2**40, 2**64 - 1])
-@pytest.mark.parametrize("place", [0, 8, 16])
-def test_frames_of_other_lengths_or_another_number_are_refused(place: int, length: int) -> None:
+@pytest.mark.parametrize("number", [0, 1, 8, 9, 2**40, 2**64 - 1])
+@pytest.mark.parametrize("place", [0, 8, 24])
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_parts_of_other_lengths_or_another_number_are_refused(
+    place: int, number: int, is_signed: bool
+) -> None:
     block = templated_block()
     changed = bytearray(block.stored)
-    changed[place : place + 8] = length.to_bytes(8, "little")
+    changed[place : place + 8] = number.to_bytes(8, "little")
     forged = block._replace(stored=bytes(changed))
+    if is_signed:
+        checksum = checksum64(bytes(changed[: 8 + 16 * changed[0]]))
+        forged = forged._replace(header=block.header._replace(payload_checksum=checksum))
     for read in (
         lambda: TemplateChunk(forged, pa.string()).head,
+        lambda: TemplateChunk(forged, pa.string()).texts(),
         lambda: forged.decode(pa.string()),
     ):
         with pytest.raises(CorruptFragmentError):
             read()
+
+
+def test_each_part_is_checked_when_it_is_read_and_all_are_checked_of_whole_chunks() -> None:
+    made = make_chunk(logs(ROWS), level=1)
+    data = made.block(BlockKind.DATA)
+    payload_at = len(data) - len(made.stored)
+    block = block_of(made)
+    first, *_ = checked_parts(block.header, block.stored)
+    for place in range(0, len(made.stored), 7):
+        changed = bytearray(data)
+        changed[payload_at + place] ^= 4
+        stored = bytes(changed[payload_at:])
+        chunk = TemplateChunk(block._replace(stored=stored), pa.string())
+        if place >= first.stop:
+            assert len(chunk.head.codes) == ROWS
+        with pytest.raises(CorruptFragmentError):
+            chunk.texts()
+        if place < first.stop:
+            with pytest.raises(CorruptFragmentError):
+                _ = TemplateChunk(block._replace(stored=stored), pa.string()).head
+        with pytest.raises(CorruptFragmentError):
+            BlockReader(MemorySource(bytes(changed)), "mem").read_block("v")
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("begin_bytes", [200, 2_000, 1 << 20])
+def test_what_is_not_at_hand_is_read_when_it_is_needed(level: int, begin_bytes: int) -> None:
+    whole = templated_block(level)
+    parts = checked_parts(whole.header, whole.stored)
+    asked: list[tuple[int, int]] = []
+
+    def read_more(start: int, length: int) -> bytes:
+        asked.append((start, start + length))
+        return whole.stored[start : start + length]
+
+    block = whole._replace(stored=whole.stored[:begin_bytes])
+    chunk = TemplateChunk(block, pa.string(), read_more)
+    assert chunk.head.codes.equals(TemplateChunk(whole, pa.string()).head.codes)
+    expected = [(parts[0].start, parts[0].stop)] if parts[0].stop > begin_bytes else []
+    assert asked == expected
+    for _ in range(2):
+        assert chunk.texts().equals(logs(ROWS))
+    if level and parts[-1].stop > begin_bytes:
+        expected.append((parts[1].start, parts[-1].stop))
+    assert asked == expected
+
+
+def slice_of(data: bytes, start: int, length: int) -> bytes:
+    return data[start : start + length]
+
+
+def test_bytes_that_are_missing_or_damaged_when_they_are_read_are_refused() -> None:
+    whole = templated_block()
+    for changed in (whole.stored[:-1], whole.stored[:-1] + bytes([whole.stored[-1] ^ 1])):
+        block = whole._replace(stored=whole.stored[:200])
+        chunk = TemplateChunk(block, pa.string(), partial(slice_of, changed))
+        assert len(chunk.head.codes) == ROWS
+        with pytest.raises(CorruptFragmentError):
+            chunk.texts()
 
 
 def test_a_payload_too_short_for_its_frames_is_refused() -> None:
@@ -167,7 +238,7 @@ def test_a_payload_too_short_for_its_frames_is_refused() -> None:
 
 
 def sizes_of(chunk: bytes) -> TemplateSizes:
-    return read_sizes(BlockReader(MemorySource(chunk), "mem"), "v")
+    return read_sizes(BlockReader(MemorySource(chunk), "mem").read_beginning("v"))
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -182,10 +253,11 @@ def test_the_beginning_of_a_chunk_says_how_many_templates_it_has(level: int) -> 
 
 def test_a_beginning_that_is_damaged_or_of_another_chunk_is_refused() -> None:
     whole = make_chunk(logs(ROWS), level=1)
-    beginning = whole.block(BlockKind.DATA)[: BLOCK_HEADER_BYTES + len(whole.meta) + 16]
+    table_bytes = 8 + 16 * whole.stored[0]
+    beginning = whole.block(BlockKind.DATA)[: BLOCK_HEADER_BYTES + len(whole.meta) + table_bytes]
     other = make_chunk(pa.array(range(100)), level=1).block(BlockKind.DATA)
     damaged = [beginning[:place] for place in range(len(beginning))]
-    for place in range(BLOCK_HEADER_BYTES + len(whole.meta)):
+    for place in range(len(beginning)):
         changed = bytearray(beginning)
         changed[place] ^= 1
         damaged.append(bytes(changed))
@@ -222,8 +294,8 @@ def test_numbers_that_a_codec_does_not_shrink_are_passed_by(
     chunk = make_chunk(array, level=level)
     block = block_of(chunk)
     assert (has_templates(block), block.header.codec) == (True, Codec.ZSTD_PARTS)
-    parts, _, of_numbers, *_ = np.frombuffer(chunk.stored[:32], dtype=np.uint64).tolist()
-    assert parts == 3
+    _, numbers, _ = checked_parts(block.header, chunk.stored)
+    of_numbers = numbers.stop - numbers.start
     found = TemplateChunk(block, pa.string())
     variables_bytes = len(block.raw()) - found.head_bytes
     assert (of_numbers > 0.9 * variables_bytes) == is_dense

@@ -5,6 +5,7 @@ By the layout of SPEC.md sections 2 and 3, sharing no code with the readers.
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from collections.abc import Callable
@@ -45,7 +46,7 @@ class RawBlock:
         meta_bytes = len(self.meta) if self.meta_bytes is None else self.meta_bytes
         stored_bytes = len(self.stored) if self.stored_bytes is None else self.stored_bytes
         fields = [self.kind, self.codec, self.reserved, self.rows, meta_bytes, 0]
-        fields += [stored_bytes, self.raw_bytes, xxh3(self.stored)]
+        fields += [stored_bytes, self.raw_bytes, xxh3(self._checked())]
         fields[5] = xxh3(HEAD.pack(*fields) + self.meta) & 0xFFFFFFFF
         return HEAD.pack(*fields) + self.meta + self.stored
 
@@ -58,22 +59,51 @@ class RawBlock:
         except zstandard.ZstdError as error:
             raise ValueError("not a frame") from error
 
+    def _checked(self) -> bytes:
+        """The bytes of the payload that the header's checksum covers."""
+        is_in_parts = self.codec == 2 and not 0x61 <= self.kind <= 0x7A
+        return self.stored[: table_bytes(self.stored)] if is_in_parts else self.stored
+
     def _frames(self) -> list[bytes]:
-        if self.codec == 1:
-            return [self.stored]
-        stop = 8 + int.from_bytes(self.stored[:8], "little")
-        return [self.stored[8:stop], self.stored[stop:]]
+        return parts_of(self.stored) if self.codec == 2 else [self.stored]
 
     def with_raw(self, raw: bytes) -> RawBlock:
-        """The same block with another payload, compressed or not, or in two parts, as it was."""
+        """The same block with another payload, compressed or not, or in as many parts, as it was."""
         stored = raw
         if self.codec == 1:
             stored = zstandard.compress(raw, 1)
         elif self.codec == 2:
-            size = zstandard.frame_content_size(self._frames()[0])
-            head, rest = zstandard.compress(raw[:size], 1), zstandard.compress(raw[size:], 1)
-            stored = len(head).to_bytes(8, "little") + head + rest
+            *sizes, _ = map(zstandard.frame_content_size, self._frames())
+            stops = [0, *itertools.accumulate(sizes), len(raw)]
+            stored = payload_of(
+                [zstandard.compress(raw[a:b], 1) for a, b in itertools.pairwise(stops)]
+            )
         return replace(self, stored=stored, raw_bytes=len(raw))
+
+
+def table_bytes(stored: bytes) -> int:
+    """The length of the table of a payload in parts, as it states it."""
+    return 8 + 16 * int.from_bytes(stored[:8], "little")
+
+
+def parts_of(stored: bytes) -> list[bytes]:
+    """The parts of a payload by its table. Raises ValueError if they do not fill it."""
+    stop = table_bytes(stored)
+    if len(stored) < stop:
+        raise ValueError("no table")
+    parts = []
+    for size, _ in struct.iter_unpack("<QQ", stored[8:stop]):
+        parts.append(stored[stop : stop + size])
+        stop += size
+    if stop != len(stored):
+        raise ValueError("parts that do not fill the payload")
+    return parts
+
+
+def payload_of(parts: list[bytes]) -> bytes:
+    """A payload of these parts, with checksums that match."""
+    entries = (struct.pack("<QQ", len(part), xxh3(part)) for part in parts)
+    return b"".join((struct.pack("<Q", len(parts)), *entries, *parts))
 
 
 def _decompressed(frame: bytes) -> bytes:

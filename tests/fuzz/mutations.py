@@ -17,7 +17,7 @@ from typing import Any
 
 import zstandard
 
-from tests.fuzz.anatomy import NODE, Anatomy, RawBlock
+from tests.fuzz.anatomy import NODE, Anatomy, RawBlock, parts_of, payload_of, table_bytes
 
 NUMBERS: Sequence[int] = (
     0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 63, 64, 127, 128, 255, 256, 257, 1000, 4096, 65535, 65536,
@@ -314,6 +314,30 @@ def _change_payload(rng: random.Random, anatomy: Anatomy) -> None:
         anatomy.blocks[at] = block.with_raw(damaged(rng, block.raw()))
 
 
+def _lie_in_parts(rng: random.Random, anatomy: Anatomy) -> None:
+    """Tables of parts that lie about their number, lengths or checksums, and parts that are not theirs."""
+    places = [at for at, block in enumerate(anatomy.blocks) if block.codec == 2]
+    if not places:
+        return
+    at = rng.choice(places)
+    block = anatomy.blocks[at]
+    stored, parts = bytearray(block.stored), parts_of(block.stored)
+    match rng.randrange(4):
+        case 0:
+            place = 8 * rng.randrange(table_bytes(block.stored) // 8)
+            old = int.from_bytes(stored[place : place + 8], "little")
+            stored[place : place + 8] = (number(rng, old) & (2**64 - 1)).to_bytes(8, "little")
+        case 1:
+            stored[rng.randrange(table_bytes(block.stored), len(stored))] ^= 1 << rng.randrange(8)
+        case 2:
+            rng.shuffle(parts)
+            stored[:] = payload_of(parts)
+        case _:
+            cut = rng.randrange(len(parts[0]))
+            stored[:] = payload_of([parts[0][:cut], parts[0][cut:], *parts[1:]])
+    anatomy.blocks[at] = replace(block, stored=bytes(stored))
+
+
 def _forge_frame(rng: random.Random, anatomy: Anatomy) -> None:
     """zstd frames that lie about their content, hold none, two, or far more than there is."""
     at = _pick(rng, anatomy)
@@ -428,8 +452,8 @@ def _lie_in_trailer(rng: random.Random, anatomy: Anatomy) -> None:
 
 FORGERIES: Sequence[Callable[[random.Random, Anatomy], None]] = (
     _lie_in_head, _lie_in_node, _lie_in_node, _lie_in_node, _rearrange_nodes, _another_tree, _another_tree,
-    _change_payload, _change_payload, _forge_frame, _shuffle_blocks, _edit_header, _edit_header, _edit_footer,
-    _edit_footer, _change_footer, _change_footer, _add_ancillary, _lie_in_trailer,
+    _change_payload, _change_payload, _forge_frame, _lie_in_parts, _shuffle_blocks, _edit_header,
+    _edit_header, _edit_footer, _edit_footer, _change_footer, _change_footer, _add_ancillary, _lie_in_trailer,
 )  # fmt: skip
 
 

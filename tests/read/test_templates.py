@@ -18,9 +18,8 @@ from compactor.stores.base import Store
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.delete import delete_rows
-from format.blocks import Block
-from format.decode import TemplateDecoder
 from format.schema import parse_sort_schema
+from format.template_chunk import TemplateChunk
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables
 
@@ -161,14 +160,14 @@ def test_no_more_rows_are_joined_than_have_to_be(
     columns: list[str] | None,
     joined: int,
 ) -> None:
-    texts, rows = Block.template_texts, 0
+    texts, rows = TemplateChunk.texts, 0
 
-    def joining(block: Block, decoder: TemplateDecoder, chosen: Any) -> pa.Array:
+    def joining(chunk: TemplateChunk, chosen: Any = None) -> pa.Array:
         nonlocal rows
-        found = texts(block, decoder, chosen)
+        found = texts(chunk, chosen)
         rows += len(found)
         return found
 
-    monkeypatch.setattr(Block, "template_texts", joining)
+    monkeypatch.setattr(TemplateChunk, "texts", joining)
     assert scanned(store, table, columns, condition).num_rows == expected(condition).num_rows
     assert rows == joined

@@ -27,7 +27,7 @@ from compactor.table.checkpoint import read_checkpoint
 from compactor.table.version import Version
 from format.blocks import BlockReader
 from format.errors import FormatError
-from format.layout import BlockKind, Codec, pack_block_header
+from format.layout import BlockKind, Codec, checksum64, pack_block_header
 
 GIB = 1 << 30
 _ADDRESS_BYTES = 2 * GIB
@@ -63,8 +63,9 @@ def decode(meta: bytes, raw: bytes, rows: int, dtype: pa.DataType, **lies: objec
     if "stored" in lies:
         stored, codec, raw_bytes = lies["stored"], Codec.ZSTD, lies["raw_bytes"]  # type: ignore[assignment]
     head = pack_block_header(
-        BlockKind.DATA, codec, rows=rows, meta=meta, stored=stored, raw_bytes=raw_bytes
-    )
+        BlockKind.DATA, codec, rows=rows, meta=meta, stored_bytes=len(stored), raw_bytes=raw_bytes,
+        payload_checksum=checksum64(stored),
+    )  # fmt: skip
     BlockReader(io.BytesIO(head + meta + stored), "mem").read_block().decode(dtype)
 
 

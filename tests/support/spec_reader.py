@@ -45,13 +45,18 @@ class Block:
         assert reserved == 0
         assert xxh3(head[:12] + bytes(4) + head[16:] + self.meta) & 0xFFFFFFFF == check
         payload = data[at + 40 + meta_bytes : at + 40 + meta_bytes + stored]
-        assert xxh3(payload) == payload_check
         frames = [payload] if codec == 1 else []
-        if codec == 2:
+        if codec == 2 and kind < ord("a"):
             (count,) = struct.unpack_from("<Q", payload)
             assert 2 <= count <= 8
-            sizes = struct.unpack_from(f"<{count}Q", payload, 8)
-            frames = list(pieces(payload[8 + 8 * count :], list(sizes)))
+            table, frames_data = payload[: 8 + 16 * count], payload[8 + 16 * count :]
+            assert xxh3(table) == payload_check
+            sizes, checks = zip(*struct.iter_unpack("<QQ", table[8:]), strict=True)
+            frames = list(pieces(frames_data, list(sizes)))
+            assert list(map(xxh3, frames)) == list(checks)
+            assert sum(sizes) == len(frames_data)
+        else:
+            assert xxh3(payload) == payload_check
         if kind < ord("a"):
             self.raw = b"".join(map(zstandard.decompress, frames)) if frames else payload
             assert len(self.raw) == raw
