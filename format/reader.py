@@ -68,8 +68,12 @@ class FragmentReader:
     Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
     """
 
-    def __init__(self, source: RangeSource, size_bytes: int, name: str) -> None:
+    def __init__(
+        self, source: RangeSource, size_bytes: int, name: str, *, request_bytes: int = 0
+    ) -> None:
+        """request_bytes: as many bytes as are read in the time that one more request takes."""
         self._source = source
+        self._request_bytes = request_bytes
         self.name = name
         self.size_bytes = size_bytes
         self._tail = b""
@@ -121,13 +125,13 @@ class FragmentReader:
         return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
 
     def read_lazily(
-        self, name: str, group: int, *, saved_bytes: int | None = None
+        self, name: str, group: int, *, needs_text: bool = False
     ) -> pa.Array | TemplateChunk:
         """Returns a column of a row group: as `read_storage` does, but strings that are stored as templates
         without decoding them.
 
-        saved_bytes: how many bytes of variables are worth a request of their own, if it comes to that; None
-        if variables will be needed.
+        needs_text: whether all of a chunk is read at once. Otherwise its beginning is, unless a second
+        request would take longer than the rest, and the rest when text is asked for.
         """
         self.footer.fetch([name])
         field = self.footer.field(name)
@@ -136,7 +140,7 @@ class FragmentReader:
         dtype, stats = storage_type(field.type), self.footer.chunks(name)[group]
         if stats.encoding == Encoding.TEMPLATE.name and is_string(dtype):
             begin_bytes = max(_BEGIN_BYTES, stats.stored_bytes // _HEAD_SHARE)
-            if saved_bytes is None or stats.stored_bytes - begin_bytes <= saved_bytes:
+            if needs_text or stats.stored_bytes - begin_bytes <= self._request_bytes:
                 begin_bytes = stats.stored_bytes
             block = self._read_beginning(name, group, begin_bytes)
             if has_templates(block):

@@ -11,6 +11,7 @@ from compactor.errors import DataError
 from compactor.read.templated_column import TemplatedColumn
 from compactor.resources.workers import CALLER, Workers
 from compactor.stores.base import Store
+from compactor.stores.local import is_on_local_disk
 from compactor.table.overtaken import overtaken_explained
 from format.cast import widened
 from format.reader import FragmentReader
@@ -20,6 +21,8 @@ from format.widening import is_stored_as
 
 Column: TypeAlias = pa.Array | TemplatedColumn
 """A column of a row group, as a storage array unless its strings are stored as templates."""
+_REQUEST_BYTES: Final = 2 << 20
+"""What an object store sends by one connection in the time that it takes to answer a request."""
 _ROW_BYTES: Final = 8
 """Bytes of a row at least, of which the footer says nothing where all values are null."""
 
@@ -41,7 +44,9 @@ def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
 
     Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
     """
-    return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
+    request_bytes = 0 if is_on_local_disk(store) else _REQUEST_BYTES
+    name = f"{store.url}/{key}"
+    return FragmentReader(StoredObject(store, key), size_bytes, name, request_bytes=request_bytes)
 
 
 def held_bytes(reader: FragmentReader, group: int, names: Collection[str]) -> int:
@@ -58,19 +63,24 @@ def read_columns(
     names: Collection[str],
     schema: pa.Schema,
     workers: Workers = CALLER,
+    *,
+    needs_text: bool = True,
 ) -> dict[str, Column]:
     """Returns columns of one row group by name, in the storage types of the table.
 
     Strings that are stored as templates are not decoded yet, unless their type changes. A column that the
-    fragment does not have is all null. schema: the table's. workers: read and decode
-    several columns at a time. Raises `DataError` where the stored type or a value does not fit the table's
-    type.
+    fragment does not have is all null. schema: the table's. workers: read and decode several columns at a
+    time. needs_text: see `FragmentReader.read_lazily`. Raises `DataError` where the stored type or a value
+    does not fit the table's type.
     """
     reader.footer.fetch(names)
     for name in names:
         _check_type(reader, name, schema.field(name).type)
     arrays = workers.each(
-        lambda name: _read_column(reader, group, name, schema.field(name).type), names
+        lambda name: _read_column(
+            reader, group, name, schema.field(name).type, needs_text=needs_text
+        ),
+        names,
     )
     return dict(zip(names, arrays, strict=True))
 
@@ -91,11 +101,13 @@ def rows_of(column: Column, keep: pa.BooleanArray | None) -> pa.Array:
     return column if keep is None else column.filter(keep)
 
 
-def _read_column(reader: FragmentReader, group: int, name: str, wanted: pa.DataType) -> Column:
+def _read_column(
+    reader: FragmentReader, group: int, name: str, wanted: pa.DataType, *, needs_text: bool
+) -> Column:
     rows = reader.footer.row_groups[group].rows
     if reader.footer.field(name) is None:
         return _typed(None, rows, wanted)
-    found = reader.read_lazily(name, group)
+    found = reader.read_lazily(name, group, needs_text=needs_text)
     if isinstance(found, TemplateChunk):
         if found.dtype == storage_type(wanted):
             return TemplatedColumn(found)

@@ -24,6 +24,7 @@ from compactor.read.read_reports import ScanReport
 from compactor.read.templated_column import TemplatedColumn
 from compactor.resources.workers import Workers
 from compactor.stores.base import Store
+from compactor.stores.local import is_on_local_disk
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -86,6 +87,9 @@ class RowGroupReader:
         self._conditions = [] if where is None else columns_of(where)
         self._skips = skips
         self._report = report
+        self._costs_requests = not is_on_local_disk(store)
+        self._needed_text = False
+        """Whether variables of templates were needed in the row group that was read last."""
 
     @property
     def name(self) -> str:
@@ -133,6 +137,7 @@ class RowGroupReader:
         if found is None:
             return None
         arrays = workers.each(lambda name: rows_of(found.columns[name], found.keep), names)
+        self._note_text(found.columns)
         return WantedRows(arrays, found.rows)
 
     def find(self, group: RowGroup, names: Sequence[str], workers: Workers) -> FoundRows | None:
@@ -141,14 +146,28 @@ class RowGroupReader:
 
         Raises what `read` does.
         """
-        columns = read_columns(self._reader, group.number, self._conditions, self._schema, workers)
+        # Where one row group needs its text, the next one mostly does: then all is asked for by one request.
+        needs_text = self._costs_requests and self._needed_text
+        columns = read_columns(
+            self._reader,
+            group.number,
+            self._conditions,
+            self._schema,
+            workers,
+            needs_text=needs_text,
+        )
         keep = self._wanted(columns, group)
+        self._note_text(columns)
         kept = group.rows if keep is None else keep.true_count
         if not kept:
             return None
         missing = [name for name in dict.fromkeys(names) if name not in columns]
         columns |= read_columns(self._reader, group.number, missing, self._schema, workers)
         return FoundRows(columns, keep if kept < group.rows else None, kept)
+
+    def _note_text(self, columns: dict[str, Column]) -> None:
+        asked = (columns[name] for name in self._conditions)
+        self._needed_text = any(c.has_variables for c in asked if isinstance(c, TemplatedColumn))
 
     def _is_ruled_out(self, number: int) -> bool:
         return self._where is not None and not may_match(

@@ -221,7 +221,8 @@ class _Search:
         rows = reader.footer.row_groups[group].rows
         if not may_match(self._where, bounds_by_statistics(reader, group, schema, skips)):
             return iter([pa.repeat(False, rows)])
-        arrays = read_columns(reader, group, columns_of(self._where), schema, workers)
+        asked = columns_of(self._where)
+        arrays = read_columns(reader, group, asked, schema, workers, needs_text=False)
         return iter([pc.fill_null(matching(self._where, arrays, rows), False)])
 
 

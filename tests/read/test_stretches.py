@@ -121,9 +121,9 @@ def test_a_sorted_run_is_read_without_its_sort_columns_and_without_a_merge(
     asked: list[str] = []
     read = "compactor.read.row_group_reader.read_columns"
 
-    def reading(reader, number, names, *rest):
+    def reading(reader, number, names, *rest, **settings):
         asked.extend(names)
-        return read_columns(reader, number, names, *rest)
+        return read_columns(reader, number, names, *rest, **settings)
 
     monkeypatch.setattr(read, reading)
     report = ScanReport()

@@ -12,9 +12,11 @@ import pytest
 
 from compactor.predicate.parse import parse_where
 from compactor.predicate.tree import matching
+from compactor.read.fragment_columns import StoredObject, open_fragment
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.stores.base import Store
+from compactor.stores.local import LocalStore
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.delete import delete_rows
@@ -69,6 +71,14 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
+@pytest.fixture(params=["whole", "in parts"], autouse=True)
+def chunks_are_read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are read as small ones are, all at once, or as large ones are: the beginning first."""
+    if request.param == "in parts":
+        monkeypatch.setattr("format.reader._BEGIN_BYTES", 512)
+        monkeypatch.setattr("compactor.read.fragment_columns._REQUEST_BYTES", 0)
+
+
 @pytest.fixture
 def table(store: Store, tmp_path: Path) -> Snapshot:
     rows = rows_of_logs()
@@ -95,6 +105,24 @@ def test_scans_return_the_rows_that_a_text_scan_does(
     for columns in (None, ["w"], ["message"]):
         found = scanned(store, table, columns, condition)
         assert found.to_pydict() == expected(condition).select(found.schema.names).to_pydict()
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_overlapping_runs_with_deleted_rows_return_the_rows_that_a_text_scan_does(
+    store: Store, tmp_path: Path, condition: str
+) -> None:
+    rows = rows_of_logs()
+    parts = [rows.take(list(range(first, ROWS, 3))) for first in range(3)]
+    log = ingest_tables(store, parts, tmp_path, sort=parse_sort_schema("k"), max_rows=300)
+    deleted = "k > 900 AND k < 1100 OR message LIKE '%disk%' AND k > 2500"
+    where = condition_on(log.latest.table, deleted)
+    delete_rows(store, log, where, dry_run=False, threads=1, on_progress=lambda _: None)
+    gone = expected(deleted)["k"]
+    for columns in (None, ["w"]):
+        found = scanned(store, log.latest, columns, condition)
+        wanted = expected(condition)
+        wanted = wanted.filter(pc.invert(pc.is_in(wanted["k"], value_set=gone)))
+        assert found.to_pydict() == wanted.select(found.schema.names).to_pydict()
 
 
 @pytest.mark.parametrize("condition", ["message LIKE '%u9%'", "message LIKE '%ERROR%'"])
@@ -171,3 +199,86 @@ def test_no_more_rows_are_joined_than_have_to_be(
     monkeypatch.setattr(TemplateChunk, "texts", joining)
     assert scanned(store, table, columns, condition).num_rows == expected(condition).num_rows
     assert rows == joined
+
+
+def large_table(store: Store, tmp_path: Path) -> Snapshot:
+    """Three row groups, each with a chunk of messages of some 55 KB."""
+    rng = random.Random(7)
+    rows = 12_000
+    lines = [
+        f"user {rng.randrange(2**28):x}7 took {rng.randrange(10**9)} ms and {rng.randrange(10**6)}"
+        for _ in range(rows)
+    ]
+    lines[5_000] = "ERROR of disk"
+    parts = [pa.table({"k": range(rows), "message": lines})]
+    log = ingest_tables(store, parts, tmp_path, sort=parse_sort_schema("k"), max_rows=4_000)
+    return log.latest
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("condition", "columns", "rows", "requests", "share"),
+    [
+        ("message LIKE '%nowhere%'", ["k"], 0, 3, 0.2),
+        ("message LIKE 'user%'", [], 11_999, 3, 0.2),  # every row of the templates that match
+        ("message IS NOT NULL", [], 12_000, 3, 0.2),
+        ("message = 'ERROR of disk'", [], 1, 1, 0.2),  # statistics rule out the others
+        ("message = 'ERROR of disk'", ["message"], 1, 2, 0.5),  # the rest of one chunk
+        ("message LIKE '%nowhere%'", ["message"], 0, 3, 0.2),
+    ],
+)
+def test_variables_are_not_read_where_templates_decide(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    threads: int,
+    condition: str,
+    columns: list[str],
+    rows: int,
+    requests: int,
+    share: float,
+) -> None:
+    monkeypatch.setattr("format.reader._BEGIN_BYTES", 4096)
+    store = LocalStore(str(tmp_path / "table"))
+    table = large_table(store, tmp_path)
+    [entry] = table.fragments.all()
+    footer = open_fragment(store, entry.key, entry.size_bytes).footer
+    [first, *_] = chunks = footer.chunks("message")
+    ranges: list[tuple[int, int]] = []
+    read = StoredObject.read_range
+
+    def reading(stored: StoredObject, start: int, length: int) -> bytes:
+        if first.offset <= start and start + length <= chunks[-1].end:
+            ranges.append((start, length))
+        return read(stored, start, length)
+
+    monkeypatch.setattr(StoredObject, "read_range", reading)
+    where = condition_on(table.table, condition)
+    found = scan(store, table, columns, where, threads=threads)
+    assert sum(batch.num_rows for batch in found) == rows
+    assert len(ranges) == requests
+    assert sum(length for _, length in ranges) < share * (chunks[-1].end - first.offset)
+
+
+def test_object_stores_are_asked_once_for_chunks_whose_text_is_needed(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("format.reader._BEGIN_BYTES", 4096)
+    table = large_table(store, tmp_path)
+
+    def requests(condition: str, request_bytes: int) -> int:
+        monkeypatch.setattr("compactor.read.fragment_columns._REQUEST_BYTES", request_bytes)
+        asked: list[int] = []
+        read = StoredObject.read_range
+
+        def reading(stored: StoredObject, start: int, length: int) -> bytes:
+            asked.append(start)
+            return read(stored, start, length)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StoredObject, "read_range", reading)
+            list(scan(store, table, [], condition_on(table.table, condition)))
+        return len(asked) - 1  # without that for the footer
+
+    assert requests("message LIKE '%nowhere%'", 0) == 3
+    assert requests("message LIKE '%77777%'", 0) == 4  # after the first chunk it is known
+    assert requests("message LIKE '%77777%'", 2 << 20) == 3
