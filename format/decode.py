@@ -7,7 +7,9 @@ go of the GIL. Every fault is a `ValueError` with the cause; the caller knows th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -95,7 +97,8 @@ def decode_array(
     return array
 
 
-class TemplateHead(NamedTuple):
+@dataclass(frozen=True)
+class TemplateHead:
     """What a chunk of strings that is stored as templates says without their variables."""
 
     templates: pa.Array
@@ -103,8 +106,18 @@ class TemplateHead(NamedTuple):
     layout: Layout
     alphabets: U64
     """The bytes of each slot (`format.alphabets`)."""
-    codes: pa.Array
-    """The template of each row, null where the string is."""
+    length: int
+    """How many rows there are."""
+    validity: pa.Buffer | None
+    """The bitmap of rows that are not null; None if none is."""
+    null_count: int
+    _codes: IntegerStream
+
+    @cached_property
+    def codes(self) -> pa.Array:
+        """The template of each row, null where the string is; decoded when asked for. Raises `ValueError`."""
+        buffers = [self.validity, self._codes.codes(len(self.templates))]
+        return pa.Array.from_buffers(pa.int32(), self.length, buffers, self.null_count)
 
     def rows(
         self, variables: tuple[pa.Buffer, pa.Buffer], charge: Callable[[int], None]
@@ -172,6 +185,7 @@ class TemplateDecoder:
     def texts(self, chosen: Bits | None) -> pa.Array:
         """Returns the strings of the chosen rows, or of all, after `take_variables`. Raises `ValueError`."""
         assert self._variables is not None
+        _ = self.head.codes  # which are kept, and count
         before = self._allowance.charged_bytes
         try:
             return self.head.joined(self._variables, self._allowance.charge, chosen)
@@ -331,17 +345,17 @@ class _Chunk:
         null_count, head_bytes, start = cursor.null_count, cursor.param, cursor.position
         validity = cursor.validity()
         templates = self._strings_child(dtype)
-        buffers = [validity, cursor.child_integers(length).codes(len(templates))]
-        codes = pa.Array.from_buffers(pa.int32(), length, buffers, null_count)
-        self._allowance.charge(layout_bytes(len(templates), count_marks(templates)))
-        layout = layout_of(templates)
+        codes = cursor.child_integers(length)
+        slots = count_marks(templates)
+        self._allowance.charge(layout_bytes(len(templates), slots))
+        layout = layout_of(templates, slots)
         are_texts = layout.kinds != NUMBER
         words = cursor.child_integers(int(np.count_nonzero(are_texts))).words(8)
         alphabets = np.full(len(layout.kinds), DIGITS, dtype=np.uint64)
         alphabets[are_texts] = np.frombuffer(words, dtype=np.uint64)
         if cursor.position - start != head_bytes:
             raise ValueError("templates and codes take other bytes than their node states")
-        return TemplateHead(templates, layout, alphabets, codes)
+        return TemplateHead(templates, layout, alphabets, length, validity, null_count, codes)
 
     def _bytes_child(self) -> pa.Buffer:
         length = self.cursor.next_length

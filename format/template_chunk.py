@@ -76,6 +76,12 @@ class TemplateChunk:
         return self._decoder.head
 
     @property
+    def codes(self) -> pa.Array:
+        """The template of each row, null where the string is. Raises `CorruptFragmentError`."""
+        with self._block.decoding():
+            return self._decoder.head.codes
+
+    @property
     def head_bytes(self) -> int:
         """How many bytes of the raw payload the head takes. Raises `CorruptFragmentError`."""
         return self._decoder.head_bytes

@@ -60,14 +60,14 @@ def count_marks(templates: pa.Array) -> int:
     return native.templates.count_marks(native.as_bytes(data[int(offsets[0]) : int(offsets[-1])]))
 
 
-def layout_of(templates: pa.Array) -> Layout:
-    """Divides templates. templates: strings without nulls."""
+def layout_of(templates: pa.Array, slots: int | None = None) -> Layout:
+    """Divides templates. templates: strings without nulls. slots: how many they have, if that is known."""
     offsets, data = binary_parts(templates)
     start, stop = int(offsets[0]), int(offsets[-1])
     seen = np.zeros(stop - start + SLACK_BYTES, dtype=np.uint8)
     seen[: stop - start] = native.as_bytes(data[start:stop])
     starts = offsets.astype(np.int64) - start
-    slots = native.templates.count_marks(seen)
+    slots = native.templates.count_marks(seen) if slots is None else slots
     layout = Layout(
         starts,
         seen,

@@ -178,7 +178,9 @@ class RowGroupReader:
         """Returns which rows are wanted: bool of shape (rows,) without nulls; None for all of them."""
         keep = None
         if self._where is not None:
-            keep = pc.fill_null(matching(self._where, columns, group.rows), False)
+            keep = matching(self._where, columns, group.rows)
+            if keep.null_count:
+                keep = pc.fill_null(keep, False)
             if not keep.true_count:
                 self._count_ruled_out(columns)
         if self._deleted is not None:

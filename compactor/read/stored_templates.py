@@ -49,8 +49,8 @@ def stored_templates(
 def _add(tally: TemplateTally, chunk: TemplateChunk, most_examples: int) -> int:
     """Counts the rows of one row group. Returns how many have a text."""
     head = chunk.head
-    codes = fixed_width_view(head.codes, np.int32)
-    valid = head.codes.is_valid().to_numpy(zero_copy_only=False)
+    codes = fixed_width_view(chunk.codes, np.int32)
+    valid = chunk.codes.is_valid().to_numpy(zero_copy_only=False)
     by_template = np.bincount(codes[valid], minlength=len(head.templates))
     used = np.flatnonzero(by_template)
     used = used[np.argsort(-by_template[used], kind="stable")]

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.predicate.template_answers import Answer, answers
+from compactor.predicate.template_answers import Answer, Answers, answers
 from compactor.predicate.tree import ByValue, by_value
-from format.arrays import with_nulls_of
+from format import native
 from format.nodes import fixed_width_view
 from format.template_chunk import TemplateChunk
 
@@ -27,25 +27,44 @@ class TemplatedColumn:
         self._is_asked = False
 
     def is_null(self) -> pa.Array:
-        return self._chunk.head.codes.is_null()
+        return self._decided(pa.repeat(False, self._chunk.rows)).is_null()
 
     def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
-        head = self._chunk.head
+        head, rows = self._chunk.head, self._chunk.rows
         self._is_asked |= asked is None or bool(asked.true_count)
-        said = answers(condition, head.templates, head.layout, head.alphabets, self._chunk.rows)
+        said = answers(condition, head.templates, head.layout, head.alphabets, rows)
         if not said.any():
-            return with_nulls_of(head.codes, pa.repeat(False, self._chunk.rows))
-        by_row = said[fixed_width_view(head.codes, np.int32)]
-        found: Bits = by_row == Answer.ALWAYS
-        unsure: Bits = by_row == Answer.MAYBE
+            return self._decided(pa.repeat(False, rows))
+        if (said == Answer.ALWAYS).all():
+            return self._decided(pa.repeat(True, rows))
+        codes = fixed_width_view(self._chunk.codes, np.int32)
+        if not (said == Answer.MAYBE).any():
+            bits = np.empty((rows + 7) // 8, dtype=np.uint8)
+            native.patterns.hold(codes, (said == Answer.ALWAYS).view(np.uint8), bits)
+            found = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)], 0)
+            return self._decided(found)
+        return self._decided(self._by_row(condition, said[codes], asked))
+
+    def _by_row(self, condition: ByValue, said: Answers, asked: pa.Array | None) -> pa.Array:
+        """Joins the rows whose template cannot tell. said: of each row."""
+        found: Bits = said == Answer.ALWAYS
+        unsure: Bits = said == Answer.MAYBE
         if asked is not None:
             unsure &= asked.to_numpy(zero_copy_only=False)
-        if head.codes.null_count:
-            unsure &= head.codes.is_valid().to_numpy(zero_copy_only=False)
+        if self._chunk.head.null_count:
+            unsure &= ~self.is_null().to_numpy(zero_copy_only=False)
         if unsure.any():
             holds = by_value(condition, self._chunk.texts(unsure))
             found[unsure] = holds.to_numpy(zero_copy_only=False)
-        return with_nulls_of(head.codes, pa.array(found))
+        return pa.array(found)
+
+    def _decided(self, holds: pa.Array) -> pa.Array:
+        """Returns booleans, null where the string is."""
+        head = self._chunk.head
+        if not head.null_count:
+            return holds
+        buffers = [head.validity, holds.buffers()[1]]
+        return pa.Array.from_buffers(pa.bool_(), len(holds), buffers, head.null_count)
 
     @property
     def is_asked(self) -> bool:
@@ -65,7 +84,7 @@ class TemplatedColumn:
     @property
     def codes(self) -> pa.Array:
         """The template of each row; null where the string is."""
-        return self._chunk.head.codes
+        return self._chunk.codes
 
     def texts(self, keep: pa.Array | None) -> pa.Array:
         """Returns the strings of some rows: `keep` is bool without nulls; None for all."""

@@ -325,6 +325,7 @@ cdef class IntegerStream:
     cdef Flow flow
     cdef Runs runs
     cdef int64_t length
+    cdef bint is_read
     cdef object charge
     cdef object payload  # which the stream points into
 
@@ -410,7 +411,10 @@ cdef class IntegerStream:
         return out
 
     cdef _allocated(self, size):
+        if self.is_read:
+            raise ValueError("the integers of a node were read before, and had a fault")
         self.charge(size)
+        self.is_read = True
         out = allocate_buffer(size)
         return out, out.address
 

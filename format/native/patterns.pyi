@@ -9,6 +9,9 @@ def contain(
     needle: npt.NDArray[np.uint8],
     out: npt.NDArray[np.uint8],
 ) -> None: ...
+def hold(
+    codes: npt.NDArray[np.int32], holds: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
+) -> None: ...
 def reach(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],

@@ -5,8 +5,8 @@ A pattern is a row of steps; a state is how many of them are done. States are a 
 A byte moves state s on to s + 1 if bit s of `steps` is set for it, and leaves it where it is if that of `loops` is.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from format.native.variables cimport MOST_NUMBER_DIGITS, NUMBER
@@ -28,9 +28,20 @@ cdef struct Machine:
     uint64_t number
     Moves plain  # that any byte of a text allows that is not distinctive
     Moves distinctive
+    uint64_t telling  # the bits of alphabets that a pattern tells from others
+    Memory* memories  # of patterns of one word
+
+cdef uint64_t MULTIPLIER = 0x9E3779B97F4A7C15ULL
 
 cdef enum:
     BITMAPS = 9  # of a machine
+    MEMORIES = 512  # a power of 2
+
+cdef struct Memory:  # of what one word of states became by a variable
+    uint64_t before
+    uint64_t alphabet
+    uint64_t after
+    uint8_t kind  # the variable's mark, 0 if there is no memory
 
 
 cdef Moves moves_at(uint64_t* memory, int64_t words) noexcept nogil:
@@ -139,6 +150,52 @@ cdef bint over_bytes(
     return True
 
 
+cdef uint64_t telling_bits(const Machine* machine) noexcept nogil:
+    """Returns the bits of alphabets that allow other moves than all bits do."""
+    cdef int64_t word, bit, words = machine.words
+    cdef uint64_t steps, loops, telling = 0
+    for word in range(words):
+        steps = loops = ~<uint64_t>0
+        for bit in range(64):
+            steps &= machine.steps[bit * words + word]
+            loops &= machine.loops[bit * words + word]
+        for bit in range(64):
+            if machine.steps[bit * words + word] != steps or machine.loops[bit * words + word] != loops:
+                telling |= <uint64_t>1 << bit
+    return telling
+
+
+cdef inline uint64_t told(const Machine* machine, uint64_t alphabet, uint64_t distinctive) noexcept nogil:
+    """Returns an alphabet with one bit in place of all that a pattern does not tell apart, of either kind."""
+    cdef uint64_t plain = ~machine.telling & ~distinctive, found = alphabet & machine.telling
+    distinctive &= ~machine.telling
+    if alphabet & plain:
+        found |= plain & (~plain + 1)
+    if alphabet & distinctive:
+        found |= distinctive & (~distinctive + 1)
+    return found
+
+
+cdef inline bint over_variable(
+    Machine* machine, uint8_t kind, uint64_t alphabet, uint64_t distinctive
+) noexcept nogil:
+    """Moves over a variable. Returns whether any state is left."""
+    cdef uint64_t place
+    cdef Memory* memory
+    alphabet = told(machine, alphabet, distinctive)
+    if machine.memories == NULL:
+        return over_number(machine, alphabet) if kind == NUMBER else over_text(machine, alphabet, distinctive)
+    place = (machine.states[0] * MULTIPLIER ^ alphabet) * MULTIPLIER >> 48 ^ kind
+    memory = &machine.memories[place & (MEMORIES - 1)]
+    if memory.kind != kind or memory.before != machine.states[0] or memory.alphabet != alphabet:
+        memory.kind, memory.before, memory.alphabet = kind, machine.states[0], alphabet
+        if not (over_number(machine, alphabet) if kind == NUMBER else over_text(machine, alphabet, distinctive)):
+            machine.states[0] = 0
+        memory.after = machine.states[0]
+    machine.states[0] = memory.after
+    return memory.after != 0
+
+
 cdef bint skip(Machine* machine, const uint64_t* anything) noexcept nogil:
     """Leaves the states in which any text is skipped. Returns whether any is left."""
     cdef int64_t word
@@ -172,7 +229,7 @@ def reach(
         and alphabets.shape[0] == kinds.shape[0] and out.shape[0] == offsets.shape[0] - 1
     ):
         raise ValueError("a pattern's states are malformed")
-    memory = <uint64_t*>malloc(BITMAPS * 8 * words)
+    memory = <uint64_t*>calloc(BITMAPS * words * 8 + MEMORIES * sizeof(Memory), 1)
     if memory == NULL:
         raise MemoryError("no memory for the states of a pattern")
     machine.words = words
@@ -182,8 +239,9 @@ def reach(
     machine.plain = moves_at(memory + 5 * words, words)
     machine.distinctive = moves_at(memory + 7 * words, words)
     machine.number = 0
-    clear(&machine, machine.digits)
+    machine.memories = <Memory*>(memory + BITMAPS * words) if words == 1 else NULL
     with nogil:
+        machine.telling = telling_bits(&machine)
         for template in range(offsets.shape[0] - 1):
             memset(machine.states, 0, 8 * words)
             machine.states[0] = 1
@@ -196,14 +254,35 @@ def reach(
                     break
                 if anything is not None:
                     is_alive = skip(&machine, &anything[0])
-                elif kinds[slot] == NUMBER:
-                    is_alive = over_number(&machine, alphabets[slot])
                 else:
-                    is_alive = over_text(&machine, alphabets[slot], distinctive)
+                    is_alive = over_variable(&machine, kinds[slot], alphabets[slot], distinctive)
                 slot += 1
                 at = stop + 1
             out[template] = machine.states[last >> 6] >> (last & 63) & 1
     free(memory)
+
+
+def hold(const int32_t[::1] codes, const uint8_t[::1] holds, uint8_t[::1] out):
+    """Sets the bit of each row whose template holds.
+
+    codes: of rows. holds: 1 or 0 for each template. out: a bitmap. Raises `ValueError` for a code of no template.
+    """
+    cdef int64_t row, start, rows = codes.shape[0], templates = holds.shape[0]
+    cdef bint is_sound = True
+    cdef uint8_t bits
+    if out.shape[0] != (rows + 7) >> 3:
+        raise ValueError("an array is malformed: it has another length")
+    with nogil:
+        for start in range(0, rows, 8):
+            bits = 0
+            for row in range(start, min(start + 8, rows)):
+                if not 0 <= codes[row] < templates:
+                    is_sound = False
+                    break
+                bits |= holds[codes[row]] << (row - start)
+            out[start >> 3] = bits
+    if not is_sound:
+        raise ValueError("a code without a template")
 
 
 # --- words in text --------------------------------------------------------------------------

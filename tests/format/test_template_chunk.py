@@ -53,7 +53,7 @@ def test_the_head_is_read_without_the_variables() -> None:
     assert block.header.codec is Codec.ZSTD_PARTS
     damaged = block._replace(stored=block.stored[:-20] + bytes(20))
     chunk = TemplateChunk(damaged, pa.string())
-    assert chunk.head.codes.equals(TemplateChunk(block, pa.string()).head.codes)
+    assert chunk.codes.equals(TemplateChunk(block, pa.string()).codes)
     with pytest.raises(CorruptFragmentError):
         chunk.texts()
 
@@ -181,7 +181,7 @@ def test_each_part_is_checked_when_it_is_read_and_all_are_checked_of_whole_chunk
         stored = bytes(changed[payload_at:])
         chunk = TemplateChunk(block._replace(stored=stored), pa.string())
         if place >= first.stop:
-            assert len(chunk.head.codes) == ROWS
+            assert len(chunk.codes) == ROWS
         with pytest.raises(CorruptFragmentError):
             chunk.texts()
         if place < first.stop:
@@ -204,7 +204,7 @@ def test_what_is_not_at_hand_is_read_when_it_is_needed(level: int, begin_bytes: 
 
     block = whole._replace(stored=whole.stored[:begin_bytes])
     chunk = TemplateChunk(block, pa.string(), read_more)
-    assert chunk.head.codes.equals(TemplateChunk(whole, pa.string()).head.codes)
+    assert chunk.codes.equals(TemplateChunk(whole, pa.string()).codes)
     expected = [(parts[0].start, parts[0].stop)] if parts[0].stop > begin_bytes else []
     assert asked == expected
     for _ in range(2):
@@ -223,7 +223,7 @@ def test_bytes_that_are_missing_or_damaged_when_they_are_read_are_refused() -> N
     for changed in (whole.stored[:-1], whole.stored[:-1] + bytes([whole.stored[-1] ^ 1])):
         block = whole._replace(stored=whole.stored[:200])
         chunk = TemplateChunk(block, pa.string(), partial(slice_of, changed))
-        assert len(chunk.head.codes) == ROWS
+        assert len(chunk.codes) == ROWS
         with pytest.raises(CorruptFragmentError):
             chunk.texts()
 

@@ -248,7 +248,7 @@ def test_texts_of_dropped_rows_leave_no_templates(reason: str) -> None:
     merged.run()
     assert SECRET not in {row["v"] for row in merged.rows_of_complete()}
     for chunk in chunks_of(merged):
-        codes = chunk.head.codes.drop_null().to_pylist()
+        codes = chunk.codes.drop_null().to_pylist()
         assert list(dict.fromkeys(codes)) == list(range(len(chunk.head.templates)))
         assert SECRET not in chunk.head.templates.to_pylist()
 

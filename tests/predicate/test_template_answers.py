@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.predicate.template_answers import Answer, answers
 from compactor.predicate.tree import Compare, IsIn, Like, Not, Op, matching
+from format import native
 from format.alphabets import BITS, DIGITS
 from format.templates import codes_of, layout_of, split, templates_of, texts_of
 
@@ -190,3 +191,41 @@ def test_case_beyond_ascii_is_left_to_the_text() -> None:
     for letter, other in (("k", "\u212a"), ("s", "\u017f"), ("\u212a", "k"), ("ä", "Ä")):
         assert said(Like("m", f"%{letter}%", ignores_case=True), [f"x {other}"]) == [Answer.MAYBE]
         assert said(Like("m", f"%{letter}%"), [f"x {other}"]) == [Answer.NEVER]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(TEXTS, min_size=1, max_size=200),
+    st.lists(PATTERNS, min_size=1, max_size=4),
+    st.booleans(),
+    st.integers(0, 80),
+)
+def test_answers_do_not_depend_on_the_templates_before(
+    texts: list[str], patterns: list[str], ignores_case: bool, length: int
+) -> None:
+    """What a pattern of one word remembers of variables gives what a longer one works out anew."""
+    array = split(pa.array(texts, pa.string()), len(texts))
+    templates, alphabets = templates_of(array), alphabets_of(array)
+    layout = layout_of(templates)
+    condition = Like("m", "%".join(patterns) + "x" * length, ignores_case)
+    found = answers(condition, templates, layout, alphabets, len(texts))
+    for place in range(len(templates)):
+        alone = templates.slice(place, 1)
+        slots = alphabets[layout.firsts[place] : layout.firsts[place + 1]]
+        assert answers(condition, alone, layout_of(alone), slots, len(texts))[0] == found[place]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 1000])
+def test_rows_hold_as_their_templates_do(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    codes, holds = rng.integers(0, 5, rows, np.int32), rng.integers(0, 2, 5).astype(np.uint8)
+    bits = np.full((rows + 7) // 8, 255, dtype=np.uint8)
+    native.patterns.hold(codes, holds, bits)
+    expected = np.packbits(holds[codes], bitorder="little")
+    assert bits.tolist() == expected.tolist()
+    for code in (-1, 5, 2**31 - 1) if rows else ():
+        codes[rng.integers(rows)] = code
+        with pytest.raises(ValueError):
+            native.patterns.hold(codes, holds, bits)
+    with pytest.raises(ValueError):
+        native.patterns.hold(codes, holds, np.zeros(len(bits) + 1, dtype=np.uint8))

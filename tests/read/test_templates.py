@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,20 @@ import pyarrow.compute as pc
 import pytest
 
 from compactor.predicate.parse import parse_where
-from compactor.predicate.tree import matching
+from compactor.predicate.tree import Like, matching
 from compactor.read.fragment_columns import StoredObject, open_fragment
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
+from compactor.read.templated_column import TemplatedColumn
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.delete import delete_rows
+from format.blocks import Block, make_chunk
+from format.errors import CorruptFragmentError
+from format.layout import BlockKind, unpack_block_header
+from format.nodes import NODE_BYTES
 from format.schema import parse_sort_schema
 from format.template_chunk import TemplateChunk
 from tests.support.memory_store import MemoryStore
@@ -282,3 +288,24 @@ def test_object_stores_are_asked_once_for_chunks_whose_text_is_needed(
     assert requests("message LIKE '%nowhere%'", 0) == 3
     assert requests("message LIKE '%77777%'", 0) == 4  # after the first chunk it is known
     assert requests("message LIKE '%77777%'", 2 << 20) == 3
+
+
+def test_codes_are_decoded_and_checked_only_where_rows_differ() -> None:
+    rng = random.Random(1)
+    numbers = [rng.randrange(10**8) for _ in range(700)]
+    texts = pa.array([f"user u{n % 999} took {n} ms, waited {n * 7 % 10**7} ms" for n in numbers])
+    chunk = make_chunk(texts, level=1)
+    head = chunk.parts(BlockKind.DATA)[0]
+    meta = bytearray(chunk.meta)
+    # Root, templates, their lengths, codes: a constant, whose parameter is the code.
+    struct.pack_into("<q", meta, 3 * NODE_BYTES + 24, 7)
+    header = unpack_block_header(head, name="", offset=0)
+    block = Block(header, bytes(meta), chunk.stored, 0, "mem", "message")
+    column = TemplatedColumn(TemplateChunk(block, pa.string()))
+    assert column.matching(Like("message", "%nowhere%"), None).true_count == 0
+    assert column.matching(Like("message", "user%"), None).true_count == 700
+    assert not column.is_null().true_count
+    with pytest.raises(CorruptFragmentError):
+        column.matching(Like("message", "%u7%"), None)
+    with pytest.raises(CorruptFragmentError):
+        _ = column.codes
