@@ -17,6 +17,7 @@ from compactor.read.fragment_columns import StoredObject, open_fragment
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.templated_column import TemplatedColumn
+from compactor.read.verify import verify
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.conditions import condition_on
@@ -309,3 +310,20 @@ def test_codes_are_decoded_and_checked_only_where_rows_differ() -> None:
         column.matching(Like("message", "%u7%"), None)
     with pytest.raises(CorruptFragmentError):
         _ = column.codes
+
+
+def test_damage_among_variables_hides_from_templates_and_not_from_verify(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    table = large_table(store, tmp_path)
+    [entry] = table.fragments.all()
+    [chunk, *_] = open_fragment(store, entry.key, entry.size_bytes).footer.chunks("message")
+    damaged = bytearray(store.objects[entry.key])
+    damaged[chunk.end - 1] ^= 1
+    store.objects[entry.key] = bytes(damaged)
+    assert scanned(store, table, ["k"], "message LIKE '%nowhere%'").num_rows == 0
+    with pytest.raises(CorruptFragmentError, match="checksum"):
+        scanned(store, table, ["message"], "k < 4000")
+    [fault] = verify(store, table).faults
+    assert entry.key in fault
+    assert "checksum" in fault
