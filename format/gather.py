@@ -42,32 +42,52 @@ _VALUES, _CODES, _NULLS, _TEMPLATES = range(4)
 KIND, ROWS, START = range(3)
 """Places of a piece's fields."""
 HEAVIEST_BYTES: Final = 11
-FIELDS: Final = 13
-_NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0)
+FIELDS: Final = 16
+_NO_IDS: Final = (0, 0, 0)
+_NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, *_NO_IDS)
 _CODE_BYTES, _OFFSET_BYTES = 4, 4
 _DISTINCT_SHARE: Final = 3
 """A dictionary stays if there are at least this many values to each distinct one."""
 _MEMO_SHARE: Final = 4
-"""A piece remembers the codes of its dictionary if that has at most this many values to each row."""
+"""The codes of a piece's dictionary, or of numbered strings, are remembered if these have at most this many
+values to each row."""
 _MAX_OFFSET_32: Final = 2**31 - 1
+
+
+class NumberedStrings(NamedTuple):
+    """Numbers of the strings in a dictionary: equal for equal strings of one series, whichever dictionaries
+    they are in."""
+
+    numbers: npt.NDArray[np.int32]
+    series: int
+    """From 1 on."""
+    stop: int
+    """All numbers are below."""
 
 
 class GatherArray:
     """A storage array of which rows are gathered, with what native code has to know of it."""
 
-    __slots__ = ("array", "dtype", "fields", "kind", "variables")
+    __slots__ = ("_numbered", "array", "dtype", "fields", "kind", "variables")
 
     def __init__(
-        self, array: pa.Array, dtype: pa.DataType | None = None, *, is_weighed: bool = True
+        self,
+        array: pa.Array,
+        dtype: pa.DataType | None = None,
+        *,
+        numbered: NumberedStrings | None = None,
+        is_weighed: bool = True,
     ) -> None:
         """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
-        gathered. is_weighed: whether `Pieces.weigh` has to know its weight."""
+        gathered. numbered: the strings of its dictionary or templates. is_weighed: whether `Pieces.weigh` has
+        to know its weight."""
         is_coded = isinstance(array, pa.DictionaryArray)
         dtype = dtype or value_type(array.type)
         if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):
             array = plain(array)
         self.array = array
         self.dtype = dtype
+        self._numbered = numbered
         self.kind = _kind(array)
         self.fields = self._fields(is_weighed=is_weighed)
         """The fields of `Piece` in `format.native.gather` for a piece without rows."""
@@ -86,28 +106,38 @@ class GatherArray:
                 return (self.kind, *_NO_FIELDS)
             width = fixed_width_bytes(self.dtype) or 0
             beside = (8 if is_large_offsets(self.dtype) else 4) if is_text else width
-            return (self.kind, 0, 0, *_validity(array), *_values(array), 0, 0, -1, beside, 0, 0)
+            return _fields_of_values(array, beside)
         codes, values = array.indices, array.dictionary
         at = codes.buffers()[1].address + 4 * codes.offset
         memory = _values(values) if is_text else (0, 0)
         weights = (4, heaviest_value_bytes(array), values.nbytes) if is_weighed else (4, 0, 0)
-        return (self.kind, 0, 0, *_validity(codes), *memory, at, len(values), -1, *weights)
+        places = *_validity(codes), *memory, at, len(values)
+        return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
 
     def _template_fields(self) -> tuple[int, ...]:
         array, codes, templates = self.array, codes_of(self.array), templates_of(self.array)
         weights = _CODE_BYTES, 0, templates.nbytes
         at = codes.__array_interface__["data"][0]
-        nulls = _validity(array)
-        return (self.kind, 0, 0, *nulls, *_values(templates), at, len(templates), -1, *weights)
+        places = *_validity(array), *_values(templates), at, len(templates)
+        return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
+
+    def _ids(self) -> tuple[int, int, int]:
+        if self._numbered is None:
+            return _NO_IDS
+        numbers, series, stop = self._numbered
+        return numbers.__array_interface__["data"][0], series, stop
 
     def _variables(self) -> tuple[tuple[int, ...], ...]:
         if self.kind != _TEMPLATES:
             return ()
         parts = numbers_of(self.array), texts_of(self.array)
-        return tuple(
-            (_VALUES, 0, 0, *_validity(part), *_values(part), 0, 0, -1, _OFFSET_BYTES, 0, 0)
-            for part in parts
-        )
+        return tuple(_fields_of_values(part, _OFFSET_BYTES) for part in parts)
+
+
+def _fields_of_values(array: pa.Array, row_bytes: int) -> tuple[int, ...]:
+    """Returns the fields of an array that is not dictionary-coded. row_bytes: of a row, beside its string."""
+    places = *_validity(array), *_values(array)
+    return (_VALUES, 0, 0, *places, 0, 0, -1, row_bytes, 0, 0, *_NO_IDS)
 
 
 def _kind(array: pa.Array) -> int:
@@ -430,11 +460,12 @@ class _Table:
 
     def _codes(self, most: int) -> pa.Array | None:
         """Gathers codes over one dictionary of at most `most` values; None if there are more."""
-        memo_size, values = native.assign_memos(self._pieces, _MEMO_SHARE)
-        most = min(most, values)
+        rows = len(self._origins)
+        memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_SHARE, rows)
+        most = min(most, distinct)
         if not most:
             return None
-        rows = len(self._origins)
+        slots = 0 if are_sure else 1 << (2 * most).bit_length()
         codes = np.zeros(rows, dtype=np.int32)
         used = np.empty((most, 2), dtype=np.int64)
         count = native.codes(
@@ -443,7 +474,7 @@ class _Table:
             self._origins,
             np.empty(0, dtype=self._offset_type),
             most,
-            np.zeros(1 << (2 * most).bit_length(), dtype=np.uint64),
+            np.zeros(slots, dtype=np.uint64),
             np.full(memo_size, -1, dtype=np.int32),
             codes,
             used,

@@ -19,6 +19,7 @@ from compactor.merge.decoding import may_decode_ahead
 from compactor.merge.merge_input import MergeInput
 from compactor.merge.row_order import GroupOrder
 from compactor.merge.splits import ColumnPieces
+from compactor.merge.string_ids import StringIds
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from format.gather import FIELDS, START, GatherArray, Pieces
@@ -48,6 +49,7 @@ class ColumnCursors:
         self._budget = budget
         self._tasks = tasks
         self._slice_bytes = slice_bytes
+        self._ids = StringIds(budget)
         self._nulls = GatherArray(pa.nulls(0), dtype)
         self._arrays = [self._nulls] * len(inputs)
         self._charged = np.zeros(len(inputs), dtype=np.int64)
@@ -82,25 +84,31 @@ class ColumnCursors:
         return partial(self._done, self._group, ended)
 
     def spillable(self) -> list[tuple[int, Callable[[], int]]]:
-        """Returns the bytes of each chunk that nobody holds, and what moves its rows to disk."""
+        """Returns the bytes of the strings that are remembered and of each chunk that nobody holds, and what
+        frees them: forgets, or moves rows to disk."""
         is_free = (self._last_group <= self._groups_done) & (self._charged > self._slice_bytes)
         return [
-            (int(self._charged[index]), partial(self._spill, index))
-            for index in np.flatnonzero(is_free).tolist()
+            (self._ids.held_bytes, self._ids.forget),
+            *(
+                (int(self._charged[index]), partial(self._spill, index))
+                for index in np.flatnonzero(is_free).tolist()
+            ),
         ]
 
     def close(self) -> None:
         """Releases the chunks."""
+        self._ids.forget()
         self._budget.discharge(STAGE, int(self._charged.sum()) + self._ended_bytes)
         self._charged[:] = 0
         self._ended_bytes = 0
 
     def _load(self, index: int) -> None:
         array, charged = self._inputs[index].take_part(self._dtype)
-        self._arrays[index] = GatherArray(array, self._dtype)
+        numbered = self._ids.numbered(array)
+        self._arrays[index] = GatherArray(array, self._dtype, numbered=numbered)
         self._fields[index] = self._arrays[index].fields
         self._left[index] = len(array)
-        self._charged[index] = charged
+        self._charged[index] = charged + (0 if numbered is None else numbered.numbers.nbytes)
 
     def _add(self, sources: U16, missing: I64, pieces: ColumnPieces) -> None:
         """Takes what the inputs' chunks have of the missing rows."""

@@ -46,6 +46,12 @@ AHEAD_SHARE: Final = 2
 """Chunks are decoded before they are needed only while one part in this many of the limit is free."""
 _SHARE: Final = 8
 """Divisor of the limit that gives the share of fetching ahead, ordering, slices and uploads, each."""
+NUMBERED_STRINGS: Final = 1 << 13
+"""The most strings of a column that are remembered from chunk to chunk."""
+NUMBERED_BYTES: Final = 1 * _MIB
+"""The most bytes of these strings."""
+_NUMBERED_STRING_BYTES: Final = 32
+"""Memory of each beside its bytes."""
 PART_BYTES: Final = 8 * _MIB
 """Size of a part, which an upload to object storage buffers until it is full."""
 
@@ -267,7 +273,8 @@ class _Formulas:
         """Memory of decoded chunks. An output row group may begin in one chunk of a run and end in the next;
         the keys of each input are loaded ahead for its share of a batch and one row group more."""
         shape = self.shape
-        columns = self.run_chunks + (self.in_work - 1) * self.decoded
+        strings = NUMBERED_BYTES + _NUMBERED_STRING_BYTES * NUMBERED_STRINGS
+        columns = self.run_chunks + (self.in_work - 1) * self.decoded + strings
         rows_ahead = min(shape.rows, self.batch_rows + 2 * self.inputs * self.group_rows)
         return max(columns, rows_ahead * (shape.key_row_bytes + _VALUE_BYTES))
 

@@ -9,6 +9,7 @@ floats     turns floats into integers
 decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
 text       finds out whether text is ASCII
 gather     gathers rows of several sources in merged order
+ids        numbers the distinct strings of many dictionaries
 origins    counts, divides and renumbers the sources of rows in merged order
 keys       makes keys whose order as bytes is that of rows, and sorts by them
 key_merge  merges inputs by such keys
@@ -43,6 +44,7 @@ try:
         floats,
         gather,
         hashing,
+        ids,
         integers,
         key_merge,
         keys,
@@ -68,6 +70,7 @@ __all__ = [
     "floats",
     "gather",
     "hashing",
+    "ids",
     "integers",
     "key_merge",
     "keys",

@@ -44,6 +44,10 @@ cdef struct Piece:
     int64_t row_bytes
     int64_t heaviest_bytes
     int64_t dictionary_bytes
+    # Numbers of the dictionary's strings, below `stop`, which are comparable within one series; NULL and 0 if none.
+    const int32_t* ids
+    int64_t series
+    int64_t stop
 
 
 cdef struct Walk:
@@ -66,6 +70,17 @@ cdef struct Head:
     const uint8_t* bytes
     int64_t left
     const Piece* piece
+
+
+cdef struct Coded:
+    # Where a source goes on: the rows from `row` to before `stop` of a piece, and the piece's place in the memo, or NULL.
+    const Piece* piece
+    const int32_t* codes
+    const int32_t* ids
+    int32_t* memo
+    int64_t row
+    int64_t stop
+    bint may_be_null
 
 
 cdef int begin(
@@ -456,41 +471,51 @@ def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
     """Gathers codes over one dictionary of the strings in use, numbered by first use.
 
     like: an array of the type of the offsets. most: the most strings. table: zeros, a power of two, more than twice
-    `most`. memo: -1 for each value of the pieces that have a place in it. used: shape (most, 2), gets the piece
+    `most`; empty if memos are sure. memo: -1 for each place in it. out: zeros. used: shape (most, 2), gets the piece
     and the value's number there. Returns how many strings there are; -1 if there are more than `most`.
     """
     cdef Walk walk
     cdef int64_t row, count = 0
-    cdef int32_t code, found
+    cdef Coded* heads
+    cdef Coded* head
+    cdef Coded segment
     begin(&walk, pieces, firsts, origins)
+    heads = <Coded*>malloc(firsts.shape[0] * sizeof(Coded))
+    if heads == NULL:
+        free(walk.piece_at)
+        raise MemoryError()
     with nogil:
-        while count >= 0 and next_segment(&walk):
-            if walk.piece.kind == NULLS:
-                continue
-            for row in range(walk.count):
-                if not is_valid(walk.piece, walk.start + row):
-                    continue
-                code = walk.piece.codes[walk.start + row]
-                if walk.piece.memo >= 0:
-                    found = memo[walk.piece.memo + code]
-                    if found < 0:
-                        found = _code_of(&walk, code, <const offset*>walk.piece.offsets, most, &count, table, used)
-                        memo[walk.piece.memo + code] = found
-                else:
-                    found = _code_of(&walk, code, <const offset*>walk.piece.offsets, most, &count, table, used)
-                if found < 0:
+        if has_short_runs(&walk):
+            for row in range(firsts.shape[0]):
+                enter_codes(&heads[row], walk.pieces + firsts[row], walk.pieces + pieces.shape[0], memo)
+            for row in range(walk.rows):
+                head = heads + walk.origins[row]
+                if not put_code(&walk, head, like, most, &count, table, used, &out[row]):
                     count = -1
                     break
-                out[walk.out + row] = found
+                if head.row == head.stop:
+                    enter_codes(head, head.piece + 1, walk.pieces + pieces.shape[0], memo)
+        else:
+            while count >= 0 and next_segment(&walk):
+                open_codes(&segment, walk.piece, walk.start, walk.count, memo)
+                for row in range(walk.out, walk.out + walk.count):
+                    if not put_code(&walk, &segment, like, most, &count, table, used, &out[row]):
+                        count = -1
+                        break
+    free(heads)
     free(walk.piece_at)
     return count
 
 
-cdef inline int32_t _code_of(
-    const Walk* walk, int32_t code, const offset* at, int64_t most, int64_t* count, uint64_t[::1] table,
-    int64_t[:, ::1] used,
+cdef int32_t _code_of(
+    const Walk* walk, const Piece* piece, int32_t code, const offset[::1] like, int64_t most, int64_t* count,
+    uint64_t[::1] table, int64_t[:, ::1] used,
 ) noexcept nogil:
-    cdef const uint8_t* value = walk.piece.values + at[code]
+    """Returns the code of a string that is not remembered; -1 if it is one too many."""
+    if table.shape[0] == 0:
+        return _new_code(walk, piece, code, most, count, used)
+    cdef const offset* at = <const offset*>piece.offsets
+    cdef const uint8_t* value = piece.values + at[code]
     cdef int64_t length = at[code + 1] - at[code], known
     cdef uint64_t hashed = hash_of(value, length), mask = table.shape[0] - 1
     cdef uint64_t slot = hashed & mask, entry
@@ -499,13 +524,10 @@ cdef inline int32_t _code_of(
     while True:
         entry = table[slot]
         if entry == 0:
-            if count[0] >= most:
-                return -1
-            used[count[0], 0] = walk.piece - walk.pieces
-            used[count[0], 1] = code
-            count[0] += 1
-            table[slot] = (hashed & 0xFFFFFFFF00000000ULL) | <uint64_t>count[0]
-            return <int32_t>(count[0] - 1)
+            known = _new_code(walk, piece, code, most, count, used)
+            if known >= 0:
+                table[slot] = (hashed & 0xFFFFFFFF00000000ULL) | <uint64_t>(known + 1)
+            return <int32_t>known
         if (entry ^ hashed) >> 32 == 0:
             known = <int64_t>(entry & 0xFFFFFFFFULL) - 1
             other = walk.pieces + used[known, 0]
@@ -515,24 +537,94 @@ cdef inline int32_t _code_of(
         slot = (slot + 1) & mask
 
 
-def assign_memos(int64_t[:, ::1] pieces, int64_t most_share):
-    """Gives pieces of at most `most_share` dictionary values to a row a place where `codes` remembers their codes.
+cdef inline int32_t _new_code(
+    const Walk* walk, const Piece* piece, int32_t code, int64_t most, int64_t* count, int64_t[:, ::1] used
+) noexcept nogil:
+    if count[0] >= most:
+        return -1
+    used[count[0], 0] = piece - walk.pieces
+    used[count[0], 1] = code
+    count[0] += 1
+    return <int32_t>(count[0] - 1)
 
-    Returns the size of all places, and the number of values in the dictionaries of all pieces, of which a row can
-    have no other.
+
+def assign_memos(int64_t[:, ::1] pieces, int64_t most_share, int64_t rows):
+    """Gives pieces places where `codes` remembers their codes: those whose strings are numbered in the latest series one
+    together, others of at most `most_share` dictionary values to a row one each.
+
+    rows: of all pieces. Returns the size of all places, an upper bound of the distinct strings, and whether memos are
+    sure: a string that is not remembered is a new one.
     """
-    cdef int64_t number, size = 0, values = 0
+    cdef int64_t number, series = 0, stop = 0, size, coded = 0, values = 0
+    cdef bint are_sure = True
     cdef Piece* piece
+    for number in range(pieces.shape[0]):
+        piece = <Piece*>&pieces[number, 0]
+        if piece.kind == CODES and piece.series > series:
+            series, stop = piece.series, 0
+        if piece.kind == CODES and piece.series == series:
+            stop = max(stop, piece.stop)
+    if stop > most_share * rows:
+        series = stop = 0
+    size = stop
     for number in range(pieces.shape[0]):
         piece = <Piece*>&pieces[number, 0]
         piece.memo = -1
         if piece.kind != CODES:
             continue
+        coded += piece.dictionary_size
+        if series and piece.series == series:
+            piece.memo = 0
+            continue
+        piece.ids = NULL
+        piece.series = 0
+        are_sure = False
         values += piece.dictionary_size
         if piece.dictionary_size <= most_share * piece.rows:
             piece.memo = size
             size += piece.dictionary_size
-    return size, values
+    return size, min(coded, stop + values), are_sure
+
+
+cdef inline void open_codes(Coded* coded, const Piece* piece, int64_t start, int64_t rows, int32_t[::1] memo) noexcept nogil:
+    """Goes to some rows of a piece."""
+    coded.piece = piece
+    coded.codes = piece.codes
+    coded.ids = piece.ids
+    coded.memo = &memo[piece.memo] if piece.kind == CODES and piece.memo >= 0 else NULL
+    coded.row = start
+    coded.stop = start + rows
+    coded.may_be_null = piece.kind == NULLS or piece.validity != NULL
+
+
+cdef inline void enter_codes(Coded* coded, const Piece* piece, const Piece* end, int32_t[::1] memo) noexcept nogil:
+    """Goes to the beginning of the first piece from here on that has rows."""
+    while piece < end and piece.rows == 0:
+        piece += 1
+    if piece < end:
+        open_codes(coded, piece, piece.start, piece.rows, memo)
+
+
+cdef inline bint put_code(
+    const Walk* walk, Coded* coded, const offset[::1] like, int64_t most, int64_t* count, uint64_t[::1] table,
+    int64_t[:, ::1] used, int32_t* out,
+) noexcept nogil:
+    """Puts the code of the next row, unless that is null. Returns whether there was a place for its string."""
+    cdef int64_t row = coded.row
+    cdef int32_t code, found
+    cdef int32_t* known
+    coded.row += 1
+    if coded.may_be_null and not is_valid(coded.piece, row):
+        return True
+    code = coded.codes[row]
+    if coded.memo == NULL:
+        out[0] = _code_of(walk, coded.piece, code, like, most, count, table, used)
+        return out[0] >= 0
+    known = coded.memo + (coded.ids[code] if coded.ids != NULL else code)
+    if known[0] < 0:
+        known[0] = _code_of(walk, coded.piece, code, like, most, count, table, used)
+    out[0] = known[0]
+    return out[0] >= 0
 
 
 def used_offsets(const int64_t[:, ::1] pieces, const int64_t[:, ::1] used, offset[::1] out):

@@ -12,13 +12,18 @@ from format.gather import (
     FIELDS,
     ROWS,
     START,
+    GatherArray,
+    NumberedStrings,
     Pieces,
     gather,
     gather_arrays,
     pieces_of,
     positions_by_source,
 )
+from format.native import as_bytes
 from format.native import gather as native
+from format.native.ids import StringTable
+from format.nodes import binary_parts
 from format.storage import plain
 from tests.support.wording import refuses
 
@@ -142,6 +147,84 @@ def test_a_dictionary_has_the_values_in_use_by_first_use() -> None:
     got = gather_arrays([[first], [second]], np.array([1, 0, 0, 1, 0, 1], dtype=np.uint16))
     assert got.dictionary.to_pylist() == ["a", "b", "c"]
     assert got.to_pylist() == ["a", "b", "a", None, "b", "c"]
+
+
+def numbered(array: pa.Array, tables: list[StringTable], series: int) -> GatherArray:
+    """An array whose strings are numbered; without numbers if the series is 0."""
+    if not series or not pa.types.is_dictionary(array.type):
+        return GatherArray(array)
+    numbers = np.empty(len(array.dictionary), np.int32)
+    offsets, data = binary_parts(array.dictionary)
+    assert tables[series].number(offsets, as_bytes(data), numbers)
+    return GatherArray(array, numbered=NumberedStrings(numbers, series, tables[series].count))
+
+
+@given(st.data(), st.sampled_from([pa.string(), pa.large_binary()]), st.sampled_from([0, 1 << 30]))
+def test_numbered_strings_are_gathered_as_others_are(
+    data: st.DataObject, dtype: pa.DataType, most_plain_bytes: int
+) -> None:
+    tables = [StringTable(100, 1000) for _ in range(3)]
+    value = st.none() | st.sampled_from(["", "a", "b", "c" * 8, "c" * 9, "d" * 40])
+    arrays: list[pa.Array] = []
+    firsts, order = [], []
+    for source in range(data.draw(st.integers(1, 4))):
+        firsts.append(len(arrays))
+        for _ in range(data.draw(st.integers(1, 3))):
+            texts = data.draw(st.lists(value, min_size=1, max_size=30))
+            array = pa.array(texts).cast(dtype).dictionary_encode()
+            array = array.slice(data.draw(st.integers(0, len(array) - 1)))
+            arrays.append(pa.nulls(len(array)) if array.null_count == len(array) else array)
+            order += [source] * len(array)
+    origins = np.array(data.draw(st.permutations(order)), np.uint16)
+    series = [data.draw(st.integers(0, 2)) for _ in arrays]
+    got = []
+    for choice in ([0] * len(arrays), series):
+        gathered = [
+            numbered(array, tables, number) for array, number in zip(arrays, choice, strict=True)
+        ]
+        fields = np.array([array.fields for array in gathered])
+        fields[:, ROWS] = [len(array) for array in arrays]
+        got.append(
+            gather(Pieces(gathered, fields, np.array(firsts), dtype), origins, most_plain_bytes)
+        )
+    assert got[0].type == got[1].type
+    assert got[0].equals(got[1])
+    if pa.types.is_dictionary(got[0].type):
+        assert got[0].dictionary.equals(got[1].dictionary)
+
+
+def test_few_rows_of_many_numbered_strings_take_no_place_for_all_of_them() -> None:
+    tables = [StringTable(1, 1), StringTable(1000, 10_000)]
+    many = numbered(pa.array([str(n) for n in range(1000)]).dictionary_encode(), tables, 1)
+    fields = np.array([many.fields])
+    fields[:, ROWS] = 5
+    size, distinct, are_sure = native.assign_memos(fields, 4, 5)
+    assert (size, distinct, are_sure) == (0, 1000, False)
+    size, distinct, are_sure = native.assign_memos(np.array([many.fields]), 4, 250)
+    assert (size, distinct, are_sure) == (1000, 1000, True)
+
+
+def test_strings_have_one_number_whichever_dictionary_they_are_of() -> None:
+    table = StringTable(3, 5)
+    assert numbers_of(table, ["b", "", "aaa"]) == [0, 1, 2]
+    assert numbers_of(table, ["aaa", "b", "aaa"]) == [2, 0, 2]
+    assert numbers_of(table, ["b", "new"]) is None  # no place for a fourth
+    assert table.count == 3
+    assert numbers_of(StringTable(9, 5), ["123", "456"]) is None  # no room for its bytes
+    sliced = pa.array(["x", "aaa", "b"]).slice(1)
+    assert numbers_of(table, sliced) == [2, 0]
+    assert numbers_of(table, []) == []
+    with refuses(ValueError):
+        StringTable(0, 5)
+    with refuses(ValueError):
+        table.number(np.zeros(3, np.int32), np.zeros(1, np.uint8), np.zeros(3, np.int32))
+
+
+def numbers_of(table: StringTable, texts: list[str] | pa.Array) -> list[int] | None:
+    array = pa.array(texts, pa.string()) if isinstance(texts, list) else texts
+    numbers = np.empty(len(array), np.int32)
+    offsets, data = binary_parts(array)
+    return numbers.tolist() if table.number(offsets, as_bytes(data), numbers) else None
 
 
 def test_strings_that_hardly_repeat_are_values_only_if_these_are_small() -> None:

@@ -1,0 +1,102 @@
+"""Numbers the strings of a column's dictionaries as its chunks are loaded, so that output row groups are
+gathered without comparing strings.
+
+Numbers only spare time: what has none is gathered to the same rows. So there are none where memory is short,
+and where strings hardly recur.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.merge.decoded import STAGE
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.merge_plan import NUMBERED_BYTES, NUMBERED_STRINGS
+from format import native
+from format.gather import NumberedStrings
+from format.native.ids import StringTable
+from format.nodes import binary_parts
+from format.templates import templates_of
+from format.types import is_binary_like, is_templated
+
+_LEAST_RECURRENCE: Final = 2
+"""How often a string has to come, on average, for numbers to be worth their time."""
+
+
+class StringIds:
+    """The strings of one column that have come so far. When they become too many or too heavy, a new series
+    of numbers begins without them.
+
+    Dictionaries of very many strings have no numbers: to look each of them up takes as long as it spares.
+    """
+
+    def __init__(
+        self,
+        budget: MemoryBudget,
+        most_strings: int = NUMBERED_STRINGS,
+        most_bytes: int = NUMBERED_BYTES,
+    ) -> None:
+        self._budget = budget
+        self._most_strings = most_strings
+        self._most_bytes = most_bytes
+        self._table: StringTable | None = None
+        self._series = 0
+        self._came = 0
+        """Strings that came in this series, equal ones too."""
+        self._may_number = True
+
+    @property
+    def held_bytes(self) -> int:
+        """What the strings are charged, without the numbers that were given."""
+        return 0 if self._table is None else self._table.held_bytes
+
+    def numbered(self, array: pa.Array) -> NumberedStrings | None:
+        """Numbers the dictionary of a storage array, or its templates; None if there is none, or no use or
+        no memory for it. The caller must discharge the numbers' bytes."""
+        values = _strings_of(array) if self._may_number else None
+        if values is None or not 0 < len(values) <= self._most_strings:
+            return None
+        table = self._table or self._begin()
+        if table is None:
+            return None
+        offsets, data = binary_parts(values)
+        numbers, known = np.empty(len(values), dtype=np.int32), table.count
+        if not table.number(offsets, native.as_bytes(data), numbers):
+            self.forget()
+            self._may_number = 0 < _LEAST_RECURRENCE * known <= self._came
+            return None
+        self._came += len(values)
+        if not self._budget.try_charge(STAGE, numbers.nbytes):
+            return None
+        return NumberedStrings(numbers, self._series, table.count)
+
+    def forget(self) -> int:
+        """Forgets all strings, and numbers no more. Returns how many bytes that frees."""
+        freed = self.held_bytes
+        self._budget.discharge(STAGE, freed)
+        self._table = None
+        self._may_number = False
+        return freed
+
+    def _begin(self) -> StringTable | None:
+        """Begins a series; None if there is no memory for it."""
+        table = StringTable(self._most_strings, self._most_bytes)
+        if not self._budget.try_charge(STAGE, table.held_bytes):
+            return None
+        self._table = table
+        self._series += 1
+        self._came = 0
+        return table
+
+
+def _strings_of(array: pa.Array) -> pa.Array | None:
+    """Returns the strings that rows name by codes."""
+    if is_templated(array.type):
+        return templates_of(array)
+    if pt.is_dictionary(array.type) and is_binary_like(array.type.value_type):
+        return array.dictionary
+    return None
