@@ -113,7 +113,7 @@ _LENGTH_BYTES: Final = 4
 _SAMPLE_VARIABLES_BYTES: Final = 64 << 10
 _SAMPLE_TEMPLATES_SHARE: Final = 2
 """Rows of a sample to each template, at least."""
-_TEMPLATE_BYTES_SHARE: Final = 8
+_TEMPLATE_BYTES_SHARE: Final = 4
 """Bytes of text to each byte of templates, at least."""
 _TEMPLATES_PAY: Final = 1
 """The share of the bytes of text that templates and variables may take, for the time that they spare."""

@@ -250,6 +250,17 @@ def test_long_lines_are_divided_if_their_templates_recur() -> None:
     assert make_chunk(few, level=1).encoding == "VARLEN"
 
 
+def test_templates_of_a_small_chunk_may_take_a_fifth_of_its_text() -> None:
+    rng = random.Random(4)
+    words = ["".join(rng.choices("abcdefgh", k=6)) for _ in range(500)]
+    kinds = [" ".join(rng.choices(words, k=18)) for _ in range(300)] * 5
+    rng.shuffle(kinds)
+    array = pa.array(f"{kind} {rng.randrange(10**9)} {rng.randrange(10**9)}" for kind in kinds)
+    found, as_text = make_chunk(array, level=1), make_chunk(array.cast(pa.binary()), level=1)
+    assert (found.encoding, as_text.encoding) == ("TEMPLATE", "VARLEN")
+    assert len(found.meta + found.stored) < len(as_text.meta + as_text.stored)
+
+
 def test_values_of_a_megabyte_are_divided() -> None:
     array = pa.array([f"{n} " + "x7 12 " * 170_000 for n in range(3)])
     found = split(array, 3)
