@@ -66,7 +66,7 @@ cdef struct Walk:
 
 
 cdef struct Head:
-    # Where a source goes on: the bytes of its next string, and the rows that its piece has left.
+    # Where a source goes on: the bytes of its next string, or its offset, and the rows that its piece has left.
     const uint8_t* bytes
     int64_t left
     const Piece* piece
@@ -272,15 +272,53 @@ def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint
     """Gathers validity bits. out: zeros. Returns how many rows are null."""
     cdef Walk walk
     cdef int64_t row, valid = 0
+    cdef Head* heads = NULL
     begin(&walk, pieces, firsts, origins)
+    if has_short_runs(&walk):
+        heads = heads_of(&walk, firsts.shape[0])
     with nogil:
-        while next_segment(&walk):
-            for row in range(walk.count):
-                if is_valid(walk.piece, walk.start + row):
-                    out[(walk.out + row) >> 3] |= 1 << ((walk.out + row) & 7)
-                    valid += 1
+        if heads:
+            valid = each_validity(&walk, heads, firsts, pieces.shape[0], out)
+        else:
+            while next_segment(&walk):
+                for row in range(walk.count):
+                    if is_valid(walk.piece, walk.start + row):
+                        out[(walk.out + row) >> 3] |= 1 << ((walk.out + row) & 7)
+                        valid += 1
+    free(heads)
     free(walk.piece_at)
     return origins.shape[0] - valid
+
+
+cdef Head* heads_of(const Walk* walk, int64_t sources) except NULL:
+    """Returns memory for the head of each source."""
+    cdef Head* heads = <Head*>malloc(sources * sizeof(Head))
+    if heads == NULL:
+        free(walk.piece_at)
+        raise MemoryError()
+    return heads
+
+
+cdef int64_t each_validity(
+    const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, uint8_t[::1] out
+) noexcept nogil:
+    """Gathers validity bits row by row. Returns how many are set."""
+    cdef int64_t source, row, valid = 0
+    cdef Head* head
+    cdef const Piece* piece
+    cdef const Piece* end = walk.pieces + pieces
+    for source in range(firsts.shape[0]):
+        enter_rows(&heads[source], walk.pieces + firsts[source], end)
+    for row in range(walk.rows):
+        head = heads + walk.origins[row]
+        piece = head.piece
+        if is_valid(piece, piece.start + piece.rows - head.left):
+            out[row >> 3] |= 1 << (row & 7)
+            valid += 1
+        head.left -= 1
+        if head.left == 0:
+            enter_rows(head, piece + 1, end)
+    return valid
 
 
 def bits(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, uint8_t[::1] out):
@@ -302,29 +340,78 @@ def bits(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t
 def offsets(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, offset[::1] out):
     """Gathers lengths of strings to offsets, from 0. Returns their total, which may be more than 32 bits hold."""
     cdef Walk walk
+    cdef int64_t total
+    cdef Head* heads = NULL
+    begin(&walk, pieces, firsts, origins)
+    if are_values(&walk, pieces.shape[0]) and has_short_runs(&walk):
+        heads = heads_of(&walk, firsts.shape[0])
+    with nogil:
+        total = each_length(&walk, heads, firsts, pieces.shape[0], out) if heads else each_segment(&walk, out)
+    free(heads)
+    free(walk.piece_at)
+    return total
+
+
+cdef int64_t each_segment(Walk* walk, offset[::1] out) noexcept nogil:
     cdef int64_t row, total = 0
     cdef int32_t code
     cdef const offset* at
-    begin(&walk, pieces, firsts, origins)
-    with nogil:
-        out[0] = 0
-        while next_segment(&walk):
-            at = <const offset*>walk.piece.offsets
-            if walk.piece.kind == VALUES:
-                for row in range(walk.count):
-                    total += at[walk.start + row + 1] - at[walk.start + row]
-                    out[walk.out + row + 1] = <offset>total
-            elif walk.piece.kind == CODES:
-                for row in range(walk.count):
-                    if is_valid(walk.piece, walk.start + row):
-                        code = walk.piece.codes[walk.start + row]
-                        total += at[code + 1] - at[code]
-                    out[walk.out + row + 1] = <offset>total
-            else:
-                for row in range(walk.count):
-                    out[walk.out + row + 1] = <offset>total
-    free(walk.piece_at)
+    out[0] = 0
+    while next_segment(walk):
+        at = <const offset*>walk.piece.offsets
+        if walk.piece.kind == VALUES:
+            for row in range(walk.count):
+                total += at[walk.start + row + 1] - at[walk.start + row]
+                out[walk.out + row + 1] = <offset>total
+        elif walk.piece.kind == CODES:
+            for row in range(walk.count):
+                if is_valid(walk.piece, walk.start + row):
+                    code = walk.piece.codes[walk.start + row]
+                    total += at[code + 1] - at[code]
+                out[walk.out + row + 1] = <offset>total
+        else:
+            for row in range(walk.count):
+                out[walk.out + row + 1] = <offset>total
     return total
+
+
+cdef int64_t each_length(
+    const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, offset[::1] out
+) noexcept nogil:
+    """Gathers lengths row by row. Each head is at the offset of its next string."""
+    cdef int64_t source, row, total = 0
+    cdef const offset* at
+    cdef Head* head
+    cdef const Piece* end = walk.pieces + pieces
+    out[0] = 0
+    for source in range(firsts.shape[0]):
+        enter_offsets(&heads[source], walk.pieces + firsts[source], end, out)
+    for row in range(walk.rows):
+        head = heads + walk.origins[row]
+        if head.piece.kind == VALUES:
+            at = <const offset*>head.bytes
+            total += at[1] - at[0]
+            head.bytes += sizeof(offset)
+        out[row + 1] = <offset>total
+        head.left -= 1
+        if head.left == 0:
+            enter_offsets(head, head.piece + 1, end, out)
+    return total
+
+
+cdef inline void enter_offsets(Head* head, const Piece* piece, const Piece* end, const offset[::1] like) noexcept nogil:
+    enter_rows(head, piece, end)
+    if head.piece < end:
+        head.bytes = head.piece.offsets + head.piece.start * <int64_t>sizeof(offset)
+
+
+cdef inline void enter_rows(Head* head, const Piece* piece, const Piece* end) noexcept nogil:
+    """Goes to the first piece from here on that has rows."""
+    while piece < end and piece.rows == 0:
+        piece += 1
+    head.piece = piece
+    if piece < end:
+        head.left = piece.rows
 
 
 def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
@@ -338,13 +425,11 @@ def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint1
     cdef Head* heads
     begin(&walk, pieces, firsts, origins)
     if are_values(&walk, pieces.shape[0]) and has_short_runs(&walk):
-        free(walk.piece_at)
-        heads = <Head*>malloc(firsts.shape[0] * sizeof(Head))
-        if heads == NULL:
-            raise MemoryError()
+        heads = heads_of(&walk, firsts.shape[0])
         with nogil:
             each_string(&walk, heads, firsts, pieces.shape[0], placed, base)
         free(heads)
+        free(walk.piece_at)
         return
     with nogil:
         while next_segment(&walk):
@@ -379,8 +464,7 @@ cdef void each_string(
     cdef Head* head
     cdef const Piece* end = walk.pieces + pieces
     for source in range(firsts.shape[0]):
-        heads[source].piece = walk.pieces + firsts[source]
-        enter(&heads[source], end, placed)
+        enter_bytes(&heads[source], walk.pieces + firsts[source], end, placed)
     for row in range(walk.rows):
         head = heads + walk.origins[row]
         size = placed[row + 1] - placed[row]
@@ -389,20 +473,15 @@ cdef void each_string(
         head.bytes += size
         head.left -= 1
         if head.left == 0:
-            head.piece += 1
-            enter(head, end, placed)
+            enter_bytes(head, head.piece + 1, end, placed)
 
 
-cdef inline void enter(Head* head, const Piece* end, const offset[::1] like) noexcept nogil:
-    """Goes to the beginning of the first piece from here on that has rows."""
-    while head.piece < end and head.piece.rows == 0:
-        head.piece += 1
-    if head.piece == end:
-        return  # no source has rows left
-    head.left = head.piece.rows
-    head.bytes = head.piece.values
-    if head.piece.kind == VALUES:
-        head.bytes += (<const offset*>head.piece.offsets)[head.piece.start]
+cdef inline void enter_bytes(Head* head, const Piece* piece, const Piece* end, const offset[::1] like) noexcept nogil:
+    enter_rows(head, piece, end)
+    if head.piece < end:
+        head.bytes = head.piece.values
+        if head.piece.kind == VALUES:
+            head.bytes += (<const offset*>head.piece.offsets)[head.piece.start]
 
 
 # --- what sources give -----------------------------------------------------------------------
