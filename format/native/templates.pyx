@@ -368,25 +368,33 @@ cdef inline uint64_t marks_in(uint64_t bytes) noexcept nogil:
 
 def count_marks(const uint8_t[::1] data):
     """Returns how many marks templates have."""
-    cdef int64_t at, count = 0
+    cdef int64_t at, count = 0, whole = data.shape[0] & ~7
     with nogil:
-        for at in range(0, data.shape[0], 8):
-            count += <int64_t>(((marks_in(loaded(&data[at], min(<int64_t>8, data.shape[0] - at))) >> 7) * LOW) >> 56)
+        for at in range(0, whole, 8):
+            count += marks_among(loaded(&data[at], 8))
+        if whole < data.shape[0]:
+            count += marks_among(loaded(&data[whole], data.shape[0] - whole))
     return count
+
+
+cdef inline int64_t marks_among(uint64_t bytes) noexcept nogil:
+    return <int64_t>(((marks_in(bytes) >> 7) * LOW) >> 56)
 
 
 def find_marks(const int64_t[::1] offsets, const uint8_t[::1] data, int64_t[::1] firsts, int64_t[::1] places,
                uint8_t[::1] kinds):
     """Finds the marks of templates: where each is, its kind, and the first one of each template.
 
-    offsets: ascend from 0 within the data. places, kinds: as many as `count_marks` of the data up to the last offset.
+    offsets: ascend from 0. data: at least 8 bytes more than the last offset, which are no marks. places, kinds: as many
+    as `count_marks` of the data.
     """
     cdef int64_t template = 0, at, slot = 0, stop = offsets[offsets.shape[0] - 1]
     cdef uint64_t marks
+    require(data.shape[0] >= stop + 8, "a buffer is too short")
     with nogil:
         firsts[0] = 0
         for at in range(0, stop, 8):
-            marks = marks_in(loaded(&data[at], min(<int64_t>8, stop - at)))
+            marks = marks_in(loaded(&data[at], 8))
             while marks:
                 places[slot] = at + (lowest_bit(marks) >> 3)
                 kinds[slot] = data[places[slot]]
