@@ -22,7 +22,7 @@ from format import native
 from format.arrays import in_order_of_use, used_values
 from format.compression import Part, compressed_bytes
 from format.dictionaries import with_distinct_values
-from format.hashing import value_hashes
+from format.hashing import distinct_hashes, value_hashes
 from format.nested import list_parts, present_items
 from format.nodes import (
     WORD_BYTES,
@@ -496,7 +496,7 @@ def _most_distinct(sample: pa.Array, share: int) -> int:
 
 
 def _distinct(array: pa.Array) -> int:
-    return len(np.unique(value_hashes(array)))
+    return len(distinct_hashes(value_hashes(array)))
 
 
 def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
@@ -569,8 +569,7 @@ def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
 
 def _is_distinct(values: pa.Array) -> bool:
     """Returns whether values are distinct; False also where hashes collide."""
-    hashes = value_hashes(values)
-    return values.null_count == 0 and len(np.unique(hashes)) == len(values)
+    return values.null_count == 0 and _distinct(values) == len(values)
 
 
 def _encode_coded(array: pa.Array) -> Node:

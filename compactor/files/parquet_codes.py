@@ -9,20 +9,32 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 _PLAIN_BYTES: Final = 4
 """The least bytes of a string that is stored as such: those of its length."""
+_USES: Final = 3
+"""Rows to each value of a dictionary, at least, for which codes spare work."""
 _HEADER_BYTES: Final = 64
 _INT32, _STRUCT = 5, 12
+_PAGE_BYTES: Final = 2
+"""The number of the field of a page's header that has the length of the page, decompressed."""
 _DICTIONARY_HEADER: Final = 7
 """The number of the field of a page's header that describes a dictionary."""
 
 Sizes = Mapping[str, int]
 """How many values the dictionary of each coded column has."""
+
+
+class DictionaryPage(NamedTuple):
+    """What the header of a dictionary page says."""
+
+    values: int
+    page_bytes: int
+    """The bytes of the page without its header, decompressed."""
 
 
 def coded_columns(path: str, file: pq.ParquetFile) -> list[Sizes]:
@@ -43,19 +55,26 @@ def _sizes(
 ) -> Iterator[tuple[str, int]]:
     for index in range(group.num_columns):
         chunk = group.column(index)
-        is_short = chunk.total_uncompressed_size < _PLAIN_BYTES * chunk.num_values
-        if chunk.path_in_schema in candidates and chunk.has_dictionary_page and is_short:
+        if chunk.path_in_schema in candidates and chunk.has_dictionary_page:
             header = os.pread(source, _HEADER_BYTES, chunk.dictionary_page_offset)
-            if (size := dictionary_size(header)) is not None:
-                yield chunk.path_in_schema, size
+            page = dictionary_page(header)
+            if page is not None and _has_codes(chunk, page):
+                yield chunk.path_in_schema, page.values
 
 
-def dictionary_size(header: bytes) -> int | None:
-    """Returns how many values a dictionary page has; None for the header of another page.
+def _has_codes(chunk: pq.ColumnChunkMetaData, page: DictionaryPage) -> bool:
+    """Returns whether rows are codes, as far as the lengths of pages tell, and not of too many values."""
+    rows: int = chunk.num_values
+    other_bytes: int = chunk.total_uncompressed_size - page.page_bytes
+    return other_bytes < _PLAIN_BYTES * rows and page.values * _USES <= rows
+
+
+def dictionary_page(header: bytes) -> DictionaryPage | None:
+    """Returns what the header of a page says if it is that of a dictionary.
 
     header: the beginning of a page, in Thrift's compact protocol.
     """
-    at, field = 0, 0
+    at = field = page_bytes = 0
     try:
         while True:
             step, kind = divmod(header[at], 16)
@@ -64,8 +83,9 @@ def dictionary_size(header: bytes) -> int | None:
                 return None
             if field == _DICTIONARY_HEADER:
                 is_known = kind == _STRUCT and header[at + 1] == 16 + _INT32
-                return _integer(header, at + 2)[0] if is_known else None
-            _, at = _integer(header, at + 1)
+                return DictionaryPage(_integer(header, at + 2)[0], page_bytes) if is_known else None
+            value, at = _integer(header, at + 1)
+            page_bytes = value if field == _PAGE_BYTES else page_bytes
     except IndexError:
         return None
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import compactor.write.ingest.files
 from compactor import Table
 from compactor.files.columnar import ParquetBatches
-from compactor.files.parquet_codes import dictionary_size
+from compactor.files.parquet_codes import DictionaryPage, dictionary_page
 from compactor.files.read import open_table_file
 from tests.support.tables import table_rows
 
@@ -61,6 +61,7 @@ def test_repeated_strings_come_as_codes_with_the_same_values(
     pq.write_table(rows, tmp_path / "x.parquet", row_group_size=row_group_rows)
     batches = read(tmp_path / "x.parquet", batch_bytes)
     assert {"few", "nulls", "binary"} <= coded_names(batches[0])
+    assert ("some" in coded_names(batches[0])) == (row_group_rows == ROWS)
     assert not {"n", "all"} & coded_names(batches[0])
     assert plain_table(batches, rows.schema) == rows
     with open_table_file(str(tmp_path / "x.parquet")) as file:
@@ -146,15 +147,15 @@ def test_codes_of_a_stream_give_the_bytes_that_strings_give(tmp_path: Path) -> N
 
 def test_the_size_of_a_dictionary_is_read_from_the_header_of_its_page() -> None:
     header = bytes.fromhex("150415aaf6121592b0044c15a2b301150012000028b52ffd")
-    assert dictionary_size(header) == 11_473
+    assert dictionary_page(header) == DictionaryPage(11_473, 155_029)
     for end in range(13):
-        assert dictionary_size(header[:end]) is None
+        assert dictionary_page(header[:end]) is None
     data_page = bytes.fromhex("15001514151415002c150a150015061506")
-    assert dictionary_size(data_page) is None
+    assert dictionary_page(data_page) is None
 
 
 @settings(max_examples=300)
 @given(st.binary(max_size=64))
 def test_no_bytes_in_place_of_a_header_do_harm(data: bytes) -> None:
-    size = dictionary_size(data)
-    assert size is None or isinstance(size, int)
+    page = dictionary_page(data)
+    assert page is None or (isinstance(page.values, int) and isinstance(page.page_bytes, int))

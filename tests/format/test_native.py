@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import format
 from format.arrays import in_order_of_use
 from format.encode import by_dictionary
-from format.hashing import add_column, column_contributions, value_hashes
+from format.hashing import add_column, column_contributions, distinct_hashes, value_hashes
 from format.native import extremes, hashing, integers
 from format.storage import decoded, plain, to_storage
 from tests.support.loops import loops
@@ -39,6 +39,12 @@ def strings(draw: st.DrawFn, dtype: pa.DataType) -> pa.Array:
     values = [v if v is None or "string" in str(dtype) else v.encode() for v in picks]
     array = pa.array(values, dtype)
     return array.slice(draw(st.integers(0, max(0, len(array) - 1))))
+
+
+@given(st.lists(st.sampled_from([0, 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)))
+def test_distinct_hashes_come_once_and_in_order(hashes: list[int]) -> None:
+    found = distinct_hashes(np.array(hashes, dtype=np.uint64))
+    assert found.tolist() == sorted(set(hashes))
 
 
 @given(st.data(), st.sampled_from(STRING_TYPES))

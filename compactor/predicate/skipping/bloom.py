@@ -11,6 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from format.hashing import distinct_hashes
+
 U64 = npt.NDArray[np.uint64]
 
 BLOCK_BYTES: Final = 32
@@ -27,7 +29,7 @@ _SALTS: Final = np.array(
 
 def build(hashes: U64, most_bytes: int) -> bytes | None:
     """Returns a filter of values, given their hashes; None if `most_bytes` is too small for a useful one."""
-    distinct = np.unique(hashes)
+    distinct = distinct_hashes(hashes)
     wanted = -(-len(distinct) * _BITS_PER_VALUE // (8 * BLOCK_BYTES))
     blocks = max(1, min(wanted, most_bytes // BLOCK_BYTES))
     if blocks * BLOCK_BYTES * 8 < len(distinct) * _LEAST_BITS_PER_VALUE or most_bytes < BLOCK_BYTES:
