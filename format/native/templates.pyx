@@ -61,9 +61,18 @@ cdef extern from *:
         *digits = upper_bits(digit);
         *tokens = upper_bits(digit | letter | bytes);
     }
+
+    /* Adds two words and a carry, which it changes. */
+    static inline uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) {
+        uint64_t sum;
+        uint64_t first = __builtin_add_overflow(one, other, &sum);
+        *carry = first | __builtin_add_overflow(sum, *carry, &sum);
+        return sum;
+    }
     """
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
     void classify(const uint8_t* at, uint64_t* tokens, uint64_t* digits) noexcept nogil
+    uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) noexcept nogil
 
 cdef enum:
     BATCH = 1 << 14  # bytes of text that are joined before they are hashed, as reading at once what was written waits
@@ -100,32 +109,42 @@ cdef inline uint64_t from_on(uint64_t bytes, int least) noexcept nogil:
     return (bytes + <uint64_t>(0x80 - least) * LOW) & HIGH
 
 
-cdef inline void classify_row(
-    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* digits
+cdef inline void find_variables(
+    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* firsts, uint64_t* stops
 ) noexcept nogil:
-    """Finds bytes of tokens, and digits and marks. A bit for each byte; those beyond the row are 0.
+    """Finds the bytes of tokens, and of each one that is a variable the first digit or mark, and what is behind it.
 
-    end: of the memory that may be read.
+    A bit for each byte, of `stops` one more; bits beyond the row are 0. end: of the memory that may be read.
     """
     cdef uint8_t rest[16]
-    cdef int64_t start, size
-    cdef uint64_t token, digit
-    for start in range(0, length, 16):
-        if end - at - start >= 16:
-            classify(at + start, &token, &digit)
-        else:
-            memcpy(rest, at + start, length - start)
-            classify(rest, &token, &digit)
-        size = length - start
-        if size < 16:
-            token &= (<uint64_t>1 << size) - 1
-            digit &= (<uint64_t>1 << size) - 1
-        if start & 63 == 0:
-            tokens[start >> 6] = token
-            digits[start >> 6] = digit
-        else:
-            tokens[start >> 6] |= token << (start & 63)
-            digits[start >> 6] |= digit << (start & 63)
+    cdef int64_t start = 0, word = 0
+    cdef uint64_t token, digit, some_token, some_digit, plain
+    cdef uint64_t sought = 0, inside = 0, before = 0  # what is carried from word to word
+    cdef int shift
+    while start < length:
+        token = digit = 0
+        shift = 0
+        while shift < 64 and start < length:
+            if end - at - start >= 16:
+                classify(at + start, &some_token, &some_digit)
+            else:
+                memcpy(rest, at + start, length - start)
+                classify(rest, &some_token, &some_digit)
+            token |= some_token << shift
+            digit |= some_digit << shift
+            shift += 16
+            start += 16
+        if start > length:
+            token &= ~(~<uint64_t>0 << (length & 63))
+            digit &= token
+        # What is added to the beginning of a run of ones is carried to the first place behind it.
+        plain = token & ~digit
+        firsts[word] = add_carrying(plain, token & ~(token << 1 | before), &sought) & digit
+        stops[word] = add_carrying(token, firsts[word], &inside) & ~token
+        tokens[word] = token
+        before = token >> 63
+        word += 1
+    stops[word] = inside
 
 
 cdef inline uint64_t letters_of(const uint8_t* at, int64_t size, const uint64_t* bits) noexcept nogil:
@@ -137,9 +156,9 @@ cdef inline uint64_t letters_of(const uint8_t* at, int64_t size, const uint64_t*
     return united
 
 
-cdef inline uint8_t* put_within(uint8_t* out, const uint8_t* source, int64_t size, const uint8_t* end) noexcept nogil:
-    """Copies bytes loosely where memory up to `end` allows it. Returns where they end."""
-    return put_loosely(out, source, size) if end - source >= size + SLACK else put(out, source, size)
+cdef inline uint8_t* put_within(uint8_t* out, const uint8_t* source, int64_t size, bint has_slack) noexcept nogil:
+    """Copies bytes, loosely where memory allows it. Returns where they end."""
+    return put_loosely(out, source, size) if has_slack else put(out, source, size)
 
 
 cdef bint grow(Found* found, int64_t more) noexcept nogil:
@@ -219,53 +238,50 @@ cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
 
 
 cdef int64_t split_row(
-    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* digits, uint8_t* template,
-    uint8_t** numbers, uint8_t** texts,
+    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* firsts, uint64_t* stops,
+    uint8_t* template, uint8_t** numbers, uint8_t** texts,
 ) noexcept nogil:
     """Divides a string. Returns the bytes of the template; moves `numbers` and `texts` behind what it writes.
 
     end: of the memory that may be read. All that is written has `SLACK` bytes of room behind it.
     """
-    cdef int64_t words = (length + 63) >> 6, word = 0, near, position = 0, start, stop
+    cdef int64_t words = (length + 63) >> 6, word = 0, stop_word = 0, near, position = 0, start, stop
     cdef uint8_t* out = template
-    cdef uint64_t bits, gaps, number
-    cdef int bit
-    classify_row(at, length, end, tokens, digits)
-    bits = digits[0] if words else 0
+    cdef uint8_t* number_at = numbers[0]
+    cdef uint8_t* text_at = texts[0]
+    cdef uint64_t first, behind, gaps, number
+    cdef bint has_slack = end - at >= length + SLACK
+    find_variables(at, length, end, tokens, firsts, stops)
+    first = firsts[0] if words else 0
+    behind = stops[0]
     while True:
-        while bits == 0:
+        while first == 0:
             word += 1
             if word >= words:
-                return put_within(out, at + position, length - position, end) - template
-            bits = digits[word]
-        bit = lowest_bit(bits)
+                numbers[0], texts[0] = number_at, text_at
+                return put_within(out, at + position, length - position, has_slack) - template
+            first = firsts[word]
+        while behind == 0:
+            stop_word += 1
+            behind = stops[stop_word]
+        gaps = ~tokens[word] & ((first & -first) - 1)
         near = word
-        gaps = ~tokens[near] & ((<uint64_t>1 << bit) - 1)
         while gaps == 0 and near > 0:
             near -= 1
             gaps = ~tokens[near]
-        start = 64 * near + bits_in(gaps) if gaps else 0
-        near = word
-        gaps = ~tokens[near] & ~((<uint64_t>2 << bit) - 1)
-        while gaps == 0:
-            near += 1
-            if near == words:
-                break
-            gaps = ~tokens[near]
-        stop = min(64 * near + lowest_bit(gaps), length) if gaps else length
-        out = put_within(out, at + position, start - position, end)
+        start = 64 * near + bits_in(gaps)
+        stop = 64 * stop_word + lowest_bit(behind)
+        first &= first - 1
+        behind &= behind - 1
+        out = put_within(out, at + position, start - position, has_slack)
         if take_number(at + start, stop - start, end - 8, &number):
             out[0] = NUMBER
-            numbers[0] = put_varint(numbers[0], number)
+            number_at = put_varint(number_at, number)
         else:
             out[0] = TEXT
-            texts[0] = put_within(put_varint(texts[0], stop - start), at + start, stop - start, end)
+            text_at = put_within(put_varint(text_at, stop - start), at + start, stop - start, has_slack)
         out += 1
         position = stop
-        word = stop >> 6
-        if word >= words:
-            return out - template
-        bits = digits[word] & (~<uint64_t>0 << (stop & 63))
 
 
 def split(
@@ -310,7 +326,7 @@ def split(
     found.slots = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
     found.alphabets = <uint64_t*>malloc(found.alphabets_room * sizeof(uint64_t))
     found.table = <uint64_t*>calloc(slots, sizeof(uint64_t))
-    masks = <uint64_t*>malloc(2 * (longest // 64 + 1) * sizeof(uint64_t))
+    masks = <uint64_t*>malloc(3 * (longest // 64 + 2) * sizeof(uint64_t))
     try:
         if not (found.data and found.ends and found.slots and found.alphabets and found.table and masks):
             raise MemoryError("no memory for templates")
@@ -326,7 +342,8 @@ def split(
                         break
                     texts_of_row, known = text, found.count
                     size = split_row(
-                        base + offsets[row], size, end, masks, masks + longest // 64 + 1,
+                        base + offsets[row], size, end, masks, masks + longest // 64 + 2,
+                        masks + 2 * (longest // 64 + 2),
                         found.data + found.ends[found.count], &number, &text,
                     )
                     code = code_of(&found, size, most)

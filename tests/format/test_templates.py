@@ -24,6 +24,7 @@ from format.nodes import NODE_BYTES, Encoding
 from format.reader import FragmentReader
 from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
 from format.templates import (
+    coded_templates,
     codes_of,
     joined,
     most_text_bytes,
@@ -131,6 +132,20 @@ def test_any_text_is_divided_and_joined(
     assert variables <= text_bytes * 129 // 128 + 9 * len(array) + 16
     part = found.slice(data.draw(st.integers(0, len(array))))
     assert joined(part).equals(array.slice(len(array) - len(part)))
+
+
+@pytest.mark.parametrize("before", ["-", "x-", "7-"])
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 63, 64, 65, 128, 200])
+def test_tokens_are_found_wherever_they_lie(before: str, size: int) -> None:
+    """Across any number of the words of 64 bytes that are looked at at once."""
+    tokens = ["x" * size, "7" + "x" * (size - 1), "x" * (size - 1) + "7", "7" * size]
+    lead = [(before * 70)[:count] for count in range(140)]
+    texts = [f"{start}{token}{end}" for start in lead for token in tokens for end in ("", " z9")]
+    found = split(pa.array(texts), len(texts))
+    assert found is not None
+    templates = [template_of(text) for text in texts]
+    assert coded_templates(found).to_pylist() == templates
+    assert joined(found).to_pylist() == texts
 
 
 @settings(max_examples=200)
