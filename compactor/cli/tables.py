@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from compactor.api.view import TableView
 from compactor.cli.shared_options import check_one_moment
 from compactor.read.fragment_columns import open_fragment
 from compactor.stores.base import Store
@@ -19,6 +18,7 @@ from format.reader import FragmentReader
 
 if TYPE_CHECKING:
     from compactor.api.table import Table
+    from compactor.api.view import TableView
 
 
 def address_of(table: str) -> str:
@@ -48,6 +48,9 @@ def open_view(table: str, version: int | None, as_of: int | None) -> TableView:
 
     Raises `UsageError` if both are given, `VersionNotFoundError` for a version that is not retained.
     """
+    # Imported late: what writes needs none of what reads.
+    from compactor.api.view import TableView
+
     check_one_moment(version, as_of)
     log = open_log(table)
     return TableView(log, log.at(version, as_of))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,7 +15,6 @@ from compactor.cli.output import warn
 from compactor.cli.tables import open_log
 from compactor.common import logs
 from compactor.common.logs import LEVELS, LogFormat, LogSettings
-from compactor.compaction.driver import Driver
 from compactor.compaction.listener import Listener, Listeners
 from compactor.errors import UsageError
 from compactor.stores.base import Store
@@ -26,6 +25,9 @@ from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
 from compactor.telemetry.metrics.recorder import Recorder, label
 from compactor.telemetry.tracing import Tracing, TracingUnavailableError
+
+if TYPE_CHECKING:
+    from compactor.compaction.driver import Driver
 
 _LEVELS: Final = {LogFormat.TEXT: LogSettings().level, LogFormat.JSON: "info"}
 """The lowest level that is logged, if nobody says which."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from compactor.compaction.compaction import Compaction
-from compactor.compaction.driver import Driver, FinishedCompaction
+if TYPE_CHECKING:
+    from compactor.compaction.compaction import Compaction
+    from compactor.compaction.driver import Driver, FinishedCompaction
 
 
 class Listener(Protocol):

@@ -13,8 +13,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.common.redact import redacted
-from compactor.compaction.compaction import AttemptReport, Compaction
-from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.table.observed_log import CommitEnd, CommitReport
 
@@ -22,6 +20,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
+
+    from compactor.compaction.compaction import AttemptReport, Compaction
+    from compactor.compaction.driver import Driver, FinishedCompaction
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTERS: Final = "opentelemetry_traces_exporter"

@@ -72,6 +72,32 @@ def test_head_imports_what_reading_takes(tmp_path: Path) -> None:
     }
 
 
+def test_ingest_imports_nothing_that_reads_or_compacts(tmp_path: Path) -> None:
+    path = tmp_path / "x.ndjson"
+    path.write_text('{"k": 1}\n')
+    modules = imported_by("ingest", str(tmp_path / "t"), str(path), "--sort-by", "k")
+    assert "compactor.write.ingest.files" in modules
+    assert not modules & (HEAVY | {"compactor.read.scan", "compactor.compaction.driver"})
+    rooms = {name.split(".")[1] for name in modules if name.startswith("compactor.")}
+    assert not rooms & {"api", "entities", "merge", "pipelines", "report", "simulate", "spark"}
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_modules_of_a_command_are_never_looked_at_for_garbage(is_on: bool) -> None:
+    program = f"""
+import gc, json
+from compactor.cli.frugal import frugal_imports
+{"" if is_on else "gc.disable()"}
+with frugal_imports():
+    before = [each["collections"] for each in gc.get_stats()]
+    import compactor.cli.write
+    after = [each["collections"] for each in gc.get_stats()]
+print(json.dumps([before == after, gc.isenabled(), gc.get_freeze_count() > 10_000]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert json.loads(done.stdout) == [True, is_on, True]
+
+
 def test_data_frames_and_threads_are_there_for_those_who_ask() -> None:
     """What is kept out of the import of a command comes when it is wanted."""
     program = """

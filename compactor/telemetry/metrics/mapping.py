@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from compactor.compaction.compaction import AttemptReport
-from compactor.compaction.driver import FinishedCompaction
-from compactor.entities.entity_report import EntityMergeReport
-from compactor.pipelines.run_report import RunReport
 from compactor.planner.debt import Debt, Pressure
 from compactor.resources.stopwatch import STAGES
 from compactor.rows.flags import REASONS
 from compactor.table.observed_log import CommitEnd, CommitReport
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import VacuumReport
 from compactor.telemetry.metrics import catalog as c
 from compactor.telemetry.metrics.catalog import Change, Metric
-from compactor.write.ingest import IngestReport
+
+if TYPE_CHECKING:
+    from compactor.compaction.compaction import AttemptReport
+    from compactor.compaction.driver import FinishedCompaction
+    from compactor.entities.entity_report import EntityMergeReport
+    from compactor.pipelines.run_report import RunReport
+    from compactor.table.vacuum import VacuumReport
+    from compactor.write.ingest import IngestReport
 
 DRIVER: Final = "driver"
 TASK: Final = "task"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.redact import redacted
-from compactor.compaction.compaction import Compaction
-from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 from compactor.stores.base import Store
@@ -18,6 +17,10 @@ from compactor.telemetry.metrics import catalog as c
 from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import Change
 from compactor.telemetry.metrics.mapping import DRIVER
+
+if TYPE_CHECKING:
+    from compactor.compaction.compaction import Compaction
+    from compactor.compaction.driver import Driver, FinishedCompaction
 
 Apply = Callable[[Iterable[Change]], None]
 
