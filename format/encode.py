@@ -601,9 +601,8 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     found = divide(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
     if found is None or not count_marks(templates_of(found.array)):
         return None
-    part = _templated_node(*found, _text_bytes(sample))
     as_text = _stored_bytes(_encode_varlen(sample))
-    by_row = _stored_bytes(*_by_row(part)) / as_text
+    by_row = _stored_bytes(*_by_row(found.array)) / as_text
     if by_row > _TEMPLATES_PAY:
         return None
     found = divide(array, len(array) // TEMPLATES_SHARE)
@@ -611,14 +610,20 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     if node is None:
         return None
     # A sample has most templates and slots of the whole, in a few rows, so these are counted in the whole.
-    by_slot = _stored_bytes(*_by_slot(node)) / as_text * part.text_bytes / node.text_bytes
+    by_slot = _stored_bytes(*_by_slot(node)) / as_text * _text_bytes(sample) / node.text_bytes
     return node if by_row + by_slot <= _TEMPLATES_PAY else None
 
 
-def _by_row(node: Node) -> tuple[Node, ...]:
-    """Returns the parts of a node of templates that grow with its rows."""
-    _, codes, _, numbers, texts = node.children
-    return codes, numbers, texts
+def _by_row(array: pa.Array) -> tuple[Node, Node, Node]:
+    """Returns the parts of a node of templates that grow with its rows: codes, numbers and texts."""
+    valid, codes = valid_mask(array), codes_of(array)
+    if valid is not None:
+        codes = _filled(codes, valid)
+    numbers, texts = (
+        _bytes_node(_without_hidden(variables, valid))
+        for variables in (numbers_of(array), texts_of(array))
+    )
+    return encode_ints(codes), numbers, texts
 
 
 def _by_slot(node: Node) -> tuple[Node, ...]:
@@ -657,17 +662,14 @@ def _encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node 
 
 
 def _templated_node(array: pa.Array, alphabets: U64, text_bytes: int) -> Node:
-    valid, codes, templates = valid_mask(array), codes_of(array), templates_of(array)
-    if valid is not None:
-        codes = _filled(codes, valid)
+    templates = templates_of(array)
+    codes, numbers, texts = _by_row(array)
     # What queries read alone comes first.
-    head = (_encode_varlen(templates), encode_ints(codes), encode_ints(alphabets))
-    numbers = _bytes_node(_without_hidden(numbers_of(array), valid))
+    head = (_encode_varlen(templates), codes, encode_ints(alphabets))
     sample = _middle_bytes(numbers.buffers[0])
     is_dense = compressed_bytes(sample) > _CODEC_PAYS * len(sample)
-    texts = _bytes_node(_without_hidden(texts_of(array), valid))
     children = (*head, replace(numbers, is_dense=is_dense), texts)
-    node = _with_validity(Encoding.TEMPLATE, len(array), valid, [], children=children)
+    node = _with_validity(Encoding.TEMPLATE, len(array), valid_mask(array), [], children=children)
     head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
     decoding_bytes = layout_bytes(len(templates), count_marks(templates)) + most_text_bytes(array)
     return replace(
