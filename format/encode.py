@@ -480,14 +480,8 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
         is_few = _distinct(sample) <= most if is_list else _coded_values(sample, most) is not None
         if not is_few:
             return None
-    coded = (
-        _coded_lists(array)
-        if is_list
-        else _coded_values(array, min(most_distinct, present // share))
-    )
-    if coded is None or len(coded.dictionary) * share > present:
-        return None
-    return coded
+    most = min(most_distinct, present // share)
+    return _coded_lists(array, most) if is_list else _coded_values(array, most)
 
 
 def _most_distinct(sample: pa.Array, share: int) -> int:
@@ -534,21 +528,21 @@ def _value_bytes(
     return width * np.arange(len(array) + 1, dtype=np.int64), values.reshape(-1)
 
 
-def _coded_lists(array: pa.Array) -> pa.Array | None:
+def _coded_lists(array: pa.Array, most: int) -> pa.Array | None:
     """Dictionary-codes lists and maps, which Arrow does not hash, by the row hash; then compares the
-    values."""
+    values. None if there are more than `most` distinct ones."""
     valid = valid_mask(array)
-    hashes = pa.array(value_hashes(array), mask=None if valid is None else ~valid)
-    encoded = hashes.dictionary_encode()
-    codes = dictionary_codes(encoded)
-    rows = np.arange(len(array))
-    first = np.empty(len(encoded.dictionary), dtype=np.int64)
-    keep = slice(None) if valid is None else valid
-    first[codes[keep][::-1]] = rows[keep][::-1]
-    values = array.take(pa.array(first))
-    if not values.take(encoded.indices).equals(array):  # two values have the same hash
+    codes = np.empty(len(array), dtype=np.int32)
+    firsts = np.empty(len(array), dtype=np.int32)
+    hashes, flags = value_hashes(array), native.as_flags(valid)
+    count = native.integers.code_words(hashes, flags, most, codes, firsts)
+    if count < 0:
         return None
-    return pa.DictionaryArray.from_arrays(encoded.indices, values, safe=False)
+    indices = pa.array(codes, mask=None if valid is None else ~valid)
+    values = array.take(pa.array(firsts[:count]))
+    if not values.take(indices).equals(array):  # two values have the same hash
+        return None
+    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def _middle(array: pa.Array) -> pa.Array:
