@@ -56,17 +56,17 @@ class TemplateChunk:
 
     @cached_property
     def _decoder(self) -> TemplateDecoder:
-        block, header = self._block, self._block.header
+        block, header, first = self._block, self._block.header, self._first
         with block.decoding():
             decoder = TemplateDecoder(
                 block.meta,
-                self._first,
+                first,
                 self.dtype,
                 header.rows,
                 most_bytes=most_chunk_bytes(header.stored_bytes),
                 raw_bytes=header.raw_bytes,
             )
-        if len(self._parts) > 1 and len(self._first) != decoder.head_bytes:
+        if len(self._parts) > 1 and len(first) != decoder.head_bytes:
             raise block.fault("the first part has other bytes than templates and codes take")
         return decoder
 

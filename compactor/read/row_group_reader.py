@@ -89,7 +89,7 @@ class RowGroupReader:
         self._report = report
         self._costs_requests = not is_on_local_disk(store)
         self._needed_text = False
-        """Whether variables of templates were needed in the row group that was read last."""
+        """Whether the row group that was read last needed variables, where that costs a request more."""
 
     @property
     def name(self) -> str:
@@ -147,14 +147,13 @@ class RowGroupReader:
         Raises what `read` does.
         """
         # Where one row group needs its text, the next one mostly does: then all is asked for by one request.
-        needs_text = self._costs_requests and self._needed_text
         columns = read_columns(
             self._reader,
             group.number,
             self._conditions,
             self._schema,
             workers,
-            needs_text=needs_text,
+            needs_text=self._needed_text,
         )
         keep = self._wanted(columns, group)
         self._note_text(columns)
@@ -166,8 +165,10 @@ class RowGroupReader:
         return FoundRows(columns, keep if kept < group.rows else None, kept)
 
     def _note_text(self, columns: dict[str, Column]) -> None:
-        asked = (columns[name] for name in self._conditions)
-        self._needed_text = any(c.has_variables for c in asked if isinstance(c, TemplatedColumn))
+        if self._costs_requests:
+            asked = (columns[name] for name in self._conditions)
+            found = (column for column in asked if isinstance(column, TemplatedColumn))
+            self._needed_text = any(column.has_variables for column in found)
 
     def _is_ruled_out(self, number: int) -> bool:
         return self._where is not None and not may_match(

@@ -19,7 +19,7 @@ class TemplatedColumn:
     """A `LazyColumn` of one row group.
 
     Each template is asked once. Only rows of templates that cannot tell are joined, and of those only rows
-    whose result counts. Where there are none, the variables are not even decompressed.
+    whose result counts. Where there are none, the variables are not even read.
     """
 
     def __init__(self, chunk: TemplateChunk) -> None:
