@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -22,14 +23,15 @@ def frugal_imports() -> Iterator[None]:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Modules stay until the process ends, so that the garbage collector need not look at them, neither while
-    they are imported nor ever after."""
+    """Modules stay until the process ends, so that the garbage collector need not look at them before that,
+    neither while they are imported nor after."""
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
+        atexit.register(gc.unfreeze)  # libraries tell of what they find left over
         if was_on:
             gc.enable()
 
