@@ -83,7 +83,7 @@ def test_ingest_imports_nothing_that_reads_or_compacts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_modules_of_a_command_are_never_looked_at_for_garbage(is_on: bool) -> None:
+def test_modules_of_a_command_are_not_looked_at_for_garbage(is_on: bool) -> None:
     program = f"""
 import gc, json
 from compactor.cli.frugal import frugal_imports
