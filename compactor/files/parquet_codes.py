@@ -38,16 +38,31 @@ class DictionaryPage(NamedTuple):
 
 
 def coded_columns(path: str, file: pq.ParquetFile) -> list[Sizes]:
-    """Returns the columns that are codes throughout the file, with their sizes in each row group."""
+    """Returns the columns that are codes throughout the file, with their sizes in each row group.
+
+    Raises `OSError` where the footer contradicts itself.
+    """
     schema, metadata = file.schema_arrow, file.metadata
     candidates = {f.name for f in schema if f.type in (pa.string(), pa.binary())}
+    if not candidates:
+        return []
     with Path(path).open("rb") as source:
-        groups = [
-            dict(_sizes(source.fileno(), metadata.row_group(index), candidates))
-            for index in range(metadata.num_row_groups)
-        ]
+        groups = []
+        for index in range(metadata.num_row_groups):
+            _check_described(file, index)
+            groups.append(dict(_sizes(source.fileno(), metadata.row_group(index), candidates)))
     everywhere = candidates.intersection(*groups)
     return [{n: size for n, size in group.items() if n in everywhere} for group in groups]
+
+
+def _check_described(file: pq.ParquetFile, group: int) -> None:
+    """Raises `OSError` if Arrow refuses what the footer says of a row group's columns.
+
+    A batch of no rows opens all columns, of which there must be some, and reads none of them. Without that,
+    Arrow refuses by an exception that pyarrow does not expect, which ends the process.
+    """
+    for _ in file.reader.iter_batches(0, [group], use_threads=False):
+        pass
 
 
 def _sizes(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import compactor.write.ingest.files
 from compactor import Table
+from compactor.errors import InputError
 from compactor.files.columnar import ParquetBatches
 from compactor.files.parquet_codes import DictionaryPage, dictionary_page
 from compactor.files.read import open_table_file
@@ -83,6 +84,17 @@ def test_a_dictionary_with_a_value_twice_is_read_as_it_means(tmp_path: Path) -> 
     batches = read(path, 1 << 10)
     assert [v for batch in batches for v in batch["s"].to_pylist()] == meant
     assert not any(coded_names(batch) for batch in batches)
+
+
+def test_a_footer_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    """Arrow ends the process if it is asked for the description of such a column."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"s": ["a", None] * 300}), path, store_schema=False)
+    optional, required = b"\x15\x0c\x25\x02\x18\x01s", b"\x15\x0c\x25\x00\x18\x01s"
+    assert path.read_bytes().count(optional) == 1
+    path.write_bytes(path.read_bytes().replace(optional, required))
+    with pytest.raises(InputError, match="histogram"):
+        read(path)
 
 
 def test_a_column_that_goes_over_to_plain_pages_is_read_whole(tmp_path: Path) -> None:
