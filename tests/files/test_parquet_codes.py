@@ -97,6 +97,11 @@ def test_a_footer_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+def test_a_file_without_columns_is_read(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1, 2]}).select([]), tmp_path / "x.parquet")
+    assert sum(batch.num_columns for batch in read(tmp_path / "x.parquet")) == 0
+
+
 def test_a_column_that_goes_over_to_plain_pages_is_read_whole(tmp_path: Path) -> None:
     values = [f"v{n % 8}" if n < 50_000 else f"{n}" for n in range(51_000)]
     rows = pa.table({"s": values})
