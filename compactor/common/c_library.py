@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 
 @functools.cache
 def c_library(*functions: str) -> ctypes.CDLL | None:
     """Returns the C library of this process; None if it lacks one of the functions."""
+    # Imported late: the help of all commands needs none of it.
+    import ctypes
+
     try:
         library = ctypes.CDLL(None)
     except OSError:
