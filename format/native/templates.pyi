@@ -8,6 +8,10 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[Any]
+Layout = tuple[I64, U8, I64, I64, U8]
+"""`format.templates.Layout`, or that of `TemplatedRows`."""
+Rows = tuple[*Layout, I32, I32, U8, I32, U8, U8 | None, int]
+"""`format.templates.TemplatedRows`."""
 
 def split(
     offsets: Offsets,
@@ -36,51 +40,13 @@ def find_ends(
     text_ends: I32,
     characters: U8 | None,
 ) -> bool: ...
-def most_bytes(
-    template_offsets: I64,
-    templates: U8,
-    firsts: I64,
-    places: I64,
-    kinds: U8,
-    codes: I32,
-    number_ends: I32,
-    numbers: U8,
-    text_ends: I32,
-    texts: U8,
-    valid: U8 | None,
-    first_bit: int,
-) -> int: ...
-def join_lengths(
-    template_offsets: I64,
-    templates: U8,
-    firsts: I64,
-    places: I64,
-    kinds: U8,
-    codes: I32,
-    number_ends: I32,
-    numbers: U8,
-    text_ends: I32,
-    texts: U8,
-    valid: U8 | None,
-    first_bit: int,
-    out: I64,
-) -> int: ...
-def join(
-    template_offsets: I64,
-    templates: U8,
-    firsts: I64,
-    places: I64,
-    kinds: U8,
-    codes: I32,
-    number_ends: I32,
-    numbers: U8,
-    text_ends: I32,
-    texts: U8,
-    valid: U8 | None,
-    first_bit: int,
-    offsets: Offsets,
-    out: U8,
-) -> None: ...
+def most_bytes(*rows: *Rows) -> int: ...
+
+# What follows the rows: `out`.
+def join_lengths(*operands: *tuple[*Rows, I64]) -> int: ...
+
+# What follows the rows: `offsets` and `out`.
+def join(*operands: *tuple[*Rows, Offsets, U8]) -> None: ...
 def join_stored(
     template_offsets: I64,
     templates: U8,
@@ -108,22 +74,8 @@ def most_stored_bytes(
     number_bytes: int,
     text_bytes: int,
 ) -> int: ...
+
+# What follows the rows: `seed`, `bits`, `contributions`, `alphabets` and `between`.
 def survey(
-    template_offsets: I64,
-    templates: U8,
-    firsts: I64,
-    places: I64,
-    kinds: U8,
-    codes: I32,
-    number_ends: I32,
-    numbers: U8,
-    text_ends: I32,
-    texts: U8,
-    valid: U8 | None,
-    first_bit: int,
-    seed: int,
-    bits: U64,
-    contributions: U64,
-    alphabets: U64,
-    between: I64,
+    *operands: *tuple[*Rows, int, U64, U64, U64, I64],
 ) -> tuple[int, bytes | None, bytes | None]: ...
