@@ -22,7 +22,7 @@ import pyarrow as pa
 from compactor.merge.copied import StoredKeys
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
-from compactor.merge.tournament import MergedRows, Tournament
+from compactor.merge.tournament import MergedRows, Page, Tournament
 from compactor.rows.flags import Flags, RowRule
 from format.arrays import concat_storage
 from format.errors import OrderError
@@ -217,8 +217,8 @@ class _KeyMerge:
         elif source.group.is_candidate:
             self._tournament.gate(number, source.first_key_of_group())
         else:
-            keys, more_bytes = source.next_page()
-            self._tournament.page(number, keys, source.group.row_bytes, more_bytes)
+            page, more_bytes = source.next_page()
+            self._tournament.page(number, page, source.group.row_bytes, more_bytes)
 
     def _full_windows(self) -> Iterator[MergeWindow]:
         rows = self._tournament.rows
@@ -365,11 +365,11 @@ class _Input:
             self._group = LoadedRows.of(loaded, row_bytes, first_key, last_key)
         return True
 
-    def first_key_of_group(self) -> SortKeys:
+    def first_key_of_group(self) -> Page:
         key = np.frombuffer(self.group.first_key, dtype=np.uint8)
-        return SortKeys(1, key, np.array([0, len(key)]), 0)
+        return Page.of(SortKeys(1, key, np.array([0, len(key)]), 0))
 
-    def next_page(self) -> tuple[SortKeys, int]:
+    def next_page(self) -> tuple[Page, int]:
         """Gives the next rows of the row group. Returns their keys, and what counts of each row besides."""
         ahead = self._source.keys.key_rows(self._given, self._compare.layout)
         rows = min(ahead.rows, self._page_rows, self.group.rows)
@@ -379,7 +379,7 @@ class _Input:
         self._last_key = keys.key(keys.rows - 1)
         self._given += self.group.take(keys.rows)
         carried = (ahead.arrays[place].slice(ahead.start, rows) for place in self._carried)
-        return keys, sum(map(heaviest_value_bytes, carried))
+        return Page.of(keys), sum(map(heaviest_value_bytes, carried))
 
     def ahead(self) -> list[list[pa.Array]]:
         """Returns the sort columns of the row group's next rows, in pieces."""

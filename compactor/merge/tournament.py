@@ -15,8 +15,9 @@ from format.ordering import KeyLayout, SortKeys
 
 U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
-_CURSOR_FIELDS: Final = 10
+_CURSOR_FIELDS: Final = 11
 _NO_WIDTHS: Final = np.empty(0, dtype=np.int64)
 _NO_FLIPS: Final = np.empty(0, dtype=np.uint8)
 
@@ -31,6 +32,28 @@ class MergedRows:
     """Whether the row's group differs from that of the row before, across results too. Shape (rows,)."""
     row_bytes: I64
     """Bytes of each row in the heaviest column. Shape (rows,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Consecutive keys of one input."""
+
+    keys: SortKeys
+    codes: U64
+    """Where each key differs from the one before it. Shape (rows,)."""
+
+    @classmethod
+    def of(cls, keys: SortKeys) -> Page:
+        codes = np.empty(keys.rows, dtype=np.uint64)
+        native.refer_to_previous(keys.data, keys.offsets, keys.width, codes)
+        return cls(keys, codes)
+
+    @property
+    def rows(self) -> int:
+        return self.keys.rows
+
+    def key(self, row: int) -> bytes:
+        return self.keys.key(row)
 
 
 class _Progress:
@@ -62,7 +85,7 @@ class Tournament:
         """
         self._cursors = np.zeros((inputs, _CURSOR_FIELDS), dtype=np.int64)
         self._cursors[:, 0] = State.ENDED
-        self._pages: list[SortKeys | None] = [None] * inputs
+        self._pages: list[Page | None] = [None] * inputs
         self._losers = np.zeros(inputs, dtype=np.int32)
         self._codes = np.zeros(inputs, dtype=np.uint64)
         self._group = group
@@ -85,11 +108,11 @@ class Tournament:
         """Number of rows that wait to be taken."""
         return int(self._progress[_Progress.ROWS])
 
-    def page(self, number: int, keys: SortKeys, row_bytes: int, more_bytes: int = 0) -> None:
+    def page(self, number: int, page: Page, row_bytes: int, more_bytes: int = 0) -> None:
         """Gives an input its next keys. more_bytes: what counts of each row besides its key."""
-        self._place(number, State.PAGE, keys, row_bytes, more_bytes)
+        self._place(number, State.PAGE, page, row_bytes, more_bytes)
 
-    def gate(self, number: int, key: SortKeys) -> None:
+    def gate(self, number: int, key: Page) -> None:
         """Gives an input a key before which the merge stops."""
         self._place(number, State.GATE, key, 0, 0)
 
@@ -163,7 +186,7 @@ class Tournament:
             is_shared = self._progress[_Progress.IS_SHARED]
             if is_shared or self._progress[_Progress.OWNER] != self.first:
                 return False
-        other = native.runner_up(self._cursors, self._losers, self._codes)
+        other = native.runner_up(self._cursors, self._losers)
         if other < 0:
             return True
         page = self._pages[other]
@@ -181,17 +204,17 @@ class Tournament:
         return key if self._group is None else self._group.prefix_of(key)
 
     def _place(
-        self, number: int, state: State, keys: SortKeys, row_bytes: int, more_bytes: int
+        self, number: int, state: State, page: Page, row_bytes: int, more_bytes: int
     ) -> None:
-        self._pages[number] = keys
+        self._pages[number] = page
         native.place(
             self._cursors,
             number,
             state,
-            keys.data,
-            keys.offsets,
-            keys.width,
-            keys.rows,
+            page.keys.data,
+            page.keys.offsets,
+            page.keys.width,
+            page.codes,
             row_bytes,
             more_bytes,
         )

@@ -5,7 +5,8 @@ Each input has a cursor over a page of its keys. A tree of losers has at its roo
 at every other node the input that lost there. Each loser remembers a code: where its key first differs from the
 key that it lost to, four bytes at a time, and these bytes. Codes that refer to the same key compare as their keys
 do, so most comparisons look at no key (offset-value coding). The code of the root's key refers to the key that
-came before it in the merged order, and says whether the two are equal.
+came before it in the merged order, and says whether the two are equal. A page comes with the codes of its keys, each
+of which refers to the key before it in the page: the merge itself looks at keys only where two codes are equal.
 
 Cursors are rows of a table of 64-bit integers, as `Cursor` lays it out; addresses must stay valid as long as a cursor
 has them. The caller brings pages as the merge asks for them, so neither the pages nor the output bound the rows.
@@ -41,12 +42,19 @@ cdef struct Cursor:
     int64_t width
     int64_t row
     int64_t rows
+    const uint64_t* codes
     # What every row of the page weighs: in the heaviest column, and besides its key.
     int64_t row_bytes
     int64_t more_bytes
     # The number of the last group, and how many of its rows came from here.
     int64_t group
     int64_t group_rows
+
+
+cdef struct Entry:
+    # An input that plays, and the code of its key.
+    int32_t input
+    uint64_t code
 
 
 cdef struct Progress:
@@ -64,11 +72,12 @@ cdef struct Progress:
 
 def place(
     int64_t[:, ::1] cursors, int64_t number, int64_t state, const uint8_t[::1] keys, const int64_t[::1] offsets,
-    int64_t width, int64_t rows, int64_t row_bytes, int64_t more_bytes,
+    int64_t width, const uint64_t[::1] codes, int64_t row_bytes, int64_t more_bytes,
 ):
     """Gives a cursor a page of keys, or a gate. offsets: where keys begin and the last one ends; empty if all have
-    the same width. more_bytes: what counts of each row besides its key."""
+    the same width. codes: those of `refer_to_previous`. more_bytes: what counts of each row besides its key."""
     cdef Cursor* cursor
+    cdef int64_t rows = codes.shape[0]
     if cursors.shape[1] * 8 != sizeof(Cursor) or not 0 <= number < cursors.shape[0]:
         raise ValueError("a cursor has another number of fields")
     if offsets.shape[0] and offsets.shape[0] != rows + 1:
@@ -82,8 +91,42 @@ def place(
     cursor.width = width
     cursor.row = 0
     cursor.rows = rows
+    cursor.codes = &codes[0] if rows else NULL
     cursor.row_bytes = row_bytes
     cursor.more_bytes = more_bytes
+
+
+def refer_to_previous(
+    const uint8_t[::1] keys, const int64_t[::1] offsets, int64_t width, uint64_t[::1] codes
+):
+    """Fills the code of each key, which refers to the key before it; that of the first one means nothing. A key
+    that comes before the previous one has the code `LAST`, which no other key has."""
+    cdef Cursor cursor
+    cdef Key last, key
+    cdef int64_t place
+    cursor.keys = &keys[0] if keys.shape[0] else NULL
+    cursor.offsets = &offsets[0] if offsets.shape[0] else NULL
+    cursor.width = width
+    cursor.row = 0
+    cursor.rows = codes.shape[0]
+    if offsets.shape[0] and offsets.shape[0] != cursor.rows + 1:
+        raise ValueError("keys of other rows")
+    if (offsets[cursor.rows] if offsets.shape[0] else cursor.rows * width) > keys.shape[0]:
+        raise ValueError("keys end before their rows")
+    if not cursor.rows:
+        return
+    with nogil:
+        codes[0] = SAME
+        key = head_of(&cursor)
+        while cursor.row + 1 < cursor.rows:
+            last = key
+            cursor.row += 1
+            key = head_of(&cursor)
+            place = difference(&last, &key, 0)
+            if place >= 0 and symbol(&key, place) < symbol(&last, place):
+                codes[cursor.row] = LAST
+            else:
+                codes[cursor.row] = code_of(&key, place)
 
 
 cdef inline Key head_of(const Cursor* cursor) noexcept nogil:
@@ -104,57 +147,60 @@ cdef inline uint64_t code_of(const Key* key, int64_t place) noexcept nogil:
     return (MOST_SYMBOLS - (place >> 2)) << 32 | symbol(key, place)
 
 
-cdef inline bint beats(const Cursor* cursors, uint64_t* codes, int32_t a, int32_t b) noexcept nogil:
+cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, uint64_t* code_b) noexcept nogil:
     """Returns whether the key of `a` comes before that of `b`; then the loser's code refers to the winner's."""
     cdef Key x, y
     cdef int64_t place
     cdef bint is_first
-    if codes[a] != codes[b]:
-        return codes[a] < codes[b]
-    if codes[a] == SAME or codes[a] == LAST:
+    if code_a[0] != code_b[0]:
+        return code_a[0] < code_b[0]
+    if code_a[0] == SAME or code_a[0] == LAST:
         return a < b
     x = head_of(cursors + a)
     y = head_of(cursors + b)
-    place = difference(&x, &y, 4 * <int64_t>(MOST_SYMBOLS - (codes[a] >> 32)) + 4)
+    place = difference(&x, &y, 4 * <int64_t>(MOST_SYMBOLS - (code_a[0] >> 32)) + 4)
     is_first = a < b if place < 0 else symbol(&x, place) < symbol(&y, place)
     if is_first:
-        codes[b] = code_of(&y, place)
+        code_b[0] = code_of(&y, place)
     else:
-        codes[a] = code_of(&x, place)
+        code_a[0] = code_of(&x, place)
     return is_first
 
 
 cdef inline void replay(
-    const Cursor* cursors, int32_t* losers, uint64_t* codes, int32_t winner, int64_t inputs
+    const Cursor* cursors, int32_t* losers, uint64_t* codes, int32_t winner, uint64_t code, int64_t inputs
 ) noexcept nogil:
-    """Lets a cursor with a new key play from its leaf to the root."""
+    """Lets a cursor with a new key, of this code, play from its leaf to the root."""
     cdef int64_t node = (inputs + winner) >> 1
-    cdef int32_t loser
-    cdef uint64_t code = codes[winner], other
+    cdef int32_t loser, changed
+    cdef uint64_t other, changed_code
     cdef bint changes
     while node:
         loser = losers[node]
-        other = codes[loser]
+        other = codes[node]
         if other == code:
-            changes = beats(cursors, codes, loser, winner)
+            changes = beats(cursors, loser, winner, &other, &code)
         else:
             changes = other < code
-        # Who wins cannot be predicted, so there is no branch.
-        losers[node] = winner if changes else loser
-        code = other if changes else code
-        winner = loser if changes else winner
+        # Who wins cannot be predicted, so they change places without a branch.
+        changed = (loser ^ winner) & -<int32_t>changes
+        changed_code = (other ^ code) & -<uint64_t>changes
+        losers[node] = loser ^ changed
+        codes[node] = other ^ changed_code
+        winner ^= changed
+        code ^= changed_code
         node >>= 1
     losers[0] = winner
+    codes[0] = code
 
 
-cdef inline void refer(const Cursor* cursors, uint64_t* codes, const Key* key, int32_t number) noexcept nogil:
-    """Makes the code of a cursor's key refer to a key that comes before it."""
+cdef inline uint64_t referring(const Cursor* cursor, const Key* key) noexcept nogil:
+    """Returns the code of a cursor's key that refers to a key that comes before it."""
     cdef Key head
-    if cursors[number].state == ENDED:
-        codes[number] = LAST
-        return
-    head = head_of(cursors + number)
-    codes[number] = code_of(&head, difference(key, &head, 0))
+    if cursor.state == ENDED:
+        return LAST
+    head = head_of(cursor)
+    return code_of(&head, difference(key, &head, 0))
 
 
 cdef const Cursor* table_of(const int64_t[:, ::1] cursors) except NULL:
@@ -164,30 +210,30 @@ cdef const Cursor* table_of(const int64_t[:, ::1] cursors) except NULL:
 
 
 def build(const int64_t[:, ::1] cursors, int32_t[::1] losers, uint64_t[::1] codes):
-    """Fills the tree. losers, codes: a place for each cursor."""
+    """Fills the tree. losers, codes: places for as many nodes as there are cursors."""
     cdef const Cursor* table = table_of(cursors)
     cdef int64_t inputs = cursors.shape[0], node
-    cdef int32_t number, a, b
     cdef Key nothing
-    cdef int32_t* winners = <int32_t*>malloc(2 * inputs * sizeof(int32_t))
+    cdef Entry* winners = <Entry*>malloc(2 * inputs * sizeof(Entry))
+    cdef Entry first, second
     if winners == NULL:
         raise MemoryError()
     nothing.at = NULL
     nothing.length = 0
     with nogil:
-        for number in range(inputs):
-            refer(table, &codes[0], &nothing, number)
-            winners[inputs + number] = number
+        for node in range(inputs):
+            winners[inputs + node].input = <int32_t>node
+            winners[inputs + node].code = referring(table + node, &nothing)
         for node in range(inputs - 1, 0, -1):
-            a = winners[2 * node]
-            b = winners[2 * node + 1]
-            if beats(table, &codes[0], a, b):
-                winners[node] = a
-                losers[node] = b
-            else:
-                winners[node] = b
-                losers[node] = a
-        losers[0] = winners[1]
+            first = winners[2 * node]
+            second = winners[2 * node + 1]
+            if not beats(table, first.input, second.input, &first.code, &second.code):
+                first, second = second, first
+            winners[node] = first
+            losers[node] = second.input
+            codes[node] = second.code
+        losers[0] = winners[1].input
+        codes[0] = winners[1].code
     free(winners)
 
 
@@ -205,13 +251,12 @@ def enter(
     last.length = before.shape[0]
     with nogil:
         while node:
-            refer(table, &codes[0], &last, losers[node])
+            codes[node] = referring(table + losers[node], &last)
             node >>= 1
-        refer(table, &codes[0], &last, number)
-        replay(table, &losers[0], &codes[0], number, inputs)
+        replay(table, &losers[0], &codes[0], number, referring(table + number, &last), inputs)
 
 
-def runner_up(const int64_t[:, ::1] cursors, const int32_t[::1] losers, const uint64_t[::1] codes):
+def runner_up(const int64_t[:, ::1] cursors, const int32_t[::1] losers):
     """Returns the cursor of the least key but that at the root; -1 if there is no other."""
     cdef const Cursor* table = table_of(cursors)
     cdef int64_t node = (cursors.shape[0] + losers[0]) >> 1, place
@@ -244,7 +289,7 @@ def merge(
     """
     cdef Cursor* table = <Cursor*>table_of(cursors)
     cdef Progress so_far
-    cdef int64_t inputs = cursors.shape[0], most = origins.shape[0], columns = widths.shape[0], place, row
+    cdef int64_t inputs = cursors.shape[0], most = origins.shape[0], columns = widths.shape[0], row
     cdef int32_t* losing = &losers[0]
     cdef uint64_t* coded = &codes[0]
     cdef uint16_t* origin = &origins[0]
@@ -277,7 +322,7 @@ def merge(
                 so_far.key_bytes -= key.length + cursor.more_bytes
                 result = FULL
                 break
-            code = coded[winner]
+            code = coded[0]
             starts_group = code != SAME
             if starts_group and columns and last.length:
                 starts_group = is_other_group(&last, &key, code, &widths[0], &flips[0], columns)
@@ -304,13 +349,11 @@ def merge(
             if cursor.row == cursor.rows:
                 result = NEEDS_PAGE
                 break
-            key = head_of(cursor)
-            place = difference(&last, &key, 0)
-            if place >= 0 and symbol(&key, place) < symbol(&last, place):
+            code = cursor.codes[cursor.row]
+            if code == LAST:
                 result = DISORDER
                 break
-            coded[winner] = code_of(&key, place)
-            replay(table, losing, coded, winner, inputs)
+            replay(table, losing, coded, winner, code, inputs)
         so_far.rows = row
     (<Progress*>&progress[0])[0] = so_far
     return result

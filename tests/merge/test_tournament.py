@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.merge.tournament import MergedRows, Tournament
-from format.native.key_merge import Stop, place
-from format.ordering import KeyColumns, KeyLayout, SortKeys
+from compactor.merge.tournament import MergedRows, Page, Tournament
+from format.native.key_merge import Stop, place, refer_to_previous
+from format.ordering import KeyColumns, KeyLayout
 from format.schema import SortSchema, parse_sort_schema
 from tests.support.wording import refuses
 
@@ -45,10 +45,10 @@ class Inputs:
         keys = keys_of(rows, self.sort)
         if not self.gated[number] and self.rng.random() < 0.2:
             self.gated[number] = True
-            tournament.gate(number, keys.keys(0, 1))
+            tournament.gate(number, Page.of(keys.keys(0, 1)))
             return True
         self.gated[number] = False
-        page = keys.keys(0, self.rng.choice([1, 2, 3, 100]))
+        page = Page.of(keys.keys(0, self.rng.choice([1, 2, 3, 100])))
         self.given[number] += page.rows
         tournament.page(number, page, number)
         return False
@@ -102,7 +102,7 @@ def test_merging_is_sorting(rows: list[list[Row]], most: int, seed: int, by_pref
 
 def test_keys_fill_up_to_their_bytes() -> None:
     tournament = Tournament(1, 100, 50)
-    page = keys_of([(n,) for n in range(20)], ONE).keys()
+    page = Page.of(keys_of([(n,) for n in range(20)], ONE).keys())
     tournament.page(0, page, 0, more_bytes=1)
     tournament.start()
     assert tournament.run() is Stop.FULL
@@ -115,8 +115,8 @@ def test_keys_fill_up_to_their_bytes() -> None:
 
 def test_an_input_that_is_not_sorted_is_found() -> None:
     tournament = Tournament(2, 100, 1 << 30)
-    tournament.page(0, keys_of([(1,), (3,)], ONE).keys(), 0)
-    tournament.page(1, keys_of([(2,), (4,), (3,)], ONE).keys(), 0)
+    tournament.page(0, Page.of(keys_of([(1,), (3,)], ONE).keys()), 0)
+    tournament.page(1, Page.of(keys_of([(2,), (4,), (3,)], ONE).keys()), 0)
     tournament.start()
     assert tournament.run() is Stop.NEEDS_PAGE
     tournament.end(0)
@@ -130,8 +130,8 @@ def test_an_input_that_is_not_sorted_is_found() -> None:
 )
 def test_rows_of_a_group_are_counted_for_each_input(rows: list[int], stop: Stop) -> None:
     tournament = Tournament(2, 100, 1 << 30, None, 2)
-    tournament.page(0, keys_of([(1,), (1,)], ONE).keys(), 0)
-    tournament.page(1, keys_of([(n,) for n in rows], ONE).keys(), 0)
+    tournament.page(0, Page.of(keys_of([(1,), (1,)], ONE).keys()), 0)
+    tournament.page(1, Page.of(keys_of([(n,) for n in rows], ONE).keys()), 0)
     tournament.start()
     assert tournament.run() is Stop.NEEDS_PAGE
     tournament.end(0)
@@ -139,8 +139,8 @@ def test_rows_of_a_group_are_counted_for_each_input(rows: list[int], stop: Stop)
     assert tournament.run() is stop
 
 
-def gate(number: int) -> SortKeys:
-    return keys_of([(number,)], ONE).keys()
+def gate(number: int) -> Page:
+    return Page.of(keys_of([(number,)], ONE).keys())
 
 
 def key(number: int) -> bytes:
@@ -149,7 +149,7 @@ def key(number: int) -> bytes:
 
 def test_an_input_is_alone_between_the_rows_of_others() -> None:
     tournament = Tournament(3, 100, 1 << 30)
-    tournament.page(0, keys_of([(1,), (5,)], ONE).keys(), 0)
+    tournament.page(0, Page.of(keys_of([(1,), (5,)], ONE).keys()), 0)
     tournament.gate(1, gate(2))
     tournament.gate(2, gate(9))
     tournament.start()
@@ -158,7 +158,7 @@ def test_an_input_is_alone_between_the_rows_of_others() -> None:
     assert tournament.is_alone(key(2), key(4))
     assert not tournament.is_alone(key(2), key(5))
     tournament.skip(key(4))
-    tournament.page(1, keys_of([(4,), (6,)], ONE).keys(), 0)
+    tournament.page(1, Page.of(keys_of([(4,), (6,)], ONE).keys()), 0)
     tournament.go_on()
     assert tournament.run() is Stop.NEEDS_PAGE
     assert tournament.first == 0
@@ -176,7 +176,7 @@ def test_an_input_is_alone_between_the_rows_of_others() -> None:
 
 def test_an_input_is_not_alone_after_an_equal_key_of_another() -> None:
     tournament = Tournament(2, 100, 1 << 30)
-    tournament.page(0, keys_of([(2,), (8,)], ONE).keys(), 0)
+    tournament.page(0, Page.of(keys_of([(2,), (8,)], ONE).keys()), 0)
     tournament.gate(1, gate(2))
     tournament.start()
     assert tournament.run() is Stop.AT_GATE
@@ -185,10 +185,20 @@ def test_an_input_is_not_alone_after_an_equal_key_of_another() -> None:
 
 
 def test_pages_that_do_not_fit_their_keys_are_refused() -> None:
-    cursors, keys = np.zeros((2, 10), np.int64), np.zeros(8, np.uint8)
+    cursors, keys = np.zeros((2, 11), np.int64), np.zeros(8, np.uint8)
+    no_offsets = np.array([], np.int64)
     for number, offsets, rows in ((2, [], 1), (0, [], 3), (0, [0, 4], 2), (1, [0, 4, 9], 2)):
         with refuses(ValueError):
-            place(cursors, number, 0, keys, np.array(offsets, np.int64), 4, rows, 1, 0)
+            codes = np.zeros(rows, np.uint64)
+            place(cursors, number, 0, keys, np.array(offsets, np.int64), 4, codes, 1, 0)
+    codes = np.zeros(2, np.uint64)
     with refuses(ValueError):
-        place(cursors[:, :8].copy(), 0, 0, keys, np.array([], np.int64), 4, 2, 1, 0)
-    place(cursors, 0, 0, keys, np.array([], np.int64), 4, 2, 1, 0)
+        place(cursors[:, :8].copy(), 0, 0, keys, no_offsets, 4, codes, 1, 0)
+    place(cursors, 0, 0, keys, no_offsets, 4, codes, 1, 0)
+
+
+@pytest.mark.parametrize(("offsets", "rows"), [([], 3), ([0, 4], 2), ([0, 4, 9], 2)])
+def test_codes_of_keys_that_are_not_there_are_refused(offsets: list[int], rows: int) -> None:
+    keys, codes = np.zeros(8, np.uint8), np.zeros(rows, np.uint64)
+    with refuses(ValueError):
+        refer_to_previous(keys, np.array(offsets, np.int64), 4, codes)
