@@ -222,6 +222,11 @@ class Pieces:
             held, most = held + variables, most + variables
         return held + nulls, most + nulls
 
+    def gathered_bytes(self) -> int:
+        """Returns an upper bound of the bytes of the rows once they are gathered."""
+        held, most = self.weigh()
+        return most if self.has_codes and self.has_values else held
+
     def places_of_templates(self) -> list[int]:
         """Returns the pieces that are templated."""
         places: list[int] = np.flatnonzero(self.fields[:, KIND] == _TEMPLATES).tolist()
@@ -378,21 +383,21 @@ class Span(NamedTuple):
     rows: int
 
 
-def gather_columns(sources: Sequence[Sequence[Span]], origins: Origins) -> list[pa.Array]:
-    """Gathers columns like `gather`. sources: for each source its spans, none of which is empty; there must
-    be one."""
+def pieces_of_spans(sources: Sequence[Sequence[Span]]) -> list[Pieces]:
+    """Returns the pieces of each column. sources: for each source its spans, none of which is empty; there
+    must be one."""
     spans = [span for source in sources for span in source]
     firsts = np.cumsum([0, *(len(source) for source in sources[:-1])], dtype=np.int64)
     places = np.array([(span.rows, span.start) for span in spans], dtype=np.int64)
-    gathered = []
+    columns = []
     for column, first in enumerate(spans[0].columns):
         arrays = [span.columns[column] for span in spans]
         fields = np.array([array.fields for array in arrays], dtype=np.int64)
         fields[:, [ROWS, START]] = places
         pieces = Pieces(arrays, fields, firsts, first.dtype)
         pieces.mark_nulls()
-        gathered.append(gather(pieces, origins))
-    return gathered
+        columns.append(pieces)
+    return columns
 
 
 def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:

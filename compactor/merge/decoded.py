@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -41,11 +42,23 @@ class _InMemory:
     def rows(self) -> int:
         return len(self.arrays[0]) - self.position
 
-    def span(self, rows: int) -> Span:
-        """Returns the first `rows` rows."""
-        if self.gathered is None:
-            self.gathered = [GatherArray(array, is_weighed=False) for array in self.arrays]
-        return Span(self.gathered, self.position, rows)
+
+@dataclass(frozen=True, slots=True)
+class LentRows:
+    """Consecutive rows, which stay charged and in memory until they are given back."""
+
+    part: _InMemory
+    start: int
+    rows: int
+
+    def arrays(self) -> list[pa.Array]:
+        return [array.slice(self.start, self.rows) for array in self.part.arrays]
+
+    def span(self) -> Span:
+        """Returns the rows to be gathered."""
+        if self.part.gathered is None:
+            self.part.gathered = [GatherArray(array) for array in self.part.arrays]
+        return Span(self.part.gathered, self.start, self.rows)
 
 
 @dataclass(slots=True)
@@ -92,6 +105,8 @@ class DecodedRows:
         self._is_loading = False
         self.rows = 0
         """Number of rows not taken yet."""
+        self.taken = 0
+        """Number of rows taken."""
 
     def push(self, arrays: list[pa.Array]) -> None:
         """Adds a row group. arrays: one for each column."""
@@ -138,49 +153,85 @@ class DecodedRows:
             part = self._in_memory(0)
             count = min(rows, part.rows)
             pieces.append([array.slice(part.position, count) for array in part.arrays])
-            self._lend(part, count)
+            self._lend(part, self._lent)
+            self._pass(part, count)
             rows -= count
         return pieces
 
-    def take_spans(self, rows: int) -> list[Span]:
-        """Removes the first `rows` rows to be gathered; otherwise like `take`."""
-        spans = []
+    def borrow(self, skip: int, rows: int) -> tuple[list[LentRows], Callable[[], None]]:
+        """Returns `rows` rows from number `skip` on, without removing them, and what gives them back."""
+        found: list[LentRows] = []
+        lent: list[_InMemory] = []
+        index = 0
         while rows:
-            part = self._in_memory(0)
-            spans.append(part.span(min(rows, part.rows)))
-            self._lend(part, spans[-1].rows)
-            rows -= spans[-1].rows
-        return spans
+            if skip >= self._parts[index].rows:
+                skip -= self._parts[index].rows
+            else:
+                part = self._in_memory(index)
+                count = min(rows, part.rows - skip)
+                found.append(LentRows(part, part.position + skip, count))
+                self._lend(part, lent)
+                rows -= count
+                skip = 0
+            index += 1
+        return found, partial(self._give_back, lent)
+
+    def drop(self, rows: int) -> None:
+        """Removes the first `rows` rows, which somebody may have borrowed."""
+        while rows:
+            part = self._parts[0]
+            if isinstance(part, _OnDisk) and part.rows <= rows:
+                self._disk.release(part.region)
+                self._parts.popleft()
+                count = part.rows
+                self._count(count)
+            else:
+                part = self._in_memory(0)
+                count = min(rows, part.rows)
+                self._pass(part, count)
+                if not part.rows and not part.lent:
+                    self._budget.discharge(STAGE, part.charged)
+            rows -= count
 
     def take_part(self) -> tuple[pa.Array, int]:
         """Removes the first part of the only column. Returns its rows and what they are charged, which the
         caller must discharge."""
         part = self._in_memory(0)
         self._parts.popleft()
-        self.rows -= part.rows
+        self._count(part.rows)
         return part.arrays[0].slice(part.position), part.charged
 
     def put_back(self, array: pa.Array) -> None:
         """Puts rows of the only column before all others, on disk."""
         self._parts.extendleft(reversed(self._to_disk([array])))
-        self.rows += len(array)
+        self._count(-len(array))
 
-    def _lend(self, part: _InMemory, count: int) -> None:
-        part.position += count
+    def _lend(self, part: _InMemory, lent: list[_InMemory]) -> None:
         part.lent += 1
-        self._lent.append(part)
-        self.rows -= count
+        lent.append(part)
+
+    def _pass(self, part: _InMemory, count: int) -> None:
+        """Goes on to the row after the first `count` ones of the first part."""
+        part.position += count
+        self._count(count)
         if not part.rows:
             self._parts.popleft()
 
+    def _count(self, taken: int) -> None:
+        self.rows -= taken
+        self.taken += taken
+
     def settle(self) -> None:
         """Releases the memory of rows that were taken."""
+        self._give_back(self._lent)
+
+    def _give_back(self, lent: list[_InMemory]) -> None:
         size = 0
-        for part in self._lent:
+        for part in lent:
             part.lent -= 1
             if not part.lent and not part.rows:
                 size += part.charged
-        self._lent.clear()
+        lent.clear()
         self._budget.discharge(STAGE, size)
 
     @property

@@ -4,7 +4,8 @@ threads can work on several at a time."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,10 +78,17 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
     Raises `FoldError` where values cannot be folded, `LimitError` where readers would refuse them,
     `MemoryError`, and `pa.ArrowInvalid` where 32-bit offsets do not reach; all name the column.
     """
-    try:
+    with _naming(rows.name):
         return _column_chunk(rows)
+
+
+@contextmanager
+def _naming(column: str) -> Iterator[None]:
+    """Has errors of the block name the column."""
+    try:
+        yield
     except (LimitError, MemoryError, pa.ArrowInvalid) as error:
-        raise type(error)(f"column {rows.name!r}: {error}") from error
+        raise type(error)(f"column {column!r}: {error}") from error
 
 
 def _column_chunk(rows: ColumnRows) -> ColumnChunk:
@@ -126,10 +134,13 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class KeyGroup:
-    """The sort columns of one output row group, in output order, and what is to be made of them."""
+    """The sort columns of one output row group, and what is to be made of them."""
 
     names: Sequence[str]
-    keys: Sequence[pa.Array]
+    pieces: Sequence[Pieces]
+    """Pieces of each contributing input, for each column."""
+    origins: npt.NDArray[np.uint16]
+    """The place among the inputs of each row's. Shape (rows,)."""
     flags: Flags | None
     rule: RowRule | None
     level: int
@@ -153,9 +164,13 @@ class KeyChunks:
 
 
 def make_key_chunks(group: KeyGroup) -> KeyChunks:
-    """Makes the chunks. Raises `FoldError` where values cannot be folded."""
-    laps = Laps(time.thread_time)
-    keys, rule = group.keys, group.rule
+    """Makes the chunks. Raises what `make_column_chunk` raises."""
+    laps, rule = Laps(time.thread_time), group.rule
+    laps.begin("gather")
+    keys = []
+    for name, pieces in zip(group.names, group.pieces, strict=True):
+        with _naming(name):
+            keys.append(gather(pieces, group.origins))
     laps.begin("hash")
     contributions = _sums(group.names, keys)
     if group.flags is not None:

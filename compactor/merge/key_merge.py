@@ -1,8 +1,8 @@
 """Merges keys of k inputs: turns row groups of sort columns into the order of all rows.
 
 Each input gives its keys to a tournament a page at a time, as normalised keys. A window is what the
-tournament has put in order when its rows or their keys reach a limit; then the sort columns of its rows are
-taken and gathered.
+tournament has put in order when its rows or their keys reach a limit. It has no sort columns: those stay in
+their inputs until the caller takes them, for as many rows as it likes.
 
 A row group in whose key range no other input has keys is not put in order: it is copied as it was stored.
 That is decided when all rows before it were merged, and so depends only on the rows.
@@ -10,9 +10,8 @@ That is decided when all rows before it were merged, and so depends only on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
@@ -21,15 +20,16 @@ import pyarrow as pa
 
 from compactor.merge.copied import StoredKeys
 from compactor.merge.decoded import DecodedRows
+from compactor.merge.keys_in_order import borrowed, counts_of
 from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
-from compactor.merge.tournament import MergedRows, Page, Tournament
-from compactor.rows.flags import Flags, RowRule
+from compactor.merge.tournament import Page, Tournament
+from compactor.resources.merge_plan import WAITING_ROW_BYTES
+from compactor.rows.flags import Decision, Flags, RowRule
 from format.arrays import concat_storage
 from format.errors import OrderError
-from format.gather import Span, gather_columns
+from format.gather import gather
 from format.key_comparator import ComparableKey, KeyComparator
 from format.keys import key_at
-from format.native import origins as native
 from format.native.key_merge import Stop
 from format.ordering import (
     KeyColumns,
@@ -64,7 +64,8 @@ class KeySource(Protocol):
 
     @property
     def keys(self) -> DecodedRows:
-        """Sort columns that are loaded and not taken yet, as storage arrays."""
+        """Sort columns that are loaded and not taken yet, as storage arrays. Who has a window takes its rows
+        when it has no more use for them, window by window; the merge looks at those that follow."""
         ...
 
     def load_keys(self) -> LoadedGroup | None:
@@ -80,27 +81,27 @@ class KeySource(Protocol):
 class MergeWindow:
     """A stretch of merged rows that follows all earlier windows."""
 
-    keys: list[pa.Array]
-    """Sort columns in output order."""
     inputs: npt.NDArray[np.uint16]
     """The input of each row; each input's rows are taken in their order. Shape (rows,)."""
     starts_key: npt.NDArray[np.bool_]
     """Whether the row's key differs from that of the row before, across windows too. Shape (rows,)."""
     row_bytes: I64
     """Bytes of each row in the heaviest column, by the inputs' statistics. Shape (rows,)."""
+    key_bytes: int
+    """About how many bytes the rows' keys have."""
     flags: Flags | None = None
     """What becomes of each row (`compactor.rows.flags`); None if all are written. Shape (rows,)."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Number of rows that are not written, by reason."""
 
     @property
     def rows(self) -> int:
         return len(self.inputs)
 
-    @cached_property
+    @property
     def nbytes(self) -> int:
-        """Bytes of keys, inputs, flags and weights, as if no key were dictionary-coded: joined with plain
-        keys, none stays dictionary-coded."""
-        keys = sum(max(int(key.nbytes), total_bytes(key)) for key in self.keys)
-        return keys + 12 * self.rows
+        """Bytes of inputs, starts, weights and flags."""
+        return WAITING_ROW_BYTES * self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class CopiedRowGroup:
     """Whether its first key differs from that of the row before it."""
     row_bytes: int
     as_window: Callable[[], MergeWindow]
-    """Returns its rows as a window. Callable only until the caller asks for the next event."""
+    """Returns its rows as a window, which is not copied then. Callable only until the caller asks for the
+    next event."""
     pieces: Sequence[list[pa.Array]]
     """Its sort columns in pieces; valid as long as `as_window`."""
 
@@ -134,6 +136,9 @@ def merge_keys(
 ) -> Iterator[MergeWindow | CopiedRowGroup]:
     """Yields all rows in sort order; rows of equal keys by input, then by position.
 
+    The caller takes the sort columns of a window's rows from the sources when it likes; those of a copied row
+    group are taken when it asks for the next event, and before that it must have taken all rows before it.
+
     batch_rows, batch_bytes: the most rows and bytes of a window's keys, or a few rows per input if that is
     more. They do not change the order.
     rule: what rows of one key become. With a rule, the rule decides what the key is, every window has all
@@ -144,12 +149,22 @@ def merge_keys(
         yield from _KeyMerge(sources, compare, sort, batch_rows, batch_bytes, rule).run()
 
 
-def decided(window: MergeWindow, rule: RowRule | None) -> tuple[MergeWindow, dict[str, int]]:
-    """Applies the rule. Returns the window with its flags, and the number of rows not written, by reason."""
-    decision = None if rule is None else rule.decide(window.keys, window.starts_key)
-    if decision is None:
-        return window, {}
-    return replace(window, flags=decision.flags), decision.dropped
+def merge_rows(
+    sources: Sequence[KeySource],
+    compare: KeyComparator,
+    sort: SortSchema,
+    batch_rows: int,
+    batch_bytes: int,
+    rule: RowRule | None = None,
+) -> Iterator[MergeWindow]:
+    """Yields windows like `merge_keys`, for callers without use for sort columns: takes these away. No row
+    group of the sources may be copied."""
+    for window in merge_keys(sources, compare, sort, batch_rows, batch_bytes, rule):
+        assert isinstance(window, MergeWindow)
+        counts = counts_of(window.inputs, len(sources)).tolist()
+        for source, count in zip(sources, counts, strict=True):
+            source.keys.drop(count)
+        yield window
 
 
 class _KeyMerge:
@@ -171,6 +186,8 @@ class _KeyMerge:
         page_rows = max(_MIN_PAGE_ROWS, batch_rows // len(sources))
         page_bytes = min(_MAX_PAGE_BYTES, batch_bytes // len(sources))
         self._inputs = [_Input(source, compare, sort, page_rows, page_bytes) for source in sources]
+        self._in_windows = np.zeros(len(sources), dtype=np.int64)
+        """Rows of each input that were in windows or copied."""
         key = ordering(sort) if rule is None else rule.key
         self._key: KeyLayout | None = None
         if len(key) < len(ordering(sort)):
@@ -232,18 +249,31 @@ class _KeyMerge:
         """Yields the window of the first rows in order, if there are any."""
         if not rows:
             return
+        key_bytes = self._tournament.key_bytes
         merged = self._tournament.take(rows)
-        counts = np.empty(len(self._inputs), dtype=np.int64)
-        native.count(merged.inputs, counts)
-        numbers = np.flatnonzero(counts)
-        taken = [
-            self._inputs[n].take(c) for n, c in zip(numbers, counts[numbers].tolist(), strict=True)
-        ]
-        window = _gathered(taken, numbers, merged)
-        del taken
-        for number in numbers:
-            self._inputs[number].settle()
-        yield window
+        inputs, starts = merged.inputs, merged.starts_group
+        if (decision := self._decision(inputs, starts)) is None:
+            yield MergeWindow(inputs, starts, merged.row_bytes, key_bytes)
+        else:
+            flags, dropped = decision.flags, decision.dropped
+            yield MergeWindow(inputs, starts, merged.row_bytes, key_bytes, flags, dropped)
+
+    def _decision(
+        self, inputs: npt.NDArray[np.uint16], starts: npt.NDArray[np.bool_]
+    ) -> Decision | None:
+        """Returns what becomes of a window's rows; None if all are written as they are."""
+        if self._rule is None:
+            return None
+        sources = [source.keys for source in self._inputs]
+        skips = self._in_windows - np.array([source.taken for source in sources])
+        self._in_windows += counts_of(inputs, len(sources))
+        columns = {}
+        if self._rule.decides_by:
+            keys = borrowed(sources, inputs, skips)
+            for place in self._rule.decides_by:
+                columns[place] = gather(keys.columns[place], keys.origins)
+            keys.give_back()
+        return self._rule.decide(columns, starts)
 
     def _is_copied(self, source: _Input) -> bool:
         """Returns whether the next row group of the first input is copied. Equal keys of another input count
@@ -257,17 +287,21 @@ class _KeyMerge:
         """Yields the next row group of the first input as a whole."""
         number = self._tournament.first
         group = source.group
-        pieces = source.take_group()
+        is_copied = True
+        pieces, give_back = source.borrow_group()
         starts_key = self._tournament.starts_group(group.first_key)
 
         def as_window() -> MergeWindow:
+            nonlocal is_copied
+            is_copied = False
             columns = [concat_storage(list(parts)) for parts in zip(*pieces, strict=True)]
             key = ordering(self._sort) if self._rule is None else self._rule.key
             starts = ~same_as_previous(sort_keys(columns, key))
             starts[0] = starts_key
             inputs = np.full(len(starts), number, dtype=np.uint16)
             row_bytes = np.full(len(starts), group.row_bytes, dtype=np.int64)
-            return MergeWindow(columns, inputs, starts, row_bytes)
+            key_bytes = sum(map(total_bytes, columns))
+            return MergeWindow(inputs, starts, row_bytes, key_bytes)
 
         loaded = group.copy()
         self._tournament.skip(group.last_key)
@@ -283,7 +317,10 @@ class _KeyMerge:
         )
         if loaded.stored is not None:
             loaded.stored.drop()
-        source.settle()
+        if is_copied:
+            source.keys.drop(loaded.rows)
+        give_back()
+        self._in_windows[number] += loaded.rows
         self._bring(number)
         self._tournament.go_on()
 
@@ -304,22 +341,8 @@ def _not_sorted(name: str, what: str = "rows") -> OrderError:
     return OrderError(f"{name}: its {what} are not sorted", name=name)
 
 
-def _gathered(
-    taken: Sequence[Sequence[Span]], numbers: npt.NDArray[np.intp], merged: MergedRows
-) -> MergeWindow:
-    """Gathers the sort columns of a window. taken: the rows of each of the inputs `numbers`."""
-    origins = merged.inputs
-    if len(numbers) <= numbers[-1]:
-        places = np.zeros(int(numbers[-1]) + 1, dtype=np.uint16)
-        places[numbers] = np.arange(len(numbers))
-        origins = np.empty(len(merged.inputs), dtype=np.uint16)
-        native.renumber(merged.inputs, places, origins)
-    columns = gather_columns(taken, origins)
-    return MergeWindow(columns, merged.inputs, merged.starts_group, merged.row_bytes)
-
-
 class _Input:
-    """One input: its loaded keys, of which the first were given to the tournament and not taken yet."""
+    """One input: its loaded keys, of which the first were given to the tournament, and wait to be taken."""
 
     def __init__(
         self,
@@ -336,7 +359,7 @@ class _Input:
         self._page_rows = page_rows
         self._page_bytes = page_bytes
         self._given = 0
-        """Rows that were given to the tournament and not taken yet."""
+        """Rows that were given to the tournament, or copied."""
         self._group: LoadedRows | None = None
         self._last_key: ComparableKey = b""
         """The last key that was given, or the last one of the last row group."""
@@ -344,6 +367,10 @@ class _Input:
     @property
     def name(self) -> str:
         return self._source.name
+
+    @property
+    def keys(self) -> DecodedRows:
+        return self._source.keys
 
     @property
     def group(self) -> LoadedRows:
@@ -371,7 +398,7 @@ class _Input:
 
     def next_page(self) -> tuple[Page, int]:
         """Gives the next rows of the row group. Returns their keys, and what counts of each row besides."""
-        ahead = self._source.keys.key_rows(self._given, self._compare.layout)
+        ahead = self.keys.key_rows(self._waiting_rows, self._compare.layout)
         rows = min(ahead.rows, self._page_rows, self.group.rows)
         keys = ahead.keys.keys(ahead.start, rows, self._page_bytes)
         if keys.key(0) < self._last_key:
@@ -383,24 +410,23 @@ class _Input:
 
     def ahead(self) -> list[list[pa.Array]]:
         """Returns the sort columns of the row group's next rows, in pieces."""
-        return list(self._source.keys.peek(self._given, self.group.rows))
+        return list(self.keys.peek(self._waiting_rows, self.group.rows))
 
-    def take_group(self) -> list[list[pa.Array]]:
-        """Takes the row group as a whole, after all rows before it; the caller must settle."""
-        assert not self._given
-        pieces = self._source.keys.take(self.group.rows)
+    def borrow_group(self) -> tuple[list[list[pa.Array]], Callable[[], None]]:
+        """Gives all rows of the row group away. Returns their sort columns in pieces, and what to call when
+        nobody looks at them any more."""
+        rows = self.group.rows
+        found, give_back = self.keys.borrow(self._waiting_rows, rows)
+        self._given += rows
+        pieces = [part.arrays() for part in found]
         for piece in pieces:
             columns = KeyColumns(piece, self._compare.layout)
             if columns.key(0) < self._last_key or columns.first_disorder() is not None:
                 raise _not_sorted(self.name)
             self._last_key = columns.key(len(piece[0]) - 1)
-        return pieces
+        return pieces, give_back
 
-    def take(self, rows: int) -> list[Span]:
-        """Takes rows that were given; the caller must settle. Returns their sort columns."""
-        self._given -= rows
-        return self._source.keys.take_spans(rows)
-
-    def settle(self) -> None:
-        """Releases the memory of rows that were taken."""
-        self._source.keys.settle()
+    @property
+    def _waiting_rows(self) -> int:
+        """Rows that were given and not taken yet."""
+        return self._given - self.keys.taken

@@ -14,7 +14,8 @@ import pyarrow as pa
 from compactor.merge.context import MergeContext
 from compactor.merge.copied import CopiedRowGroups
 from compactor.merge.group_work import KeyChunks, KeyGroup, make_key_chunks
-from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, decided, merge_keys
+from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, merge_keys
+from compactor.merge.keys_in_order import WaitingKeys
 from compactor.merge.outputs import OpenOutput, OutputFragment, Page, TimedSink
 from compactor.merge.row_groups import (
     SIZE_UNITS,
@@ -30,7 +31,6 @@ from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.tape import Tape
 from format.emitter import FragmentEmitter
 from format.key_comparator import KeyComparator
-from format.ordering import KeyColumns
 from format.schema import FragmentHeader
 
 ORDER: Final = "order"
@@ -55,6 +55,7 @@ class KeyPhase:
             context.compare if rule is None else KeyComparator(context.settings.schema, rule.key)
         )
         """Compares keys by which outputs are cut: no two outputs have rows of the same key."""
+        self._keys = WaitingKeys([source.keys for source in context.inputs], context.compare.layout)
         self._waiting_bytes = 0
         self.began: tuple[float, float] | None = None
         """When the first keys were in order: seconds of the clock, and of this thread's CPU."""
@@ -72,7 +73,9 @@ class KeyPhase:
         )
         # Charged in advance for all windows, because a window takes most memory while it is made.
         with self._context.budget.holding(ORDER, self._context.plan.order_bytes):
-            groups = cut_row_groups(self._noted(windows), self._cut_rule(), self._charge_waiting)
+            groups = cut_row_groups(
+                self._noted(windows), self._cut_rule(), self._keys, self._charge_waiting
+            )
             for number, whole in enumerate(groups):
                 if isinstance(whole, CopiedOutputGroup):
                     self._copy_key_group(self._output_of(whole), whole.whole)
@@ -89,16 +92,13 @@ class KeyPhase:
     def _noted(
         self, windows: Iterator[MergeWindow | CopiedRowGroup]
     ) -> Iterator[MergeWindow | CopiedRowGroup]:
-        """Yields windows with their flags, and counts the rows that are not written."""
+        """Yields windows, and counts the rows that are not written."""
         for window in windows:
             self.began = self.began or (time.perf_counter(), time.thread_time())
-            if isinstance(window, CopiedRowGroup):
-                yield window
-                continue
-            flagged, dropped = decided(window, self._context.settings.rule)
-            for reason, rows in dropped.items():
-                self._context.dropped[reason] = self._context.dropped.get(reason, 0) + rows
-            yield flagged
+            if isinstance(window, MergeWindow):
+                for reason, rows in window.dropped.items():
+                    self._context.dropped[reason] = self._context.dropped.get(reason, 0) + rows
+            yield window
 
     def _charge_waiting(self, size: int) -> None:
         """Charges the bytes of rows that wait until their row group is full."""
@@ -120,7 +120,6 @@ class KeyPhase:
             max(1, total * SIZE_UNITS // fragments),
             -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),
             [self._key_order.key(bound) for bound in self._context.settings.cut_keys],
-            lambda window, row: KeyColumns(window.keys, self._context.compare.layout).key(row),
         )
 
     def _start_output(self) -> OutputFragment:
@@ -159,12 +158,14 @@ class KeyPhase:
         settings = self._context.settings
         names = [column.column for column in settings.sort]
         level = settings.options.compression_level
-        keys = KeyGroup(names, group.keys, group.flags, settings.rule, level)
-        size = sum(key.nbytes for key in group.keys)
+        taken = self._keys.take(group.origins)
+        keys = KeyGroup(names, taken.columns, taken.origins, group.flags, settings.rule, level)
+        size = sum(pieces.gathered_bytes() for pieces in taken.columns)
         self._context.tasks.put(
             partial(make_key_chunks, keys),
             partial(self._append, output),
             size=WORK_COPIES * size + WORK_ROW_BYTES * group.rows,
+            release=taken.give_back,
         )
         self._context.order.append(group.origins, group.flags)
 

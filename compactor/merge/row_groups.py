@@ -16,15 +16,13 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
+from compactor.merge.keys_in_order import WaitingKeys
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
-from format.gather import gather_arrays
 from format.key_comparator import ComparableKey
 from format.native import origins
 from format.native.integers import count_within
-from format.sizes import rows_within
 
 SIZE_UNITS: Final = 256
 """Units per byte in which stored sizes of rows are counted."""
@@ -32,9 +30,9 @@ SIZE_UNITS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class OutputGroup:
-    """One output row group's keys and the input of each of its rows."""
+    """The rows of one output row group: the input of each. Who gets it takes their sort columns before asking
+    for the next."""
 
-    keys: list[pa.Array]
     origins: npt.NDArray[np.uint16]
     starts_fragment: bool
     flags: Flags | None = None
@@ -72,20 +70,20 @@ class CutRule:
     """Stored bytes of a row of each input, in `SIZE_UNITS` per byte. Shape (inputs,)."""
     cut_keys: Sequence[ComparableKey] = ()
     """Ascending keys: a large enough fragment ends before the first row at or after each."""
-    key_at: Callable[[MergeWindow, int], ComparableKey] | None = None
-    """Returns the comparable key of a row; needed with `cut_keys`."""
 
 
 def cut_row_groups(
     windows: Iterator[MergeWindow | CopiedRowGroup],
     rule: CutRule,
-    on_waiting: Callable[[int], None] = lambda _size: None,
+    keys: WaitingKeys,
+    on_waiting: Callable[[int], None],
 ) -> Iterator[OutputGroup | CopiedOutputGroup]:
     """Yields row groups as large as the rule allows, except for a fragment's last ones.
 
-    on_waiting: called with the bytes of the windows that are kept, whenever these change.
+    keys: of the rows of windows that are in no row group yet. on_waiting: called with the bytes of the
+    windows that are kept, whenever these change.
     """
-    return _Cutter(rule, on_waiting).run(windows)
+    return _Cutter(rule, keys, on_waiting).run(windows)
 
 
 _MANY_WINDOWS: Final = 64
@@ -98,12 +96,13 @@ small."""
 
 
 class _Cutter:
-    def __init__(self, rule: CutRule, on_waiting: Callable[[int], None]) -> None:
+    def __init__(self, rule: CutRule, keys: WaitingKeys, on_waiting: Callable[[int], None]) -> None:
         self._rule = rule
+        self._keys = keys
         self._on_waiting = on_waiting
         self._cut_keys = deque(rule.cut_keys)
         self._waiting: list[MergeWindow] = []
-        self._waiting_rows = self._waiting_bytes = 0
+        self._waiting_rows = self._key_bytes = 0
         self._try_at_bytes = rule.group_bytes
         self._fragment_units = 0
         self._starts_fragment = True
@@ -119,10 +118,10 @@ class _Cutter:
             self._wait([*self._waiting, window])
             if (
                 self._waiting_rows >= 2 * self._rule.rows_per_group
-                or self._waiting_bytes >= self._try_at_bytes
+                or self._key_bytes >= self._try_at_bytes
             ):
                 yield from self._emit(final=False)
-                self._try_at_bytes = max(self._rule.group_bytes, 2 * self._waiting_bytes)
+                self._try_at_bytes = max(self._rule.group_bytes, 2 * self._key_bytes)
         yield from self._emit(final=True)
 
     def _take_copied(self, whole: CopiedRowGroup) -> Iterator[OutputGroup | CopiedOutputGroup]:
@@ -176,8 +175,8 @@ class _Cutter:
             windows = [] if joined is None else [joined]
         self._waiting = windows
         self._waiting_rows = sum(window.rows for window in windows)
-        self._waiting_bytes = sum(window.nbytes for window in windows)
-        self._on_waiting(self._waiting_bytes)
+        self._key_bytes = sum(window.key_bytes for window in windows)
+        self._on_waiting(sum(window.nbytes for window in windows))
 
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
         """Yields row groups: all if `final`, otherwise those after which another full one is in sight.
@@ -187,7 +186,7 @@ class _Cutter:
         pending = _join(self._waiting)
         while pending is not None:
             by_size = self._rows_by_size(pending)
-            if not final and not self._is_full_in_sight(_from(pending, by_size)):
+            if not final and not self._is_full_in_sight(pending, by_size):
                 break
             rows = self._rows_until_cut(pending)
             if rows == 0:
@@ -206,22 +205,23 @@ class _Cutter:
                 return min(int(changes[0]), pending.rows if cut is None else cut)
         return pending.rows if cut is None else cut
 
-    def _rows_by_size(self, pending: MergeWindow) -> int:
-        """Returns the rows of the next row group, by number and weight; at least 1."""
-        rows = min(pending.rows, self._most_rows)
-        rows = max(1, count_within(pending.row_bytes[:rows], self._rule.group_bytes))
+    def _rows_by_size(self, pending: MergeWindow, start: int = 0) -> int:
+        """Returns the rows of a row group that begins at row `start`, by number and weight; at least 1."""
+        stop = min(pending.rows, start + self._most_rows)
+        rows = max(1, count_within(pending.row_bytes[start:stop], self._rule.group_bytes))
         # The actual weight of keys is known, because they are loaded.
-        rows = rows_within([key.slice(0, rows) for key in pending.keys], self._rule.group_bytes)
-        return whole_until(pending.flags, rows)
+        rows = self._keys.rows_within(pending.inputs[: start + rows], start, self._rule.group_bytes)
+        return whole_until(None if pending.flags is None else pending.flags[start:], rows)
 
     def _cut_row(self, pending: MergeWindow) -> int | None:
         """Returns the row before which the fragment must end for a cut key; None if the next row group has no
         such row."""
-        key_at = self._rule.key_at
         sight = min(pending.rows, self._rule.rows_per_group)
-        while self._cut_keys and key_at is not None:
+        while self._cut_keys:
             row = bisect.bisect_left(
-                range(sight), self._cut_keys[0], key=lambda row: key_at(pending, row)
+                range(sight),
+                self._cut_keys[0],
+                key=lambda row: self._keys.key(pending.inputs, row),
             )
             if row == sight:
                 return None
@@ -233,7 +233,6 @@ class _Cutter:
 
     def _take(self, pending: MergeWindow, rows: int) -> tuple[OutputGroup, MergeWindow | None]:
         group = OutputGroup(
-            [key.slice(0, rows) for key in pending.keys],
             pending.inputs[:rows],
             self._starts_fragment,
             None if pending.flags is None else pending.flags[:rows],
@@ -242,9 +241,10 @@ class _Cutter:
         self._fragment_units += self._units(pending, rows)
         return group, _from(pending, rows)
 
-    def _is_full_in_sight(self, pending: MergeWindow | None) -> bool:
-        return pending is not None and (
-            pending.rows >= self._rule.rows_per_group or self._rows_by_size(pending) < pending.rows
+    def _is_full_in_sight(self, pending: MergeWindow, start: int) -> bool:
+        rows = pending.rows - start
+        return rows > 0 and (
+            rows >= self._rule.rows_per_group or self._rows_by_size(pending, start) < rows
         )
 
     def _units(self, pending: MergeWindow, rows: int) -> int:
@@ -259,10 +259,10 @@ class _Cutter:
 def _from(window: MergeWindow, row: int) -> MergeWindow | None:
     """Returns the rest of a window from a row on, or None."""
     rest = MergeWindow(
-        [key.slice(row) for key in window.keys],
         window.inputs[row:],
         window.starts_key[row:],
         window.row_bytes[row:],
+        window.key_bytes * (window.rows - row) // window.rows,
         None if window.flags is None else window.flags[row:],
     )
     return rest if rest.rows else None
@@ -271,14 +271,10 @@ def _from(window: MergeWindow, row: int) -> MergeWindow | None:
 def _join(windows: Sequence[MergeWindow]) -> MergeWindow | None:
     if len(windows) <= 1:
         return windows[0] if windows else None
-    one_after_the_other = np.zeros(sum(window.rows for window in windows), dtype=np.uint16)
     return MergeWindow(
-        [
-            gather_arrays([parts], one_after_the_other)
-            for parts in zip(*(w.keys for w in windows), strict=True)
-        ],
         np.concatenate([window.inputs for window in windows]),
         np.concatenate([window.starts_key for window in windows]),
         np.concatenate([window.row_bytes for window in windows]),
+        sum(window.key_bytes for window in windows),
         joined([window.flags for window in windows], [window.rows for window in windows]),
     )

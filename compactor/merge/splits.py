@@ -45,7 +45,6 @@ class Splits:
         start = 0
         for stop in stops:
             yield OutputGroup(
-                [key.slice(start, stop - start) for key in group.keys],
                 group.origins[start:stop],
                 group.starts_fragment and start == 0,
                 None if group.flags is None else group.flags[start:stop],

@@ -108,6 +108,11 @@ class Tournament:
         """Number of rows that wait to be taken."""
         return int(self._progress[_Progress.ROWS])
 
+    @property
+    def key_bytes(self) -> int:
+        """About how many bytes their keys have."""
+        return int(self._progress[_Progress.KEY_BYTES])
+
     def page(self, number: int, page: Page, row_bytes: int, more_bytes: int = 0) -> None:
         """Gives an input its next keys. more_bytes: what counts of each row besides its key."""
         self._place(number, State.PAGE, page, row_bytes, more_bytes)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import CopiedRowGroup, loaded_group, merge_keys
+from compactor.merge.key_merge import loaded_group, merge_rows
 from compactor.merge.loaded_rows import LoadedGroup
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
@@ -184,9 +184,8 @@ def by_key(
     compare = KeyComparator(schema, sort)
     with closing(_Closers(sources)):
         try:
-            for window in merge_keys(sources, compare, sort, batch_rows, _BATCH_BYTES):
-                rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
-                yield _gathered(sources, rows.inputs, schema)
+            for window in merge_rows(sources, compare, sort, batch_rows, _BATCH_BYTES):
+                yield _gathered(sources, window.inputs, schema)
         except OrderError as error:
             raise DataError(f"{error}; sort it before, or merge in another mode") from error
 

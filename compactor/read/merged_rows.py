@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, decided, loaded_group, merge_keys
+from compactor.merge.key_merge import MergeWindow, loaded_group, merge_rows
 from compactor.merge.loaded_rows import LoadedGroup
 from compactor.predicate.tree import matching
 from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
@@ -92,11 +92,10 @@ def merged_windows(
             for place, part in enumerate(parts)
         ]
         budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
-        for window in merge_keys(
+        for window in merge_rows(
             sources, table.comparator(), table.sort, BATCH_ROWS, BATCH_BYTES, wanted.rule
         ):
-            rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
-            yield sources, decided(rows, wanted.rule)[0]
+            yield sources, window
 
 
 def _batch(

@@ -29,6 +29,8 @@ MAX_INPUTS: Final = 60_000
 _MIN_ORDER_BYTES: Final = 4 * _MIB
 ORDER_ROW_BYTES: Final = 32
 """Memory of a row being ordered, besides its keys: where they begin, its input, its weight."""
+WAITING_ROW_BYTES: Final = 12
+"""Memory of a row in order until its row group is cut, besides its key: its input, its weight, flags."""
 WORK_ROW_BYTES: Final = 96
 """Memory of a row while its chunk is made, besides its value: its input, hashes, encoders' trials."""
 WORK_COPIES: Final = 3
@@ -46,6 +48,8 @@ AHEAD_SHARE: Final = 2
 """Chunks are decoded before they are needed only while one part in this many of the limit is free."""
 _SHARE: Final = 8
 """Divisor of the limit that gives the share of fetching ahead, ordering, slices and uploads, each."""
+_WAITING_GROUPS: Final = 3
+"""Rows of so many row groups wait at most until another full one is in sight, besides a batch."""
 NUMBERED_STRINGS: Final = 1 << 13
 """The most strings of a column that are remembered from chunk to chunk."""
 NUMBERED_BYTES: Final = 1 * _MIB
@@ -198,8 +202,8 @@ class _Formulas:
 
     @property
     def order_row(self) -> int:
-        """Memory of a row while it is ordered: its normalised key, its sort columns, and as much again of
-        `ORDER_ROW_BYTES` for each."""
+        """Memory of a row while it is ordered: its normalised key, what a rule gathers of its sort columns,
+        and as much again of `ORDER_ROW_BYTES` for each."""
         return 2 * (self.shape.key_row_bytes + ORDER_ROW_BYTES)
 
     @property
@@ -271,18 +275,18 @@ class _Formulas:
     @property
     def chunks(self) -> int:
         """Memory of decoded chunks. An output row group may begin in one chunk of a run and end in the next;
-        the keys of each input are loaded ahead for its share of a batch and one row group more."""
+        the keys of each input are loaded ahead for its share of a batch and one row group more, and stay
+        until the row groups that they are in are made."""
         shape = self.shape
         strings = NUMBERED_BYTES + _NUMBERED_STRING_BYTES * NUMBERED_STRINGS
         columns = self.run_chunks + (self.in_work - 1) * self.decoded + strings
-        rows_ahead = min(shape.rows, self.batch_rows + 2 * self.inputs * self.group_rows)
+        loaded = self.batch_rows + 2 * self.inputs * self.group_rows
+        rows_ahead = min(shape.rows, loaded + (_WAITING_GROUPS + self.in_work) * self.group_rows)
         return max(columns, rows_ahead * (shape.key_row_bytes + _VALUE_BYTES))
 
     @property
     def order(self) -> int:
-        shape = self.shape
-        key_group = max(self.target_row_group_bytes, shape.peak_chunk_bytes)
-        waiting = 3 * (shape.sort_columns * key_group + _MIB)
+        waiting = WAITING_ROW_BYTES * (_WAITING_GROUPS * self.group_rows + self.batch_rows)
         return self.ordering + self.inputs * self.order_row + self.batch + waiting
 
     @property

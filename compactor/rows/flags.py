@@ -5,7 +5,7 @@ Column gathering does not know the flags; `fold` applies them to a column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,8 @@ from format.storage import plain
 from format.types import uncoded_type
 
 Flags = npt.NDArray[np.uint8]
+SortColumns = Sequence[pa.Array] | Mapping[int, pa.Array]
+"""Sort columns by their places."""
 KEPT: Final = 1
 """The row is written, either as it is or with other rows folded into it."""
 COUNTS: Final = 2
@@ -85,6 +87,12 @@ class RowRule:
         return self.policy.merges
 
     @property
+    def decides_by(self) -> Sequence[int]:
+        """The places of the sort columns that `decide` looks at."""
+        places = (self._marker, self._time if self._cutoff is not None else None)
+        return sorted({place for place in places if place is not None})
+
+    @property
     def rows_per_key(self) -> int:
         """Most rows of one key in a fragment."""
         may_wait = self._marker is not None and self.policy.kind is not RowKind.LAST
@@ -107,18 +115,18 @@ class RowRule:
         """Returns whether all rows of a fragment stay as they are, if no other fragment has their keys."""
         if self._drops_tombstones and self._marker is not None and _true(keys[self._marker]).any():
             return False
-        return not self._expired(keys).any()
+        return not self._expired(keys, len(keys[0])).any()
 
-    def decide(self, keys: Sequence[pa.Array], starts: npt.NDArray[np.bool_]) -> Decision | None:
+    def decide(self, keys: SortColumns, starts: npt.NDArray[np.bool_]) -> Decision | None:
         """Returns what becomes of rows in merged order; None if all stay as they are.
 
-        keys: the sort columns. starts: whether each row is the first of its key, shape (rows,); the first row
-        always counts as one.
+        keys: the sort columns; those of `decides_by` are enough. starts: whether each row is the first of its
+        key, shape (rows,); the first row always counts as one.
         """
         first = starts.copy()
         first[0] = True
-        tombstone = self._tombstones(keys)
-        expired = self._expired(keys)
+        tombstone = self._tombstones(keys, len(starts))
+        expired = self._expired(keys, len(starts))
         is_plain = not self.merges or first.all()
         if is_plain and not expired.any() and not (self._drops_tombstones and tombstone.any()):
             return None
@@ -142,15 +150,15 @@ class RowRule:
         dropped[SUPERSEDED] = len(kept) - int(kept.sum()) - sum(dropped.values())
         return _decision(kept, folded if self.policy.folds else kept, dropped)
 
-    def _tombstones(self, keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    def _tombstones(self, keys: SortColumns, rows: int) -> npt.NDArray[np.bool_]:
         if self._marker is None:
-            return np.zeros(len(keys[0]), dtype=np.bool_)
+            return np.zeros(rows, dtype=np.bool_)
         return _true(keys[self._marker])
 
-    def _expired(self, keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    def _expired(self, keys: SortColumns, rows: int) -> npt.NDArray[np.bool_]:
         # An expired row may hide an older one; it stays until both are in one merge.
         if self._cutoff is None or self._time is None or not (self._is_bottom or not self.merges):
-            return np.zeros(len(keys[0]), dtype=np.bool_)
+            return np.zeros(rows, dtype=np.bool_)
         return _as_flags(pc.less(_integers(keys[self._time]), self._cutoff))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +190,37 @@ def test_nearly_disjoint_inputs_merge_to_the_same_bytes_in_any_batches(
     assert max(whole.row_group_rows()) <= rows_out
     for output in whole.outputs:
         check_footer(bytes(output.data))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_keys_of_any_weight_are_cut_the_same_in_any_batches(seed: int) -> None:
+    """Keys decide where row groups end, and rows that wait before a copied row group are weighed ahead."""
+    rng = random.Random(seed)
+    tables = []
+    for number in range(3):
+        keys = []
+        for shared in range(0, 3000, 1000):
+            places = sorted(rng.sample(range(shared, shared + 200), rng.randrange(5, 25)))
+            keys += [f"{place:06}" + "x" * rng.randrange(rng.choice([10, 400])) for place in places]
+            alone = shared + 300 + 100 * number
+            keys += [f"{place:06}" + "x" * 40 for place in range(alone, alone + 60)]
+        tables.append(pa.table({"k": keys, "n": range(len(keys))}))
+    fragments = [write_fragment(t, "k", WriterOptions(max_rows=20)) for t in tables]
+    knobs = {"max_rows": 30, "target_row_group_bytes": 2000}
+    runs = []
+    for batch_size in (1, 9, 1 << 20):
+        merged = Merged(
+            fragments, tables[0].schema, sort_schema("k"), batch_size=batch_size, **knobs
+        )
+        copied = merged.run().copied_rows
+        assert copied
+        runs.append(([output.data for output in merged.outputs], copied))
+        assert merged.rows() == rows_of(stable_sorted(pa.concat_tables(tables), sort_schema("k")))
+    assert runs[0] == runs[1] == runs[2]
+    keys, start = [row["k"] for row in merged.rows()], 0
+    for rows in merged.row_group_rows():
+        assert rows == 1 or sum(4 + len(key) for key in keys[start : start + rows]) <= 2000
+        start += rows
 
 
 # --- what a review found --------------------------------------------------------------------

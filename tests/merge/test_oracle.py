@@ -319,9 +319,12 @@ def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatc
     merged = Merged([write_fragment(t, "k") for t in tables], tables[0].schema, sort_schema("k"))
     honest = format.gather.gather
 
+    calls = itertools.count()
+
     def swapping(*arguments):
         array = honest(*arguments)
-        return array.take(pa.array([1, 0, *range(2, len(array))]))
+        is_key = not next(calls)
+        return array if is_key else array.take(pa.array([1, 0, *range(2, len(array))]))
 
     monkeypatch.setattr(group_work, "gather", swapping)
     with refuses(MergeCheckError):

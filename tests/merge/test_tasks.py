@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,6 +24,7 @@ from compactor.settings.compaction import CompactionSettings
 from format.blocks import Chunk, make_chunk
 from format.encode import Coding
 from format.errors import LimitError
+from format.gather import gather
 from format.stream_reader import FragmentStream
 from format.writer import WriterOptions
 from tests.merge.test_memory import run, run_spilling
@@ -187,15 +190,20 @@ def test_an_error_in_a_thread_ends_the_merge_and_leaves_nothing(
 def test_an_error_of_a_chunk_names_its_column(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    def failing(*_: object) -> pa.Array:
-        raise error("too much")
-
-    monkeypatch.setattr(group_work, "gather", failing)
     parts, sort = log_like(400, 2), sort_schema("host,ts")
-    merged = Merged([write_fragment(p, sort) for p in parts], parts[0].schema, sort)
     first = min(name for name in parts[0].schema.names if name not in ("host", "ts"))
-    with pytest.raises(error, match=f"^column '{first}': too much$"):
-        merged.run()
+    for place, column in enumerate(("host", "ts", first)):
+        calls = itertools.count()
+
+        def failing(*arguments: Any, place: int = place, calls: Iterator[int] = calls) -> pa.Array:
+            if next(calls) == place:
+                raise error("too much")
+            return gather(*arguments)
+
+        monkeypatch.setattr(group_work, "gather", failing)
+        merged = Merged([write_fragment(p, sort) for p in parts], parts[0].schema, sort)
+        with pytest.raises(error, match=f"^column '{column}': too much$"):
+            merged.run()
 
 
 def test_a_task_has_as_many_threads_as_cores_unless_the_settings_say_how_many() -> None:

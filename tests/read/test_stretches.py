@@ -117,7 +117,7 @@ def test_a_sorted_run_is_read_without_its_sort_columns_and_without_a_merge(
         {"k": list(range(500)), "v": [n * 7 % 13 for n in range(500)], "w": ["x"] * 500}
     )
     log = ingest_tables(store, [table[:200], table[200:]], tmp_path, sort=sort_schema("k"))
-    monkeypatch.setattr("compactor.read.merged_rows.merge_keys", None)
+    monkeypatch.setattr("compactor.read.merged_rows.merge_rows", None)
     asked: list[str] = []
     read = "compactor.read.row_group_reader.read_columns"
 

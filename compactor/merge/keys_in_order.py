@@ -1,0 +1,117 @@
+"""Takes sort columns in the merged order from their inputs, where they wait until their row group is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.merge.decoded import DecodedRows
+from format.gather import Pieces, Span, pieces_of_spans, positions_by_source
+from format.key_comparator import ComparableKey
+from format.native import origins as native
+from format.ordering import KeyLayout
+from format.sizes import cumulative_bits
+
+U16 = npt.NDArray[np.uint16]
+I64 = npt.NDArray[np.int64]
+
+
+class KeyPieces(NamedTuple):
+    """The sort columns of consecutive rows in order, not gathered yet."""
+
+    columns: Sequence[Pieces]
+    """Pieces of each contributing input, for each sort column."""
+    origins: U16
+    """The place among these inputs of each row's. Shape (rows,)."""
+    counts: I64
+    """How many rows each input has. Shape (inputs,)."""
+    give_back: Callable[[], None]
+    """What to call when nobody looks at them any more; until then they are in memory."""
+
+
+def borrowed(sources: Sequence[DecodedRows], inputs: U16, skips: I64) -> KeyPieces:
+    """Returns the sort columns of rows, without taking them.
+
+    inputs: the input of each row. skips: rows of each input that come before them and were not taken.
+    """
+    counts = counts_of(inputs, len(sources))
+    numbers = np.flatnonzero(counts)
+    spans: list[list[Span]] = []
+    lent: list[Callable[[], None]] = []
+    for number in numbers.tolist():
+        of_source, give_back = sources[number].borrow(int(skips[number]), int(counts[number]))
+        spans.append([rows.span() for rows in of_source])
+        lent.append(give_back)
+
+    def give_all_back() -> None:
+        for give_back in lent:
+            give_back()
+
+    return KeyPieces(pieces_of_spans(spans), _places(inputs, numbers), counts, give_all_back)
+
+
+def counts_of(inputs: U16, sources: int) -> I64:
+    """Returns how many rows each input has. Shape (sources,)."""
+    counts = np.empty(sources, dtype=np.int64)
+    native.count(inputs, counts)
+    return counts
+
+
+class WaitingKeys:
+    """The sort columns of rows that are in order and wait until their row group is cut. `inputs` always has
+    the input of each of the first rows that wait, up to some row."""
+
+    def __init__(self, sources: Sequence[DecodedRows], layout: KeyLayout) -> None:
+        self._sources = sources
+        self._layout = layout
+
+    def key(self, inputs: U16, row: int) -> ComparableKey:
+        """Returns the key of one row."""
+        source = int(inputs[row])
+        skip = int(np.count_nonzero(inputs[:row] == source))
+        found = self._sources[source].key_rows(skip, self._layout)
+        return found.keys.key(found.start)
+
+    def rows_within(self, inputs: U16, start: int, limit_bytes: int) -> int:
+        """Returns the most rows from `start` on (at least 1) that take at most so many bytes in every column,
+        as if none were dictionary-coded."""
+        rows = len(inputs) - start
+        skips = counts_of(inputs[:start], len(self._sources))
+        keys = borrowed(self._sources, inputs[start:], skips)
+        try:
+            # Bits of a bitmap may be missing in the upper bound.
+            most = max(pieces.weigh()[1] for pieces in keys.columns) + rows // 8 + 1
+            if most <= limit_bytes:
+                return rows
+            within = (_rows_within(pieces, keys.origins, limit_bytes) for pieces in keys.columns)
+            return max(1, min(within))
+        finally:
+            keys.give_back()
+
+    def take(self, inputs: U16) -> KeyPieces:
+        """Takes the rows; they stay charged until they are given back."""
+        keys = borrowed(self._sources, inputs, np.zeros(len(self._sources), dtype=np.int64))
+        for source, count in zip(self._sources, keys.counts.tolist(), strict=True):
+            source.drop(count)
+        return keys
+
+
+def _places(inputs: U16, numbers: npt.NDArray[np.intp]) -> U16:
+    """Returns the place of each row's input among those with rows."""
+    if len(numbers) > numbers[-1]:
+        return inputs
+    place_of = np.zeros(int(numbers[-1]) + 1, dtype=np.uint16)
+    place_of[numbers] = np.arange(len(numbers))
+    places = np.empty(len(inputs), dtype=np.uint16)
+    native.renumber(inputs, place_of, places)
+    return places
+
+
+def _rows_within(pieces: Pieces, origins: U16, limit_bytes: int) -> int:
+    bits = (cumulative_bits(pieces.array(number)) for number in range(len(pieces)))
+    by_source = np.concatenate([np.diff(totals) for totals in bits])
+    totals = np.cumsum(by_source[positions_by_source(origins)]) // 8
+    return int(np.searchsorted(totals, limit_bytes, side="right"))
