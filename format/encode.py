@@ -93,7 +93,7 @@ _OTHER_BITS: Final = 96
 _PLAIN_SHARE: Final = 0.97
 """Share of their bits from which values are rather stored as they are, which takes no decoding."""
 _CODEC_PAYS: Final = 0.85
-"""The share of packed bits that a codec has to make of values as they are, for the time that it takes."""
+"""The share that a codec has to make of packed bits, or templates of text, for the time that it takes."""
 _LOOSE_SHARE: Final = 32
 """One of so many bytes may be other than packed in a payload that is stored without a codec."""
 _DISTINCT_SHARE: Final = 3
@@ -117,6 +117,8 @@ _TEMPLATE_BYTES_SHARE: Final = 4
 """Bytes of text to each byte of templates, at least."""
 _TEMPLATES_PAY: Final = 1
 """The share of the bytes of text that templates and variables may take, for the time that they spare."""
+_MOSTLY_VARIABLE: Final = 0.75
+"""The share of a text in variables from which templates spare no time, and so have to spare bytes."""
 
 
 class Coding(Enum):
@@ -596,8 +598,11 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     if found is None or not count_marks(templates_of(found.array)):
         return None
     as_text = _stored_bytes(_encode_varlen(sample))
-    by_row = _stored_bytes(*_by_row(found.array)) / as_text
-    if by_row > _TEMPLATES_PAY:
+    codes, *variables = _by_row(found.array)
+    by_row = _stored_bytes(codes, *variables) / as_text
+    is_variable = sum(map(raw_bytes, variables)) > _MOSTLY_VARIABLE * _text_bytes(sample)
+    most = _CODEC_PAYS if is_variable else _TEMPLATES_PAY
+    if by_row > most:
         return None
     found = divide(array, len(array) // TEMPLATES_SHARE)
     node = None if found is None else _encode_templated(*found, _text_bytes(array))
@@ -605,7 +610,7 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
         return None
     # A sample has most templates and slots of the whole, in a few rows, so these are counted in the whole.
     by_slot = _stored_bytes(*_by_slot(node)) / as_text * _text_bytes(sample) / node.text_bytes
-    return node if by_row + by_slot <= _TEMPLATES_PAY else None
+    return node if by_row + by_slot <= most else None
 
 
 def _by_row(array: pa.Array) -> tuple[Node, Node, Node]:
