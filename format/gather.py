@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.arrays import concat_storage, in_order_of_use
+from format.arrays import concat_storage, copied, in_order_of_use
 from format.native import gather as native
 from format.nodes import address_of, fixed_width_bytes
 from format.sizes import heaviest_value_bytes, nulls_bytes
@@ -93,6 +93,11 @@ class GatherArray:
         """The fields of `Piece` in `format.native.gather` for a piece without rows."""
         self.variables = self._variables()
         """The same of the numbers and of the texts of a templated array."""
+
+    def copied(self, start: int, rows: int) -> GatherArray:
+        """Returns rows of it in memory of their own."""
+        array = copied(self.array.slice(start, rows))
+        return GatherArray(array, self.dtype, numbered=self._numbered)
 
     def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
         array = self.array
