@@ -548,7 +548,12 @@ def _coded_lists(array: pa.Array, most: int) -> pa.Array | None:
 
 
 def _middle(array: pa.Array) -> pa.Array:
-    return array.slice((len(array) - min(len(array), _SAMPLE_VALUES)) // 2, _SAMPLE_VALUES)
+    """Returns about `_SAMPLE_VALUES` values from the middle. Nulls, which say nothing of values, are left
+    out."""
+    present = max(1, len(array) - array.null_count)
+    rows = min(len(array), _SAMPLE_VALUES * len(array) // present)
+    sample = array.slice((len(array) - rows) // 2, rows)
+    return sample.drop_null() if sample.null_count else sample
 
 
 def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
