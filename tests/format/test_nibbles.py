@@ -228,7 +228,7 @@ def test_values_of_a_megabyte_are_packed() -> None:
 
 
 @pytest.mark.parametrize(
-    "alphabet", [HEX, HEX.upper(), b"0123456789abc", b"ACGTNacgtn#xyz", b"acegikmoqsuwyACE"]
+    "alphabet", [HEX, HEX.upper(), b"0123456789.", b"ACGTNacgtn#xyz", b"acegikmoqsuwyACE"]
 )
 @pytest.mark.parametrize("level", [0, 1, 9])
 def test_random_text_of_few_bytes_is_packed_and_takes_no_codec(
