@@ -24,7 +24,7 @@ from format.compression import Part, compressed_bytes
 from format.dictionaries import with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
 from format.nested import list_parts, present_items
-from format.nibbles import find_alphabet, pack_nibbles
+from format.nibbles import find_alphabet, pack_nibbles, sampled_bytes
 from format.nodes import (
     WORD_BYTES,
     Buffer,
@@ -723,7 +723,7 @@ def _encode_strings(array: pa.Array) -> Node:
 def _nibbles(data: memoryview, *, is_text: bool) -> tuple[Buffer, Buffer] | None:
     """Returns the bytes by half bytes, and their alphabet; None if a sample has too many different ones, or a
     codec makes clearly less of it."""
-    sample = _middle_bytes(data)
+    sample = sampled_bytes(data)
     alphabet = find_alphabet(sample, is_text=is_text)
     if alphabet is None or len(alphabet) < _LEAST_ALPHABET or data.nbytes < _LEAST_NIBBLES:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,6 +11,18 @@ import pyarrow as pa
 from format import native
 
 U8 = npt.NDArray[np.uint8]
+
+_STRETCHES: Final = 4
+_STRETCH_BYTES: Final = 16 << 10
+
+
+def sampled_bytes(data: memoryview) -> memoryview:
+    """Returns a few stretches of bytes, from the first to the last, or all if these are few."""
+    if data.nbytes <= _STRETCHES * _STRETCH_BYTES:
+        return data
+    step = (data.nbytes - _STRETCH_BYTES) // (_STRETCHES - 1)
+    starts = range(0, _STRETCHES * step, step)
+    return memoryview(b"".join(data[start : start + _STRETCH_BYTES] for start in starts))
 
 
 def find_alphabet(data: memoryview, *, is_text: bool) -> bytes | None:
