@@ -18,6 +18,7 @@ from pyarrow import types as pt
 from format.alphabets import DIGITS
 from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from format.native.decode import Cursor, IntegerStream
+from format.native.nibbles import ALPHABET_BYTES, unpack
 from format.native.text import is_ascii
 from format.nodes import (
     INT_ENCODINGS,
@@ -277,6 +278,8 @@ class _Chunk:
         children: list[pa.Array] = []
         if encoding == Encoding.VARLEN and is_binary_like(dtype):
             buffers = self._strings(dtype, length, validity)
+        elif encoding == Encoding.NIBBLES and is_binary_like(dtype):
+            buffers = self._packed_strings(dtype, length, validity)
         elif encoding == Encoding.PLAIN:
             buffers = [validity, self._plain(dtype, length)]
         elif encoding in INT_ENCODINGS:
@@ -299,7 +302,7 @@ class _Chunk:
         else:
             raise _unfit(encoding, dtype)
         array = pa.Array.from_buffers(dtype, length, buffers, null_count, children=children)
-        if _may_hold_others(array):
+        if encoding != Encoding.NIBBLES and _may_hold_others(array):
             array.validate(full=True)
         return array
 
@@ -324,6 +327,15 @@ class _Chunk:
         data, is_large = self.cursor.buffer(self.cursor.param), is_large_offsets(dtype)
         offsets = self.cursor.child_integers(length).offsets(data.size, is_large)
         return [validity, offsets, data]
+
+    def _packed_strings(
+        self, dtype: pa.DataType, length: int, validity: pa.Buffer | None
+    ) -> list[pa.Buffer | None]:
+        cursor, size = self.cursor, self.cursor.param
+        codes, alphabet = cursor.buffer((size + 1) // 2), cursor.buffer(ALPHABET_BYTES)
+        offsets = cursor.child_integers(length).offsets(size, is_large_offsets(dtype))
+        self._allowance.charge(size)
+        return [validity, offsets, unpack(codes, alphabet, size, is_string(dtype))]
 
     def _templates(self, dtype: pa.DataType, length: int, *, keep: bool) -> pa.Array:
         head = self.template_head(dtype, length)

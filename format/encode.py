@@ -24,6 +24,7 @@ from format.compression import Part, compressed_bytes
 from format.dictionaries import with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
 from format.nested import list_parts, present_items
+from format.nibbles import find_alphabet, pack_nibbles, sampled_bytes
 from format.nodes import (
     WORD_BYTES,
     Buffer,
@@ -102,6 +103,10 @@ _DISTINCT_LISTS_SHARE: Final = 2
 """The same for lists, which take more room and more work."""
 
 
+_LEAST_NIBBLES: Final = 1024
+"""The fewest bytes that are packed by half bytes: fewer take hardly any room, and an alphabet beside them."""
+_LEAST_ALPHABET: Final = 11
+"""The fewest different bytes that are packed so: of ten a codec makes 3.4 bits each."""
 _APART_BYTES: Final = 256 << 10
 """Text of so many bytes is compressed apart from its lengths, since copying it takes longer."""
 _LEAST_TEMPLATED: Final = 64
@@ -148,6 +153,8 @@ class EncodedArray:
     """Number of dictionary nodes."""
     text_bytes: int
     """The bytes of the strings that the root's templates and variables make, if it has them."""
+    unpacked_bytes: int
+    """The bytes of all text that is packed by four bits a byte."""
 
     @property
     def raw_bytes(self) -> int:
@@ -186,6 +193,7 @@ def encode_array(
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
         root.text_bytes,
+        sum(node.param for node in nodes if node.encoding is Encoding.NIBBLES),
     )
 
 
@@ -196,19 +204,18 @@ def _parts(root: Node) -> tuple[Part, ...]:
         *head, numbers, texts = root.children
         whole, rest = _apart(numbers, texts)
         return Part(join_buffers(replace(root, children=tuple(head)))), *whole, Part(rest)
-    if root.encoding is Encoding.VARLEN and not root.has_validity:
-        whole, raw = _apart(root, replace(root, buffers=()))
+    if root.encoding in (Encoding.VARLEN, Encoding.NIBBLES) and not root.has_validity:
+        whole, raw = _apart(root, replace(root, buffers=root.buffers[1:]))
     else:
         whole, raw = (), join_buffers(root)
-    if whole:
-        return *whole, Part(raw)
     loose = sum(
         memoryview(buffer).nbytes
         for node in root.walk()
         if not node.is_dense
         for buffer in node.buffers
     )
-    return (Part(raw, loose * _LOOSE_SHARE <= raw.nbytes),)
+    size = raw.nbytes + sum(part.data.nbytes for part in whole)
+    return *whole, Part(raw, loose * _LOOSE_SHARE <= size)
 
 
 def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
@@ -232,12 +239,12 @@ def _encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) 
         return _encode(array)
     if is_templated(array.type):
         seen = seen or survey_texts(array)
-        return _encode_templated(array, seen.alphabets, seen.text_bytes) or _encode_varlen(
+        return _encode_templated(array, seen.alphabets, seen.text_bytes) or _encode_strings(
             joined(array)
         )
     if is_string(array.type):
         coded = None if is_decided else _encode_by_sampled_dictionary(array)
-        return coded or _encode_by_templates(array) or _encode_varlen(array)
+        return coded or _encode_by_templates(array) or _encode_strings(array)
     return _encode(array, is_decided=is_decided)
 
 
@@ -250,7 +257,7 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
         return _encode_dictionary_array(array, is_distinct=is_decided)
     if is_binary_like(dtype):
         coded = None if is_decided else _encode_by_sampled_dictionary(array)
-        return coded or _encode_varlen(array)
+        return coded or _encode_strings(array)
     if is_decided and may_stay_coded(dtype):
         return _encode_undivided(array)
     if pt.is_boolean(dtype):
@@ -585,7 +592,7 @@ def _encode_coded(array: pa.Array) -> Node:
 def _encode_undivided(values: pa.Array) -> Node:
     """Encodes values without a dictionary."""
     if is_binary_like(values.type):
-        return _encode_varlen(values)
+        return _encode_strings(values)
     if is_list_like(values.type) or pt.is_map(values.type):
         return _encode_lists(values)
     return _encode_plain(values)
@@ -602,7 +609,7 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     found = divide(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
     if found is None or not count_marks(templates_of(found.array)):
         return None
-    as_text = _stored_bytes(_encode_varlen(sample))
+    as_text = _stored_bytes(_encode_strings(sample))
     codes, *variables = _by_row(found.array)
     by_row = _stored_bytes(codes, *variables) / as_text
     is_variable = sum(map(raw_bytes, variables)) > _MOSTLY_VARIABLE * _text_bytes(sample)
@@ -704,6 +711,35 @@ def _middle_bytes(data: Buffer) -> memoryview:
 
 
 # --- strings and nested ---------------------------------------------------------------------
+
+
+def _encode_strings(array: pa.Array) -> Node:
+    """Encodes strings or binaries without a dictionary, by half bytes where a codec hardly makes less of
+    them."""
+    node = _encode_varlen(array)
+    *validity, data = node.buffers
+    packed = _nibbles(data, is_text=is_string(array.type))
+    if packed is None:
+        return node
+    return replace(
+        node,
+        encoding=Encoding.NIBBLES,
+        buffers=(*validity, *packed),
+        known_bytes=_MOST_VALUE_BYTES * node.length + node.param,
+        is_dense=True,
+    )
+
+
+def _nibbles(data: memoryview, *, is_text: bool) -> tuple[Buffer, Buffer] | None:
+    """Returns the bytes by half bytes, and their alphabet; None if a sample has too many different ones, or a
+    codec makes clearly less of it."""
+    sample = sampled_bytes(data)
+    alphabet = find_alphabet(sample, is_text=is_text)
+    if alphabet is None or len(alphabet) < _LEAST_ALPHABET or data.nbytes < _LEAST_NIBBLES:
+        return None
+    if compressed_bytes(sample) < _CODEC_PAYS * sample.nbytes / 2:
+        return None
+    return pack_nibbles(data, alphabet, is_text=is_text)
 
 
 def _encode_varlen(array: pa.Array, ints: Callable[[npt.NDArray[Any]], Node] = encode_ints) -> Node:
