@@ -360,8 +360,9 @@ class MergeInput:
         if copied is None:
             footer = self.stream.finish_quickly()
         else:
-            footer = self.stream.finish(self._taking(copied))
-            copied.take_row_hashes(footer)
+            directory = self.stream.finish(self._taking(copied))
+            copied.take_row_hashes(directory)
+            footer = directory.head
         self._discharge_decode()
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(
