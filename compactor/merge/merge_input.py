@@ -254,13 +254,14 @@ class MergeInput:
     def take_part(self, dtype: pa.DataType) -> tuple[pa.Array, int]:
         """Returns some of the current column's next rows, dictionary-coded if they are stored so, and what
         they are charged to `DecodedRows`; the caller must discharge it."""
-        if not self._rows.rows:
-            with self._watch.on("decode"):
-                array = self._next_array(dtype)
-            self._rows.push([array])
-            del array
-            self._discharge_decode()
-        return self._rows.take_part()
+        if self._rows.rows:
+            return self._rows.take_part()
+        with self._watch.on("decode"):
+            self._skip_dropped()
+            array = self._take_chunk(dtype)
+        part = self._rows.pass_on(array)
+        self._discharge_decode()
+        return part
 
     def put_back(self, array: pa.Array) -> None:
         """Takes back rows of the current column, and keeps them on disk until they are taken again."""
@@ -288,11 +289,6 @@ class MergeInput:
             self._next_chunk += 1
         self._discharge_decode()
         return block
-
-    def _next_array(self, dtype: pa.DataType) -> pa.Array:
-        """Returns the written rows of the current column's next chunk that has any."""
-        self._skip_dropped()
-        return self._take_chunk(dtype)
 
     def _take_chunk(self, dtype: pa.DataType) -> pa.Array:
         """Returns the rows to be written of the current column's next chunk, and hashes the others."""
