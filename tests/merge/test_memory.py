@@ -505,7 +505,7 @@ def test_inputs_that_go_on_to_their_next_chunk_at_the_same_time_do_not_hold_two(
 
     def text(number: int) -> str:
         if is_templated:
-            return f"request {number} took " + " ".join(map(str, rng.integers(0, 1 << 10, 60)))
+            return f"request {number} took " + " ".join(map(str, rng.integers(0, 1 << 10, 150)))
         return "".join(map(chr, rng.integers(ord("a"), ord("w"), 200)))
 
     keys = np.arange(inputs * chunks * rows)
