@@ -52,6 +52,18 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
     return unified(arrays)
 
 
+def copied(array: pa.Array) -> pa.Array:
+    """Returns a storage array in memory of its own, its dictionary or templates too."""
+    if is_templated(array.type):
+        coded = copied(coded_templates(array))
+        variables = (copied(part(array)) for part in (numbers_of, texts_of))
+        return templated(coded.dictionary, coded.indices, *variables)
+    if pt.is_dictionary(array.type):
+        parts = copied(array.indices), copied(array.dictionary)
+        return pa.DictionaryArray.from_arrays(*parts, safe=False)
+    return pa.concat_arrays([array])
+
+
 def in_order_of_use(array: pa.Array) -> pa.Array:
     """Returns a dictionary-coded array whose dictionary has the used values in the order of their first use,
     or a templated one with such templates.

@@ -78,8 +78,10 @@ class Block(NamedTuple):
 
     def _decompressed(self, most_bytes: int) -> bytes | memoryview:
         self.check_raw_bytes(most_bytes)
-        with self.explained():
+        try:
             return decompress(self.header.codec, self.stored, self.header.raw_bytes)
+        except ValueError as error:
+            raise self.fault(str(error)) from error
 
     def check_raw_bytes(self, most_bytes: int) -> None:
         """Raises `CorruptFragmentError` if the payload claims to take more than so many bytes."""
@@ -191,8 +193,8 @@ class BlockReader:
     ) -> None:
         """before_payload: called with each block's checked header before its payload takes memory.
 
-        ahead_bytes: the most bytes that are read with the beginning of a block, of what is at hand. What
-        follows a header is short, and a request of its own costs more than its bytes.
+        ahead_bytes: the most bytes that are read with the beginning of a block or with its end, of what is at
+        hand. What follows is short, and a request of its own costs more than its bytes.
         """
         self._source = source
         self._before_payload = before_payload
@@ -217,8 +219,10 @@ class BlockReader:
         self._before_payload(header)
         stored = self.read_exactly(header.stored_bytes, column)
         block = Block(header, meta, stored, offset, self.name, column)
-        with block.explained():
+        try:
             check_payload(header, stored)
+        except ValueError as error:
+            raise block.fault(str(error)) from error
         return block
 
     def read_beginning(self, column: str) -> Block:
@@ -293,19 +297,21 @@ class BlockReader:
 
     def _read_up_to(self, size: int) -> bytes:
         start, end = self._ahead_at, self._ahead_at + size
-        first = self._ahead[start:end]
         if end <= len(self._ahead):
             self._ahead_at = end
             self.offset += size
-            return first
+            return self._ahead[start:end]
+        first = self._ahead[start:]
         self._ahead, self._ahead_at = b"", 0
         if size > _STEP_BYTES:
             return self._read_large(first, size)
         pieces = [first] if first else []
         left = size - len(first)
-        while left and (piece := self._source.read(left)):
-            pieces.append(piece)
-            left -= len(piece)
+        while left and (piece := self._source.read(max(left, self._ahead_bytes))):
+            pieces.append(piece[:left])
+            if left < len(piece):
+                self._ahead, self._ahead_at = piece, left
+            left -= len(pieces[-1])
         self.offset += size - left
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -406,7 +412,7 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
     if encoded.encoding is Encoding.TEMPLATE:
         return encoded.text_bytes + 4 * len(array)
     if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(value_type(array.type)):
-        return 4 * len(array) + encoded.raw_bytes
+        return 4 * len(array) + encoded.raw_bytes + encoded.unpacked_bytes
     return total_bytes(array)
 
 

@@ -16,7 +16,8 @@ from format.parts import PayloadPart, joined_parts, read_parts
 _TRUST_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 4 << 20
 _POOLED_BYTES: Final = 1 << 20
-"""The size from which it pays to decompress into memory of Arrow's pool, whose pages are reused."""
+"""The size from which it pays to decompress into memory of Arrow's pool, whose pages are reused, and not in a
+context that is kept."""
 _POOL_CODEC: Final = pa.Codec("zstd")
 
 _LEAST_COMPRESSED_BYTES: Final = 64
@@ -103,14 +104,16 @@ def decompress_parts(
     together. Raises `ValueError`.
     """
     view, start = memoryview(stored), parts[0].start
-    frames = (view[part.start - start : part.stop - start] for part in parts)
+    frames = [view[part.start - start : part.stop - start] for part in parts]
     if sum(map(_content_bytes, frames)) != raw_bytes:
         raise ValueError("the compressed frames state another length than the block header")
     if raw_bytes > _TRUST_BYTES:
         return _decompress_large(view, raw_bytes, are_several=True)
     try:
+        if raw_bytes < _POOLED_BYTES:
+            return b"".join(map(_decompressed, frames))
         return memoryview(_POOL_CODEC.decompress(view, raw_bytes))
-    except OSError as error:
+    except (zstandard.ZstdError, OSError) as error:
         raise ValueError(f"it does not decompress ({error})") from error
 
 
@@ -130,7 +133,7 @@ def _decompress_small(stored: bytes | memoryview, raw_bytes: int) -> bytes | mem
         if zstandard.frame_content_size(stored) != raw_bytes:
             raise ValueError("the compressed frame states another length than the block header")
         if raw_bytes < _POOLED_BYTES:
-            return _decompressor().decompress(stored)
+            return _decompressed(stored)
         return memoryview(_POOL_CODEC.decompress(stored, raw_bytes))
     except (zstandard.ZstdError, OSError) as error:
         raise ValueError(f"it does not decompress ({error})") from error
@@ -160,6 +163,10 @@ def _compressor(level: int) -> zstandard.ZstdCompressor:
     if level not in cache:
         cache[level] = zstandard.ZstdCompressor(level=level)
     return cache[level]
+
+
+def _decompressed(frame: bytes | memoryview) -> bytes:
+    return _decompressor().decompress(frame, allow_extra_data=False)
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:

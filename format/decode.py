@@ -18,6 +18,7 @@ from pyarrow import types as pt
 from format.alphabets import DIGITS
 from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from format.native.decode import Cursor, IntegerStream
+from format.native.nibbles import ALPHABET_BYTES, unpack
 from format.native.text import is_ascii
 from format.nodes import (
     INT_ENCODINGS,
@@ -33,12 +34,13 @@ from format.templates import (
     U64,
     Bits,
     Layout,
+    Slots,
     StoredRows,
-    count_marks,
     joined_stored,
     layout_bytes,
     layout_of,
     most_text_bytes,
+    slots_of,
     stored,
 )
 from format.types import (
@@ -103,15 +105,26 @@ class TemplateHead:
 
     templates: pa.Array
     """May be more than rows use."""
-    layout: Layout
-    alphabets: U64
-    """The bytes of each slot (`format.alphabets`)."""
+    slots: Slots
     length: int
     """How many rows there are."""
     validity: pa.Buffer | None
     """The bitmap of rows that are not null; None if none is."""
     null_count: int
     _codes: IntegerStream
+    _alphabets: pa.Buffer
+    """Those of the slots for texts."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        return layout_of(self.templates, self.slots.all_numbers + self.slots.all_texts)
+
+    @cached_property
+    def alphabets(self) -> U64:
+        """The bytes of each slot (`format.alphabets`)."""
+        alphabets = np.full(len(self.layout.kinds), DIGITS, dtype=np.uint64)
+        alphabets[self.layout.kinds != NUMBER] = np.frombuffer(self._alphabets, dtype=np.uint64)
+        return alphabets
 
     @cached_property
     def codes(self) -> pa.Array:
@@ -133,10 +146,10 @@ class TemplateHead:
         chosen: Bits | None = None,
     ) -> pa.Array:
         """Returns the strings of the chosen rows, or of all. variables: see `rows`. Raises `ValueError`."""
-        return joined_stored(self._with(variables), charge, chosen)
+        return joined_stored(self._with(variables), self.layout, charge, chosen)
 
     def _with(self, variables: tuple[pa.Buffer, pa.Buffer]) -> StoredRows:
-        return StoredRows(self.templates, self.layout, self.codes, *variables)
+        return StoredRows(self.templates, self.slots, self.codes, *variables)
 
 
 class TemplateDecoder:
@@ -277,6 +290,8 @@ class _Chunk:
         children: list[pa.Array] = []
         if encoding == Encoding.VARLEN and is_binary_like(dtype):
             buffers = self._strings(dtype, length, validity)
+        elif encoding == Encoding.NIBBLES and is_binary_like(dtype):
+            buffers = self._packed_strings(dtype, length, validity)
         elif encoding == Encoding.PLAIN:
             buffers = [validity, self._plain(dtype, length)]
         elif encoding in INT_ENCODINGS:
@@ -299,7 +314,7 @@ class _Chunk:
         else:
             raise _unfit(encoding, dtype)
         array = pa.Array.from_buffers(dtype, length, buffers, null_count, children=children)
-        if _may_hold_others(array):
+        if encoding != Encoding.NIBBLES and _may_hold_others(array):
             array.validate(full=True)
         return array
 
@@ -325,6 +340,15 @@ class _Chunk:
         offsets = self.cursor.child_integers(length).offsets(data.size, is_large)
         return [validity, offsets, data]
 
+    def _packed_strings(
+        self, dtype: pa.DataType, length: int, validity: pa.Buffer | None
+    ) -> list[pa.Buffer | None]:
+        cursor, size = self.cursor, self.cursor.param
+        codes, alphabet = cursor.buffer((size + 1) // 2), cursor.buffer(ALPHABET_BYTES)
+        offsets = cursor.child_integers(length).offsets(size, is_large_offsets(dtype))
+        self._allowance.charge(size)
+        return [validity, offsets, unpack(codes, alphabet, size, is_string(dtype))]
+
     def _templates(self, dtype: pa.DataType, length: int, *, keep: bool) -> pa.Array:
         head = self.template_head(dtype, length)
         variables = self.template_variables()
@@ -346,16 +370,12 @@ class _Chunk:
         validity = cursor.validity()
         templates = self._strings_child(dtype)
         codes = cursor.child_integers(length)
-        slots = count_marks(templates)
-        self._allowance.charge(layout_bytes(len(templates), slots))
-        layout = layout_of(templates, slots)
-        are_texts = layout.kinds != NUMBER
-        words = cursor.child_integers(int(np.count_nonzero(are_texts))).words(8)
-        alphabets = np.full(len(layout.kinds), DIGITS, dtype=np.uint64)
-        alphabets[are_texts] = np.frombuffer(words, dtype=np.uint64)
+        slots = slots_of(templates)
+        self._allowance.charge(layout_bytes(len(templates), slots.all_numbers + slots.all_texts))
+        alphabets = cursor.child_integers(slots.all_texts).words(8)
         if cursor.position - start != head_bytes:
             raise ValueError("templates and codes take other bytes than their node states")
-        return TemplateHead(templates, layout, alphabets, length, validity, null_count, codes)
+        return TemplateHead(templates, slots, length, validity, null_count, codes, alphabets)
 
     def _bytes_child(self) -> pa.Buffer:
         length = self.cursor.next_length

@@ -7,7 +7,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -78,45 +78,33 @@ class PagePlace:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
-    """A directory as read. Of its page table only what is asked for is looked at."""
+class DirectoryHead(NamedTuple):
+    """What a directory begins with."""
 
+    rows: int
     row_hash: int
     columns: int
     """Number of the columns of the schema."""
     pages: int
-    sort: SortSchema
-    max_rows: int
-    row_groups: list[RowGroupStats]
-    keys: dict[str, tuple[pa.Field, list[ChunkStats]]]
-    """The sort columns, with the statistics of their chunks."""
-    key_end: int
-    """Offset of what follows the key section; 0 if there are no row groups."""
     columns_end: int
     """Offset of what follows the column section."""
-    page_table: bytes
-
-    @property
-    def rows(self) -> int:
-        return sum(group.rows for group in self.row_groups)
-
-    @property
-    def group_rows(self) -> list[int]:
-        return [group.rows for group in self.row_groups]
+    sort: SortSchema
+    max_rows: int
+    group_rows: tuple[int, ...]
+    """Rows of each row group."""
+    group_hashes: tuple[int, ...]
+    """The row hash of each row group."""
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, name: str) -> Directory:
-        """Raises `ValueError` for bytes that are not a directory, or contradict themselves, and
-        `UnsupportedVersionError`. name: the fragment's, for errors."""
+    def from_bytes(cls, data: bytes, *, name: str) -> tuple[DirectoryHead, TableReader]:
+        """Returns the head, and what reads the rest. See `Directory.from_bytes`."""
         if len(data) < _HEAD.size:
             raise ValueError("the directory ends early")
         rows, row_hash, count, columns, pages, function, json_bytes, columns_end = (
             _HEAD.unpack_from(data)
         )
         table = TableReader(data, _HEAD.size)
-        text = table.raw(json_bytes)
-        sort, max_rows, features = _parsed(text)
+        sort, max_rows, features = _parsed(table.raw(json_bytes))
         check_features(features, name=name)
         if function != ROW_HASH_XXH3:
             raise ValueError(f"the row hash is of an unknown function, number {function}")
@@ -125,21 +113,8 @@ class Directory:
             raise ValueError("the directory contradicts itself")
         if any(size > max_rows for size in group_rows):
             raise ValueError(f"a row group of more rows than the {max_rows} that are allowed")
-        fields, records = _key_records(data, table, sort, count)
-        kinds = [value_kind(storage_type(field.type)) for field in fields]
-        bounds = _unpack_bounds(table, count, kinds[: len(ordering(sort))])
-        page_table = _page_table(data, table, pages)
-        table.finish()
-        keys = {
-            record.name: (field, record.chunks())
-            for record, field in zip(records, fields, strict=True)
-        }
-        end = records[0].end
-        _check_keys(records, [chunks for _, chunks in keys.values()])
-        groups = [RowGroupStats(*group) for group in zip(group_rows, hashes, *bounds, strict=True)]
-        return cls(
-            row_hash, columns, pages, sort, max_rows, groups, keys, end, columns_end, page_table
-        )
+        head = cls(rows, row_hash, columns, pages, columns_end, sort, max_rows, group_rows, hashes)
+        return head, table
 
     def check_header(self, header: FragmentHeader) -> None:
         """Raises `ValueError` unless the directory is of the fragment with this header."""
@@ -147,9 +122,42 @@ class Directory:
         if stated != (self.sort, self.max_rows, self.columns):
             raise ValueError("header and directory differ in sort schema, columns or row groups")
 
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory as read. Of its page table only what is asked for is looked at."""
+
+    head: DirectoryHead
+    row_groups: list[RowGroupStats]
+    keys: dict[str, tuple[pa.Field, list[ChunkStats]]]
+    """The sort columns, with the statistics of their chunks."""
+    key_end: int
+    """Offset of what follows the key section; 0 if there are no row groups."""
+    page_table: bytes
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, name: str) -> Directory:
+        """Raises `ValueError` for bytes that are not a directory, or contradict themselves, and
+        `UnsupportedVersionError`. name: the fragment's, for errors."""
+        head, table = DirectoryHead.from_bytes(data, name=name)
+        count = len(head.group_rows)
+        fields, records = _key_records(data, table, head.sort, count)
+        kinds = [value_kind(storage_type(field.type)) for field in fields]
+        bounds = _unpack_bounds(table, count, kinds[: len(ordering(head.sort))])
+        page_table = _page_table(data, table, head.pages)
+        table.finish()
+        keys = {
+            record.name: (field, record.chunks())
+            for record, field in zip(records, fields, strict=True)
+        }
+        end = records[0].end
+        _check_keys(records, [chunks for _, chunks in keys.values()])
+        groups = zip(head.group_rows, head.group_hashes, *bounds, strict=True)
+        return cls(head, [RowGroupStats(*group) for group in groups], keys, end, page_table)
+
     def find(self, name: bytes) -> int | None:
         """Returns the number of the page that has a column if any page has it."""
-        low, high = 0, self.pages
+        low, high = 0, self.head.pages
         while low < high:
             middle = (low + high) // 2
             if self._name(middle) <= name:
@@ -163,14 +171,14 @@ class Directory:
 
         Raises `ValueError` if there is none.
         """
-        last = page + 1 == self.pages
+        last = page + 1 == self.head.pages
         end = offset if last else self._u64(page + 1)
-        stop = self.columns_end if last else self._u64(self.pages + page + 1)
-        place = PagePlace(self._u64(page), end, self._u64(self.pages + page), stop)
+        stop = self.head.columns_end if last else self._u64(self.head.pages + page + 1)
+        place = PagePlace(self._u64(page), end, self._u64(self.head.pages + page), stop)
         is_first = page > 0 or place.start == self.key_end
         if (
             not is_first
-            or not place.start <= stop <= self.columns_end <= place.offset < end <= offset
+            or not place.start <= stop <= self.head.columns_end <= place.offset < end <= offset
         ):
             raise ValueError(f"page {page} of the statistics is where none can be")
         return place
@@ -180,16 +188,16 @@ class Directory:
         is_right = (
             len(records) > 0
             and records[0].name.encode() == self._name(page)
-            and (page + 1 == self.pages or records[-1].name.encode() < self._name(page + 1))
+            and (page + 1 == self.head.pages or records[-1].name.encode() < self._name(page + 1))
             and not any(record.name in self.keys for record in records)
         )
         if not is_right:
             raise ValueError(f"page {page} of the statistics has other columns than its place")
 
     def _name(self, page: int) -> bytes:
-        ends_at = 16 * self.pages
+        ends_at = 16 * self.head.pages
         start = self._u32(ends_at + 4 * (page - 1)) if page else 0
-        names_at = ends_at + 4 * self.pages + -4 * self.pages % 8
+        names_at = ends_at + 4 * self.head.pages + -4 * self.head.pages % 8
         return self.page_table[names_at + start : names_at + self._u32(ends_at + 4 * page)]
 
     def _u64(self, place: int) -> int:

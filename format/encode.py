@@ -24,6 +24,7 @@ from format.compression import Part, compressed_bytes
 from format.dictionaries import with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
 from format.nested import list_parts, present_items
+from format.nibbles import find_alphabet, pack_nibbles, sampled_bytes
 from format.nodes import (
     WORD_BYTES,
     Buffer,
@@ -93,7 +94,7 @@ _OTHER_BITS: Final = 96
 _PLAIN_SHARE: Final = 0.97
 """Share of their bits from which values are rather stored as they are, which takes no decoding."""
 _CODEC_PAYS: Final = 0.85
-"""The share of packed bits that a codec has to make of values as they are, for the time that it takes."""
+"""The share that a codec has to make of packed bits, or templates of text, for the time that it takes."""
 _LOOSE_SHARE: Final = 32
 """One of so many bytes may be other than packed in a payload that is stored without a codec."""
 _DISTINCT_SHARE: Final = 3
@@ -102,6 +103,10 @@ _DISTINCT_LISTS_SHARE: Final = 2
 """The same for lists, which take more room and more work."""
 
 
+_LEAST_NIBBLES: Final = 1024
+"""The fewest bytes that are packed by half bytes: fewer take hardly any room, and an alphabet beside them."""
+_LEAST_ALPHABET: Final = 11
+"""The fewest different bytes that are packed so: of ten a codec makes 3.4 bits each."""
 _APART_BYTES: Final = 256 << 10
 """Text of so many bytes is compressed apart from its lengths, since copying it takes longer."""
 _LEAST_TEMPLATED: Final = 64
@@ -117,6 +122,8 @@ _TEMPLATE_BYTES_SHARE: Final = 4
 """Bytes of text to each byte of templates, at least."""
 _TEMPLATES_PAY: Final = 1
 """The share of the bytes of text that templates and variables may take, for the time that they spare."""
+_MOSTLY_VARIABLE: Final = 0.75
+"""The share of a text in variables from which templates spare no time, and so have to spare bytes."""
 
 
 class Coding(Enum):
@@ -146,6 +153,8 @@ class EncodedArray:
     """Number of dictionary nodes."""
     text_bytes: int
     """The bytes of the strings that the root's templates and variables make, if it has them."""
+    unpacked_bytes: int
+    """The bytes of all text that is packed by four bits a byte."""
 
     @property
     def raw_bytes(self) -> int:
@@ -184,6 +193,7 @@ def encode_array(
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
         root.text_bytes,
+        sum(node.param for node in nodes if node.encoding is Encoding.NIBBLES),
     )
 
 
@@ -194,19 +204,18 @@ def _parts(root: Node) -> tuple[Part, ...]:
         *head, numbers, texts = root.children
         whole, rest = _apart(numbers, texts)
         return Part(join_buffers(replace(root, children=tuple(head)))), *whole, Part(rest)
-    if root.encoding is Encoding.VARLEN and not root.has_validity:
-        whole, raw = _apart(root, replace(root, buffers=()))
+    if root.encoding in (Encoding.VARLEN, Encoding.NIBBLES) and not root.has_validity:
+        whole, raw = _apart(root, replace(root, buffers=root.buffers[1:]))
     else:
         whole, raw = (), join_buffers(root)
-    if whole:
-        return *whole, Part(raw)
     loose = sum(
         memoryview(buffer).nbytes
         for node in root.walk()
         if not node.is_dense
         for buffer in node.buffers
     )
-    return (Part(raw, loose * _LOOSE_SHARE <= raw.nbytes),)
+    size = raw.nbytes + sum(part.data.nbytes for part in whole)
+    return *whole, Part(raw, loose * _LOOSE_SHARE <= size)
 
 
 def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
@@ -230,12 +239,12 @@ def _encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) 
         return _encode(array)
     if is_templated(array.type):
         seen = seen or survey_texts(array)
-        return _encode_templated(array, seen.alphabets, seen.text_bytes) or _encode_varlen(
+        return _encode_templated(array, seen.alphabets, seen.text_bytes) or _encode_strings(
             joined(array)
         )
     if is_string(array.type):
         coded = None if is_decided else _encode_by_sampled_dictionary(array)
-        return coded or _encode_by_templates(array) or _encode_varlen(array)
+        return coded or _encode_by_templates(array) or _encode_strings(array)
     return _encode(array, is_decided=is_decided)
 
 
@@ -248,7 +257,7 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
         return _encode_dictionary_array(array, is_distinct=is_decided)
     if is_binary_like(dtype):
         coded = None if is_decided else _encode_by_sampled_dictionary(array)
-        return coded or _encode_varlen(array)
+        return coded or _encode_strings(array)
     if is_decided and may_stay_coded(dtype):
         return _encode_undivided(array)
     if pt.is_boolean(dtype):
@@ -546,7 +555,12 @@ def _coded_lists(array: pa.Array, most: int) -> pa.Array | None:
 
 
 def _middle(array: pa.Array) -> pa.Array:
-    return array.slice((len(array) - min(len(array), _SAMPLE_VALUES)) // 2, _SAMPLE_VALUES)
+    """Returns about `_SAMPLE_VALUES` values from the middle. Nulls, which say nothing of values, are left
+    out."""
+    present = max(1, len(array) - array.null_count)
+    rows = min(len(array), _SAMPLE_VALUES * len(array) // present)
+    sample = array.slice((len(array) - rows) // 2, rows)
+    return sample.drop_null() if sample.null_count else sample
 
 
 def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
@@ -578,7 +592,7 @@ def _encode_coded(array: pa.Array) -> Node:
 def _encode_undivided(values: pa.Array) -> Node:
     """Encodes values without a dictionary."""
     if is_binary_like(values.type):
-        return _encode_varlen(values)
+        return _encode_strings(values)
     if is_list_like(values.type) or pt.is_map(values.type):
         return _encode_lists(values)
     return _encode_plain(values)
@@ -595,9 +609,12 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     found = divide(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
     if found is None or not count_marks(templates_of(found.array)):
         return None
-    as_text = _stored_bytes(_encode_varlen(sample))
-    by_row = _stored_bytes(*_by_row(found.array)) / as_text
-    if by_row > _TEMPLATES_PAY:
+    as_text = _stored_bytes(_encode_strings(sample))
+    codes, *variables = _by_row(found.array)
+    by_row = _stored_bytes(codes, *variables) / as_text
+    is_variable = sum(map(raw_bytes, variables)) > _MOSTLY_VARIABLE * _text_bytes(sample)
+    most = _CODEC_PAYS if is_variable else _TEMPLATES_PAY
+    if by_row > most:
         return None
     found = divide(array, len(array) // TEMPLATES_SHARE)
     node = None if found is None else _encode_templated(*found, _text_bytes(array))
@@ -605,7 +622,7 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
         return None
     # A sample has most templates and slots of the whole, in a few rows, so these are counted in the whole.
     by_slot = _stored_bytes(*_by_slot(node)) / as_text * _text_bytes(sample) / node.text_bytes
-    return node if by_row + by_slot <= _TEMPLATES_PAY else None
+    return node if by_row + by_slot <= most else None
 
 
 def _by_row(array: pa.Array) -> tuple[Node, Node, Node]:
@@ -694,6 +711,35 @@ def _middle_bytes(data: Buffer) -> memoryview:
 
 
 # --- strings and nested ---------------------------------------------------------------------
+
+
+def _encode_strings(array: pa.Array) -> Node:
+    """Encodes strings or binaries without a dictionary, by half bytes where a codec hardly makes less of
+    them."""
+    node = _encode_varlen(array)
+    *validity, data = node.buffers
+    packed = _nibbles(data, is_text=is_string(array.type))
+    if packed is None:
+        return node
+    return replace(
+        node,
+        encoding=Encoding.NIBBLES,
+        buffers=(*validity, *packed),
+        known_bytes=_MOST_VALUE_BYTES * node.length + node.param,
+        is_dense=True,
+    )
+
+
+def _nibbles(data: memoryview, *, is_text: bool) -> tuple[Buffer, Buffer] | None:
+    """Returns the bytes by half bytes, and their alphabet; None if a sample has too many different ones, or a
+    codec makes clearly less of it."""
+    sample = sampled_bytes(data)
+    alphabet = find_alphabet(sample, is_text=is_text)
+    if alphabet is None or len(alphabet) < _LEAST_ALPHABET or data.nbytes < _LEAST_NIBBLES:
+        return None
+    if compressed_bytes(sample) < _CODEC_PAYS * sample.nbytes / 2:
+        return None
+    return pack_nibbles(data, alphabet, is_text=is_text)
 
 
 def _encode_varlen(array: pa.Array, ints: Callable[[npt.NDArray[Any]], Node] = encode_ints) -> Node:

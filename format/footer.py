@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from format.keys import Bound, Value
 from format.nodes import Encoding
+
+_LESS_THAN_TEXT: Final = frozenset({Encoding.TEMPLATE.name, Encoding.NIBBLES.name})
+"""Encodings whose payload has fewer bytes than the strings that it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,10 @@ class ChunkStats(NamedTuple):
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of the payload, or of the strings that templates and variables make: by these row groups are
-        cut, whatever their strings are stored as."""
-        is_divided = self.encoding == Encoding.TEMPLATE.name
-        return max(self.raw_bytes, self.decoded_bytes) if is_divided else self.raw_bytes
+        """Bytes of the payload, or of the strings that templates and variables or half bytes make: by these
+        row groups are cut, whatever their strings are stored as."""
+        is_less = self.encoding in _LESS_THAN_TEXT
+        return max(self.raw_bytes, self.decoded_bytes) if is_less else self.raw_bytes
 
     @property
     def end(self) -> int:

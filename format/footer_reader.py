@@ -54,7 +54,7 @@ class FooterReader:
 
     @property
     def sort(self) -> SortSchema:
-        return self._directory.sort
+        return self._directory.head.sort
 
     @property
     def row_groups(self) -> Sequence[RowGroupStats]:
@@ -62,11 +62,11 @@ class FooterReader:
 
     @property
     def rows(self) -> int:
-        return self._directory.rows
+        return self._directory.head.rows
 
     @property
     def row_hash(self) -> int:
-        return self._directory.row_hash
+        return self._directory.head.row_hash
 
     @property
     def key_names(self) -> Collection[str]:
@@ -120,12 +120,12 @@ class FooterReader:
 
     def check_header(self, header: FragmentHeader) -> None:
         """Raises `ValueError` unless the directory agrees with a fragment's header."""
-        self._directory.check_header(header)
+        self._directory.head.check_header(header)
 
     def names(self) -> Iterator[str]:
         """Yields the names of all columns that have chunks, in the order of the file."""
         yield from self.key_names
-        for block, records in self._pages(range(self._directory.pages)):
+        for block, records in self._pages(range(self._directory.head.pages)):
             for record in records:
                 if record.name not in self._kept.columns:
                     self._kept.add({record.name: self._column(block, record)}, (record.name,))
@@ -135,7 +135,7 @@ class FooterReader:
     def summary(self) -> FragmentSummary:
         """Returns the fragment's summary without its first and last key, for which a footer has only
         bounds."""
-        rows = self._directory.group_rows
+        rows = self._directory.head.group_rows
         summary = FragmentSummary(self.rows, self.row_hash, len(rows))
         for name, chunks in self.columns.items():
             summary.add_column(name, chunks, rows)

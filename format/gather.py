@@ -16,14 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.arrays import concat_storage, in_order_of_use
+from format.arrays import concat_storage, copied, in_order_of_use
 from format.native import gather as native
 from format.nodes import address_of, fixed_width_bytes
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.templates import (
     TEMPLATES_SHARE,
-    codes_of,
     joined,
     numbers_of,
     split,
@@ -94,6 +93,11 @@ class GatherArray:
         self.variables = self._variables()
         """The same of the numbers and of the texts of a templated array."""
 
+    def copied(self, start: int, rows: int) -> GatherArray:
+        """Returns rows of it in memory of their own."""
+        array = copied(self.array.slice(start, rows))
+        return GatherArray(array, self.dtype, numbered=self._numbered)
+
     def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
         array = self.array
         if self.kind == _NULLS:
@@ -108,17 +112,19 @@ class GatherArray:
             beside = (8 if is_large_offsets(self.dtype) else 4) if is_text else width
             return _fields_of_values(array, beside)
         codes, values = array.indices, array.dictionary
-        at = codes.buffers()[1].address + 4 * codes.offset
+        at = codes.buffers()[1].address + _CODE_BYTES * codes.offset
         memory = _values(values) if is_text else (0, 0)
-        weights = (4, heaviest_value_bytes(array), values.nbytes) if is_weighed else (4, 0, 0)
+        heaviest, held = (heaviest_value_bytes(values), values.nbytes) if is_weighed else (0, 0)
+        weights = _CODE_BYTES, heaviest, held
         places = *_validity(codes), *memory, at, len(values)
         return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
 
     def _template_fields(self) -> tuple[int, ...]:
-        array, codes, templates = self.array, codes_of(self.array), templates_of(self.array)
+        coded = self.array.field(0)
+        codes, templates = coded.indices, coded.dictionary
         weights = _CODE_BYTES, 0, templates.nbytes
-        at = codes.__array_interface__["data"][0]
-        places = *_validity(array), *_values(templates), at, len(templates)
+        at = codes.buffers()[1].address + _CODE_BYTES * codes.offset
+        places = *_validity(self.array), *_values(templates), at, len(templates)
         return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
 
     def _ids(self) -> tuple[int, int, int]:

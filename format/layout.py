@@ -150,9 +150,7 @@ def repack_block_header(header: BlockHeader) -> bytes:
 def _header_checksum(head: bytes | bytearray, meta: bytes) -> int:
     """Returns the checksum of header and meta, in which the checksum itself counts as zeros."""
     start, stop = _CHECKSUM_SLICE.start, _CHECKSUM_SLICE.stop
-    digest = xxhash.xxh3_64(b"".join((head[:start], _NO_CHECKSUM, head[stop:])))
-    digest.update(meta)
-    return digest.intdigest() & 0xFFFFFFFF
+    return checksum32(b"".join((head[:start], _NO_CHECKSUM, head[stop:], meta)))
 
 
 def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:

@@ -18,6 +18,7 @@ _COUNT: Final = struct.Struct("<Q")
 _ENTRY: Final = struct.Struct("<QQ")
 MOST_TABLE_BYTES: Final = _COUNT.size + MOST_PARTS * _ENTRY.size
 """As much of a payload as is sure to have its table."""
+_MISMATCH: Final = "the payload's checksum does not match"
 
 
 class PayloadPart(NamedTuple):
@@ -30,7 +31,7 @@ class PayloadPart(NamedTuple):
     def check(self, stored: bytes | memoryview) -> None:
         """Raises `ValueError` unless these are the bytes of the part."""
         if checksum64(stored) != self.checksum:
-            raise ValueError("the payload's checksum does not match")
+            raise ValueError(_MISMATCH)
 
 
 def joined_parts(parts: Sequence[bytes]) -> bytes:
@@ -48,8 +49,13 @@ def payload_checksum(codec: Codec, stored: bytes) -> int:
 
 def check_payload(header: BlockHeader, stored: bytes | memoryview) -> None:
     """Checks all bytes of a payload. Raises `ValueError`."""
+    if header.codec is not Codec.ZSTD_PARTS:
+        if checksum64(stored) != header.payload_checksum:
+            raise ValueError(_MISMATCH)
+        return
+    view = memoryview(stored)
     for part in checked_parts(header, stored):
-        part.check(memoryview(stored)[part.start : part.stop])
+        part.check(view[part.start : part.stop])
 
 
 def checked_parts(header: BlockHeader, beginning: bytes | memoryview) -> list[PayloadPart]:

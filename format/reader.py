@@ -379,7 +379,7 @@ class FragmentReader:
             raise block.fault("the trailer does not point at the directory")
         try:
             directory = Directory.from_bytes(block.raw(), name=self.name)
-            pages = directory.place(0, offset).offset if directory.pages else offset
+            pages = directory.place(0, offset).offset if directory.head.pages else offset
         except ValueError as error:
             raise block.fault(str(error)) from error
         self._tail_start = max(start, pages)

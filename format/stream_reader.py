@@ -12,7 +12,7 @@ from typing import Final
 from format import layout
 from format.agreement import Sequel
 from format.blocks import Block, BlockReader, ByteSource
-from format.directory import Directory, PageTable
+from format.directory import Directory, DirectoryHead, PageTable
 from format.errors import CorruptFragmentError, SchemaError
 from format.footer import ChunkStats
 from format.layout import BlockHeader, BlockKind
@@ -20,7 +20,7 @@ from format.pages import ColumnRecord, check_records, unpack_page
 from format.schema import FragmentHeader, column_order
 
 TakeColumn = Callable[[str, Sequence[ChunkStats]], None]
-_AHEAD_BYTES: Final = 1 << 10
+AHEAD_BYTES: Final = 1 << 10
 """Enough for the header of a column, that of its first chunk, and the nodes of that."""
 _FOOTER: Final = (BlockKind.STATISTICS, BlockKind.DIRECTORY)
 
@@ -38,10 +38,11 @@ class FragmentStream:
         name: str,
         *,
         before_payload: Callable[[BlockHeader], None] = lambda _header: None,
+        ahead_bytes: int = AHEAD_BYTES,
     ) -> None:
-        """before_payload: see `BlockReader`."""
+        """before_payload, ahead_bytes: see `BlockReader`."""
         self._reader = BlockReader(
-            source, name, before_payload=before_payload, ahead_bytes=_AHEAD_BYTES
+            source, name, before_payload=before_payload, ahead_bytes=ahead_bytes
         )
         self._reader.read_prologue()
         block = self._reader.read_block()
@@ -153,9 +154,11 @@ class FragmentStream:
                             take(record.name, chunks)
             except ValueError as error:
                 raise block.fault(str(error)) from error
-        directory, block = self._directory()
+        block = self._read_directory()
         try:
-            stated_pages = directory.page_table, directory.columns_end
+            directory = Directory.from_bytes(block.raw(), name=self.name)
+            self._check_head(directory.head)
+            stated_pages = directory.page_table, directory.head.columns_end
             if next(names, None) is not None or stated_pages != (pages.to_bytes(), start):
                 raise ValueError("the directory is not one of these pages")
             self._seen.check(stated)
@@ -167,12 +170,18 @@ class FragmentStream:
                 take(name, chunks)
         return directory
 
-    def finish_quickly(self) -> Directory:
-        """Does what `finish` does, but does not look at the statistics of columns outside the sort schema."""
+    def finish_quickly(self) -> DirectoryHead:
+        """Does what `finish` does, but does not look at the statistics of chunks and row groups."""
         self._skip_ancillary()
         while self._reader.next_kind() == BlockKind.STATISTICS:
             self._reader.skip_block()
-        return self._directory()[0]
+        block = self._read_directory()
+        try:
+            head, _ = DirectoryHead.from_bytes(block.raw(), name=self.name)
+            self._check_head(head)
+        except ValueError as error:
+            raise block.fault(str(error)) from error
+        return head
 
     def _chunks_of(self, record: ColumnRecord) -> list[ChunkStats]:
         field = record.field()
@@ -192,18 +201,11 @@ class FragmentStream:
             if not field.equals(self.header.schema.field(field.name), check_metadata=True):
                 raise ValueError(f"header and footer differ in column {field.name!r}")
 
-    def _directory(self) -> tuple[Directory, Block]:
-        """Reads directory and trailer."""
+    def _read_directory(self) -> Block:
+        """Reads the directory's block and the trailer."""
         block = self._reader.read_block()
         if block.header.kind is not BlockKind.DIRECTORY:
             raise block.fault("the directory belongs here")
-        try:
-            directory = Directory.from_bytes(block.raw(), name=self.name)
-            directory.check_header(self.header)
-            if directory.group_rows != self.row_group_rows:
-                raise ValueError("the directory's row groups are not those of the key section")
-        except ValueError as error:
-            raise block.fault(str(error)) from error
         trailer = self._reader.read_exactly(layout.TRAILER_BYTES)
         offset = layout.unpack_trailer(trailer, name=self.name, total_bytes=self._reader.offset)
         if offset != block.offset or not self._reader.at_end():
@@ -212,7 +214,12 @@ class FragmentStream:
                 name=self.name,
                 offset=self._reader.offset,
             )
-        return directory, block
+        return block
+
+    def _check_head(self, head: DirectoryHead) -> None:
+        head.check_header(self.header)
+        if head.group_rows != tuple(self.row_group_rows):
+            raise ValueError("the directory's row groups are not those of the key section")
 
     def _check_column_complete(self) -> None:
         assert self._column is None or self._chunk_index == len(self.row_group_rows), (

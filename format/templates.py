@@ -60,6 +60,25 @@ def count_marks(templates: pa.Array) -> int:
     return native.templates.count_marks(native.as_bytes(data[int(offsets[0]) : int(offsets[-1])]))
 
 
+class Slots(NamedTuple):
+    """How many slots templates have."""
+
+    numbers: I32
+    """Those of each template for numbers."""
+    texts: I32
+    """Those of each template for texts."""
+    all_numbers: int
+    all_texts: int
+
+
+def slots_of(templates: pa.Array) -> Slots:
+    """Counts the slots of templates. templates: strings without nulls."""
+    offsets, data = binary_parts(templates)
+    numbers, texts = np.empty((2, len(templates)), dtype=np.int32)
+    found = native.templates.count_slots(offsets, native.as_bytes(data), numbers, texts)
+    return Slots(numbers, texts, *found)
+
+
 def layout_of(templates: pa.Array, slots: int | None = None) -> Layout:
     """Divides templates. templates: strings without nulls. slots: how many they have, if that is known."""
     offsets, data = binary_parts(templates)
@@ -221,7 +240,7 @@ class StoredRows(NamedTuple):
     """Rows as a chunk has them, of whose variables nothing is believed."""
 
     templates: pa.Array
-    layout: Layout
+    slots: Slots
     """Of the templates."""
     codes: pa.Array
     """See `templated`."""
@@ -235,7 +254,7 @@ def stored(rows: StoredRows, charge: Callable[[int], None]) -> pa.Array:
     charge: called with the bytes that checking takes, before they are allocated. Raises `ValueError` if the
     variables are not those of the rows' templates.
     """
-    templates, layout, codes, numbers, texts = rows
+    templates, slots, codes, numbers, texts = rows
     if max(numbers.size, texts.size) > _MAX_OFFSET_32:
         raise ValueError("variables of templates exceed 32-bit offsets")
     number_ends, text_ends = np.empty((2, len(codes) + 1), dtype=np.int32)
@@ -244,7 +263,7 @@ def stored(rows: StoredRows, charge: Callable[[int], None]) -> pa.Array:
         charge(texts.size)
         characters = np.zeros(texts.size, dtype=np.uint8)
     if not native.templates.find_ends(
-        layout.firsts, layout.kinds, fixed_width_view(codes, np.int32), *native.validity(codes),
+        slots.numbers, slots.texts, fixed_width_view(codes, np.int32), *native.validity(codes),
         native.as_bytes(numbers), native.as_bytes(texts), number_ends, text_ends, characters,
     ):  # fmt: skip
         raise ValueError("templates have other variables than there are")
@@ -278,14 +297,14 @@ def joined(array: pa.Array) -> pa.Array:
 
 
 def joined_stored(
-    rows: StoredRows, charge: Callable[[int], None], chosen: Bits | None = None
+    rows: StoredRows, layout: Layout, charge: Callable[[int], None], chosen: Bits | None = None
 ) -> pa.Array:
     """Returns the strings of stored rows.
 
-    charge: called with the size before memory is allocated for it. chosen: the rows to return; None for all.
-    Raises `ValueError` if the variables are not those of the rows' templates.
+    layout: of the templates. charge: called with the size before memory is allocated for it. chosen: the rows
+    to return; None for all. Raises `ValueError` if the variables are not those of the rows' templates.
     """
-    templates, layout, codes, numbers, texts = rows
+    templates, _, codes, numbers, texts = rows
     values = (fixed_width_view(codes, np.int32), *native.validity(codes))
     size = native.templates.most_stored_bytes(*layout, *values, numbers.size, texts.size)
     charge(_LARGE_OFFSET_BYTES * len(codes) + size)

@@ -5,6 +5,7 @@ python -m bench.peers.run ORDER      ORDER being JSON, see `Order`; bench.vs_pee
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -13,12 +14,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from bench.peers import usage
+from compactor.cli.frugal import frugal_imports
 
 if TYPE_CHECKING:
     from bench.peers.contract import Ingester, Measure, Merger, Scanner, Task, Used
+
+_OURS: Final = "bench.peers.with_ours"
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ def main() -> None:
     # Before the engine is imported: libraries count the cores once, and threads inherit theirs.
     os.sched_setaffinity(0, order.cpus)
     module, name = order.target.split(":")
-    peer = getattr(importlib.import_module(module), name)()
+    # Ours is measured as its commands run it; peers are imported as users import them.
+    with frugal_imports() if module == _OURS else contextlib.nullcontext():
+        peer = getattr(importlib.import_module(module), name)()
     found = _prepare(peer, order) if order.action == "prepare" else _measured(peer, order)
     print(json.dumps(found), flush=True)
     # Engines take their time to stop, and some wait for threads that wait for them.

@@ -2,6 +2,7 @@
 
 Every input is at some row of one decoded chunk. Where that has the rows that the input gives to a row group,
 they are taken from all such inputs at once, without a step for each; the other inputs load their next chunk.
+A few last rows of a chunk are copied before that, so that not every input has two chunks in memory.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from compactor.merge.splits import ColumnPieces
 from compactor.merge.string_ids import StringIds
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
-from format.gather import FIELDS, START, GatherArray, Pieces
+from format.gather import FIELDS, ROWS, START, GatherArray, Pieces
 from format.native import gather as native
 
 I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]
 _NO_END: Final = np.iinfo(np.int64).max
+_FEW_SHARE: Final = 4
+"""The last rows of a chunk are copied if they are at most one of so many."""
 
 
 class ColumnCursors:
@@ -63,6 +66,8 @@ class ColumnCursors:
         """The last row group that took rows from an input's chunk."""
         self._ended_bytes = 0
         """The charge of chunks that have ended and whose rows the row group being taken may hold."""
+        self._left_bytes: dict[int, int] = {}
+        """The charge of chunks that are done with, but for a row group that is still being made."""
 
     def take(self, order: GroupOrder, pieces: ColumnPieces) -> Callable[[], None]:
         """Takes the next row group's rows into `pieces`. Returns what to call when nobody holds them any
@@ -119,17 +124,41 @@ class ColumnCursors:
             return
         count = len(indices)
         arrays = [self._arrays[index] for index in indices]
-        self._last_group[indices] = self._group
-        for index in indices:
-            if not self._left[index]:
-                self._ended_bytes += int(self._charged[index])
-                self._drop(index)
+        for number, index in enumerate(indices):
+            if self._left[index]:
+                self._last_group[index] = self._group
+            else:
+                arrays[number] = self._end(index, fields[number])
         taken = Pieces(arrays, fields[:count], self._firsts[:count], self._dtype)
         if not pieces.add(places[:count], taken):
             del arrays, taken
             self._tasks.flush()  # threads may hold rows of the chunks for earlier row groups
             self._budget.discharge(STAGE, self._ended_bytes)
             self._ended_bytes = 0
+
+    def _end(self, index: int, fields: I64) -> GatherArray:
+        """Drops a chunk, of which a row group has the last rows. Returns the array that has these, and puts
+        their place in it into `fields`."""
+        array, charged, rows = self._arrays[index], int(self._charged[index]), int(fields[ROWS])
+        self._drop(index)
+        if charged > self._slice_bytes and rows * _FEW_SHARE <= len(array.array):
+            few = array.copied(int(fields[START]), rows)
+            size = few.array.get_total_buffer_size()
+            if size * _FEW_SHARE <= charged and self._budget.try_charge(STAGE, size):
+                self._ended_bytes += size
+                self._leave(charged, int(self._last_group[index]))
+                fields[:] = few.fields
+                fields[ROWS] = rows
+                return few
+        self._ended_bytes += charged
+        return array
+
+    def _leave(self, charged: int, last_group: int) -> None:
+        """Discharges a chunk once the last row group that holds its rows is made."""
+        if last_group <= self._groups_done:
+            self._budget.discharge(STAGE, charged)
+        else:
+            self._left_bytes[last_group] = self._left_bytes.get(last_group, 0) + charged
 
     def _spill(self, index: int) -> int:
         freed, start = int(self._charged[index]), int(self._fields[index, START])
@@ -145,4 +174,4 @@ class ColumnCursors:
 
     def _done(self, group: int, ended_bytes: int) -> None:
         self._groups_done = group
-        self._budget.discharge(STAGE, ended_bytes)
+        self._budget.discharge(STAGE, ended_bytes + self._left_bytes.pop(group, 0))

@@ -112,7 +112,7 @@ class DecodedRows:
         """Adds a row group. arrays: one for each column."""
         size = sum(array.get_total_buffer_size() for array in arrays)
         self.rows += len(arrays[0])
-        if size > self._slice_bytes and not self._budget.has_room(size, self._reserve_bytes):
+        if not self._has_place(size):
             self._parts.extend(self._to_disk(arrays))
             return
         self._budget.charge(STAGE, size)
@@ -194,17 +194,31 @@ class DecodedRows:
             rows -= count
 
     def take_part(self) -> tuple[pa.Array, int]:
-        """Removes the first part of the only column. Returns its rows and what they are charged, which the
-        caller must discharge."""
+        """Removes the first part of the only column, of which no rows were taken. Returns its rows and what
+        they are charged, which the caller must discharge."""
         part = self._in_memory(0)
         self._parts.popleft()
         self._count(part.rows)
-        return part.arrays[0].slice(part.position), part.charged
+        return part.arrays[0], part.charged
+
+    def pass_on(self, array: pa.Array) -> tuple[pa.Array, int]:
+        """Adds rows of the only column where there are none, and removes the first part as `take_part`
+        does."""
+        size = array.get_total_buffer_size()
+        if not self._has_place(size):
+            self.push([array])
+            return self.take_part()
+        self._budget.charge(STAGE, size)
+        return array, size
 
     def put_back(self, array: pa.Array) -> None:
         """Puts rows of the only column before all others, on disk."""
         self._parts.extendleft(reversed(self._to_disk([array])))
         self._count(-len(array))
+
+    def _has_place(self, size: int) -> bool:
+        """Returns whether rows of so many bytes stay in memory as they come."""
+        return size <= self._slice_bytes or self._budget.has_room(size, self._reserve_bytes)
 
     def _lend(self, part: _InMemory, lent: list[_InMemory]) -> None:
         part.lent += 1

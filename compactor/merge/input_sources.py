@@ -1,10 +1,9 @@
-"""Opens the inputs of a pass: by one GET each, or from what an earlier pass has kept."""
+"""Opens the inputs of a pass: by one GET each, as local files, or from what an earlier pass has kept."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from compactor.merge.contract import MergeSettings
@@ -13,16 +12,14 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettings
 from compactor.resources.merge_plan import MergePlan
+from compactor.resources.near_source import NearSource
 
 _CLOSE_SECONDS: Final = 5.0
 """Seconds that all connections together may take to end; one that hangs is abandoned."""
 
-_NEAR_WINDOW_BYTES: Final = 1 << 20
-"""The most bytes of a local file that are fetched ahead: there is no connection to keep busy."""
-
 
 class InputSources:
-    """The sources of all inputs, which are opened at once and fetched ahead of the merge."""
+    """The sources of all inputs. What is not at hand is opened at once and fetched ahead of the merge."""
 
     def __init__(
         self,
@@ -44,17 +41,10 @@ class InputSources:
             settings.memory.spool_after_seconds,
             keeps_all=plan.keeps_inputs and before is None and disk.free_bytes() > 2 * size_bytes,
         )
-        near = replace(fetch, window_bytes=min(plan.window_bytes, _NEAR_WINDOW_BYTES))
         self.all: list[ClosableSource] = []
         try:
             for fragment, replay in zip(inputs, replays, strict=True):
-                limits = fetch if fragment.read_again is None else near
-                self.all.append(
-                    replay
-                    or FetchedSource(
-                        fragment.open_source, limits, budget, disk, fragment.size_bytes
-                    )
-                )
+                self.all.append(replay or _opened(fragment, fetch, budget, disk))
         except BaseException:  # for example, one of a thousand threads cannot be started
             for source in self.all:
                 source.close()
@@ -73,6 +63,7 @@ class InputSources:
     def wait_seconds(self) -> float:
         """Seconds that the merge has waited for bytes, including earlier passes."""
         own = sum(source.wait_seconds for source in self._fetched)
+        own += sum(source.wait_seconds for source in self._near)
         return own + (self._before.wait_seconds if self._before else 0.0)
 
     def close(self) -> None:
@@ -82,7 +73,22 @@ class InputSources:
         deadline = time.monotonic() + _CLOSE_SECONDS
         for source in self._fetched:
             source.close(max(0.0, deadline - time.monotonic()))
+        for near in self._near:
+            near.close()
 
     @property
     def _fetched(self) -> list[FetchedSource]:
         return [source for source in self.all if isinstance(source, FetchedSource)]
+
+    @property
+    def _near(self) -> list[NearSource]:
+        return [source for source in self.all if isinstance(source, NearSource)]
+
+
+def _opened(
+    fragment: InputFragment, settings: FetchSettings, budget: MemoryBudget, disk: LocalDisk
+) -> ClosableSource:
+    """Returns the source of an input that no earlier pass has read."""
+    if fragment.read_again is not None:
+        return NearSource(fragment.open_source, settings.piece_bytes, budget)
+    return FetchedSource(fragment.open_source, settings, budget, disk, fragment.size_bytes)

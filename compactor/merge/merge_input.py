@@ -25,6 +25,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
+from compactor.resources.near_source import NearSource
 from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Block
 from format.cast import widened
@@ -32,7 +33,7 @@ from format.footer import ChunkStats
 from format.hashing import combine
 from format.layout import BlockHeader
 from format.schema import FragmentHeader, SortSchema
-from format.stream_reader import FragmentStream, TakeColumn
+from format.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
 from format.types import storage_type
 
 _LEAST_SHARE: Final = 4
@@ -125,7 +126,13 @@ class MergeInput:
 
     def open(self, sort: SortSchema, schemas: InputSchemas) -> None:
         """Reads the header. Raises `InputMismatchError` if it does not fit `sort` and the table's schema."""
-        self._stream = FragmentStream(self._source, self.name, before_payload=self._before_payload)
+        source = self._source
+        self._stream = FragmentStream(
+            source,
+            self.name,
+            before_payload=self._before_payload,
+            ahead_bytes=source.piece_bytes if isinstance(source, NearSource) else AHEAD_BYTES,
+        )
         self._discharge_decode()
         header = self._stream.header
         if header.sort != sort:
@@ -247,13 +254,14 @@ class MergeInput:
     def take_part(self, dtype: pa.DataType) -> tuple[pa.Array, int]:
         """Returns some of the current column's next rows, dictionary-coded if they are stored so, and what
         they are charged to `DecodedRows`; the caller must discharge it."""
-        if not self._rows.rows:
-            with self._watch.on("decode"):
-                array = self._next_array(dtype)
-            self._rows.push([array])
-            del array
-            self._discharge_decode()
-        return self._rows.take_part()
+        if self._rows.rows:
+            return self._rows.take_part()
+        with self._watch.on("decode"):
+            self._skip_dropped()
+            array = self._take_chunk(dtype)
+        part = self._rows.pass_on(array)
+        self._discharge_decode()
+        return part
 
     def put_back(self, array: pa.Array) -> None:
         """Takes back rows of the current column, and keeps them on disk until they are taken again."""
@@ -281,11 +289,6 @@ class MergeInput:
             self._next_chunk += 1
         self._discharge_decode()
         return block
-
-    def _next_array(self, dtype: pa.DataType) -> pa.Array:
-        """Returns the written rows of the current column's next chunk that has any."""
-        self._skip_dropped()
-        return self._take_chunk(dtype)
 
     def _take_chunk(self, dtype: pa.DataType) -> pa.Array:
         """Returns the rows to be written of the current column's next chunk, and hashes the others."""
@@ -353,8 +356,9 @@ class MergeInput:
         if copied is None:
             footer = self.stream.finish_quickly()
         else:
-            footer = self.stream.finish(self._taking(copied))
-            copied.take_row_hashes(footer)
+            directory = self.stream.finish(self._taking(copied))
+            copied.take_row_hashes(directory)
+            footer = directory.head
         self._discharge_decode()
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(

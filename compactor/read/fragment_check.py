@@ -287,8 +287,8 @@ class _FragmentCheck:
         entry = self._entry
         summary = replace(
             columns,
-            rows=directory.rows,
-            row_hash=directory.row_hash,
+            rows=directory.head.rows,
+            row_hash=directory.head.row_hash,
             row_groups=len(directory.row_groups),
             first_key=self.found.first_key or (),
             last_key=self.found.last_key or (),

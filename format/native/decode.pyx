@@ -39,7 +39,8 @@ cdef enum:  # as `format.nodes.Encoding` has them
     DECIMALS = 10
     MULTIPLE = 11
     TEMPLATES = 12
-    ENCODINGS = 13
+    NIBBLES = 13
+    ENCODINGS = 14
 
 cdef enum:  # what a stream may be found to be; all are below 0
     UNFIT = -1
@@ -53,9 +54,10 @@ cdef int IN_RUNS = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE
 cdef int IN_CHILDREN = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE | 1 << RUN_LENGTH
 cdef int WITH_PARAM = (
     1 << PLAIN | 1 << CONSTANT | 1 << PACKED | 1 << VARLEN | 1 << DECIMALS | 1 << MULTIPLE | 1 << TEMPLATES
+    | 1 << NIBBLES
 )
 cdef int[ENCODINGS] CHILDREN
-CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 5]
+CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 5, 1]
 
 
 cdef struct Node:

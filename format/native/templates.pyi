@@ -27,10 +27,11 @@ def split(
     texts: U8,
 ) -> tuple[bytes, bytes, bytes] | None: ...
 def count_marks(data: U8) -> int: ...
+def count_slots(offsets: Offsets, data: U8, numbers: I32, texts: I32) -> tuple[int, int]: ...
 def find_marks(offsets: I64, data: U8, firsts: I64, places: I64, kinds: U8) -> None: ...
 def find_ends(
-    firsts: I64,
-    kinds: U8,
+    number_slots: I32,
+    text_slots: I32,
     codes: I32,
     valid: U8 | None,
     first_bit: int,

@@ -69,8 +69,11 @@ cdef extern from *:
         *carry = first | __builtin_add_overflow(sum, *carry, &sum);
         return sum;
     }
+
+    static inline int ones_of(uint64_t bits) { return __builtin_popcountll(bits); }
     """
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
+    int ones_of(uint64_t bits) noexcept nogil
     void classify(const uint8_t* at, uint64_t* tokens, uint64_t* digits) noexcept nogil
     uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) noexcept nogil
 
@@ -398,6 +401,32 @@ cdef inline int64_t marks_among(uint64_t bytes) noexcept nogil:
     return <int64_t>(((marks_in(bytes) >> 7) * LOW) >> 56)
 
 
+def count_slots(const offset[::1] offsets, const uint8_t[::1] data, int32_t[::1] numbers, int32_t[::1] texts):
+    """Counts the numbers and the texts that each template has marks of. Returns the sum of either.
+
+    offsets: ascend.
+    """
+    cdef int64_t template, at, stop, number_marks, text_marks, all_numbers = 0, all_texts = 0
+    cdef int64_t count = offsets.shape[0] - 1
+    cdef uint64_t bytes, marks
+    require(0 <= offsets[0] and offsets[count] <= data.shape[0], "a buffer is too short")
+    require(numbers.shape[0] == count and texts.shape[0] == count, "it has another length")
+    with nogil:
+        for template in range(count):
+            at, stop = offsets[template], offsets[template + 1]
+            number_marks = text_marks = 0
+            while at < stop:
+                bytes = loaded(&data[at], min(stop - at, 8))
+                marks = marks_in(bytes)
+                number_marks += ones_of(marks & bytes << 7)
+                text_marks += ones_of(marks & ~bytes << 7)
+                at += 8
+            numbers[template], texts[template] = <int32_t>number_marks, <int32_t>text_marks
+            all_numbers += number_marks
+            all_texts += text_marks
+    return all_numbers, all_texts
+
+
 def find_marks(const int64_t[::1] offsets, const uint8_t[::1] data, int64_t[::1] firsts, int64_t[::1] places,
                uint8_t[::1] kinds):
     """Finds the marks of templates: where each is, its kind, and the first one of each template.
@@ -508,16 +537,16 @@ cdef const uint8_t* skip_numbers(const uint8_t* at, const uint8_t* stop, int64_t
 
 
 def find_ends(
-    const int64_t[::1] firsts, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
-    int64_t first_bit, const uint8_t[::1] numbers, const uint8_t[::1] texts, int32_t[::1] number_ends,
-    int32_t[::1] text_ends, uint8_t[::1] characters,
+    const int32_t[::1] number_slots, const int32_t[::1] text_slots, const int32_t[::1] codes,
+    const uint8_t[::1] valid, int64_t first_bit, const uint8_t[::1] numbers, const uint8_t[::1] texts,
+    int32_t[::1] number_ends, int32_t[::1] text_ends, uint8_t[::1] characters,
 ):
     """Finds where the variables of each row end, of which nothing is believed but that codes are below the number of
     templates. Returns whether there are as many as templates have marks.
 
-    characters: as many zeros as `texts` has bytes; gets the bytes of texts, and stays 0 where their lengths are. Or None.
+    number_slots, text_slots: see `count_slots`. characters: as many zeros as `texts` has bytes; gets the bytes of texts, and stays 0 where their lengths are. Or None.
     """
-    cdef int64_t row, slot, template, count = firsts.shape[0] - 1, rows = codes.shape[0]
+    cdef int64_t row, slot, template, rows = codes.shape[0]
     cdef Nulls nulls = nulls_of(valid, first_bit, rows)
     cdef uint8_t nothing = 0
     cdef const uint8_t* number = &numbers[0] if numbers.shape[0] else &nothing
@@ -528,28 +557,22 @@ def find_ends(
     cdef const uint8_t* text_stop = text + texts.shape[0]
     cdef const uint8_t* end
     cdef uint64_t size
-    cdef int32_t* counts = <int32_t*>calloc(max(count, 1), sizeof(int32_t))
     cdef uint8_t* out = NULL
     cdef bint is_sound = True
     if characters is not None:
         if characters.shape[0] != texts.shape[0]:
             raise ValueError("an array is malformed: it has another length")
         out = &characters[0] if characters.shape[0] else NULL
-    if counts == NULL:
-        raise MemoryError("no memory for the slots of templates")
     with nogil:
-        for template in range(count):
-            for slot in range(firsts[template], firsts[template + 1]):
-                counts[template] += kinds[slot] == NUMBER
         number_ends[0] = text_ends[0] = 0
         for row in range(rows):
             if not is_null(nulls, row):
                 template = codes[row]
-                number = skip_numbers(number, number_stop, counts[template])
+                number = skip_numbers(number, number_stop, number_slots[template])
                 if number == NULL:
                     is_sound = False
                     break
-                for slot in range(firsts[template + 1] - firsts[template] - counts[template]):
+                for slot in range(text_slots[template]):
                     end = take_sound(text, text_stop, &size)
                     if end == NULL or size > <uint64_t>(text_stop - end):
                         is_sound = False
@@ -561,7 +584,6 @@ def find_ends(
                     break
             number_ends[row + 1] = <int32_t>(number - first_number)
             text_ends[row + 1] = <int32_t>(text - first_text)
-    free(counts)
     return is_sound and number == number_stop and text == text_stop
 
 

@@ -38,6 +38,15 @@ def test_other_chunks_have_no_templates() -> None:
     assert not has_templates(block_of(make_chunk(pa.array(range(100)), level=1)))
 
 
+def test_strings_that_are_one_variable_each_stay_text_unless_templates_spare_many_bytes() -> None:
+    generator = np.random.default_rng(1)
+    words = generator.integers(0, 1 << 63, (200_000, 2), dtype=np.int64)
+    ids = [f"{high:016x}{low:016x}" for high, low in sorted(words.tolist())]
+    numbers = [f"customer {high % 10**9}" for high, _ in words.tolist()]
+    assert not has_templates(block_of(make_chunk(pa.array(ids), level=1)))
+    assert has_templates(block_of(make_chunk(pa.array(numbers), level=1)))
+
+
 @pytest.mark.parametrize("level", [0, 1])
 def test_the_head_says_each_rows_template(level: int) -> None:
     block = templated_block(level)

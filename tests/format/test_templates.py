@@ -27,7 +27,9 @@ from format.templates import (
     coded_templates,
     codes_of,
     joined,
+    layout_of,
     most_text_bytes,
+    slots_of,
     split,
     templated_type,
     templates_of,
@@ -181,6 +183,22 @@ def test_what_is_asked_of_templates_is_what_their_text_says(values: list[str | N
         len(value.encode()) for value in values if value is not None
     )
     assert most_templated_bytes(found) >= total_bytes(array)
+
+
+@given(
+    st.lists(st.text(st.sampled_from("\0a\x10\x11\x12\x13\x91\u0412"), max_size=30), max_size=8),
+    st.integers(0, 3),
+    st.sampled_from([pa.string(), pa.large_string()]),
+)
+def test_slots_are_counted_wherever_their_marks_lie(
+    templates: list[str], start: int, dtype: pa.DataType
+) -> None:
+    array = pa.array(templates, dtype).slice(start)
+    slots = slots_of(array)
+    assert slots.numbers.tolist() == [text.count("\x11") for text in templates[start:]]
+    assert slots.texts.tolist() == [text.count("\x12") for text in templates[start:]]
+    kinds = layout_of(array).kinds.tolist()
+    assert (slots.all_numbers, slots.all_texts) == (kinds.count(0x11), kinds.count(0x12))
 
 
 def test_a_reader_gives_templates_to_those_who_ask() -> None:

@@ -155,7 +155,7 @@ def lying_node(rng: random.Random, block: RawBlock) -> RawBlock:
         node = rng.choice(nodes)
         match rng.randrange(10):
             case 0:
-                node[0] = rng.randrange(12)
+                node[0] = rng.randrange(14)
             case 1:
                 node[1] ^= 1 << rng.randrange(3)
             case 2:
@@ -208,13 +208,15 @@ def _another_tree(rng: random.Random, anatomy: Anatomy) -> None:
 
 def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, bytes]:
     """Nodes and buffers of some chunk of so many values."""
-    encoding = rng.choice((0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 12) if depth < 3 else (0, 1, 2))
+    encoding = rng.choice(
+        (0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 12, 13) if depth < 3 else (0, 1, 2)
+    )
     small = min(length, 64)
     nulls, flags, width, children, param = 0, 0, 0, 0, 0
     buffers, parts = b"", []
     if encoding == 0:
         nulls = length
-    elif encoding in (1, 2, 5, 6, 7, 8, 9, 12) and rng.random() < 0.3:
+    elif encoding in (1, 2, 5, 6, 7, 8, 9, 12, 13) and rng.random() < 0.3:
         flags, nulls = 1, rng.randrange(1, 3)
         buffers += _random_bytes(rng, -(-small // 8))
     match encoding:
@@ -265,6 +267,13 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
                     rng, rng.choice((b"\x02a1", b"\x00", b"\x81\x01", b"\x02\xc3\xa9")), length
                 ),
             ]
+        case 13:
+            param = rng.choice((length, 8 * length, 3))
+            codes = _random_bytes(rng, min(-(-param // 2), 512))
+            alphabet = rng.choice((b"0123456789abcdef", b"\0\1\2\3", b"\0\xff", b"ba", b"a\0b"))
+            buffers += bytes(-len(buffers) % 8) + codes + bytes(-len(codes) % 8)
+            buffers += alphabet.ljust(16, b"\0")
+            parts = [_ints(rng, length, rng.choice((1, 8, 0)))]
     children = len(parts)
     node = NODE.pack(
         encoding, flags, width, 0, children, length % 2**64, nulls % 2**64, _signed(param)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -89,6 +90,15 @@ def _encoded() -> list[Seed]:
     found += [
         _seed("templates", pa.table({"k": range(900), "v": logs}), "k", max_rows=800, level=level)
         for level in (0, 3)
+    ]
+    ids = [sha256(b"%d" % n).hexdigest()[:32] for n in range(80)]
+    half_bytes = {
+        "k": sorted(ids),
+        "nulls": [None if n % 7 == 0 else value for n, value in enumerate(ids)],
+        "bytes": pa.array([value.encode()[: n % 33] for n, value in enumerate(ids)]),
+    }
+    found += [
+        _seed("half bytes", pa.table(half_bytes), "k", max_rows=70, level=level) for level in (0, 3)
     ]
     found.append(_seed("all encodings", pa.table({"k": rows} | columns), "k", max_rows=30, level=0))
     return found

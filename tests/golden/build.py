@@ -10,6 +10,7 @@ from __future__ import annotations
 import decimal
 import json
 import math
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +73,7 @@ def golden_tables() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions
         WriterOptions(max_rows=500),
     )
     tables["templates"] = (_templates(), "k", WriterOptions(max_rows=700, compression_level=3))
+    tables["nibbles"] = (_nibbles(), "id", WriterOptions(max_rows=200))
     tables |= _orders() | _odd_names()
     return tables
 
@@ -92,6 +94,24 @@ def _templates() -> pa.Table:
                 f"request {n * 2654435761 % 2**32:08x} {'ok' if n % 3 else 'failed'}"
                 for n in numbers
             ],
+        }
+    )
+
+
+def _nibbles() -> pa.Table:
+    """Ids by half bytes: as keys, with nulls and other lengths, in a dictionary, in lists, as any bytes."""
+    ids = [sha256(b"%d" % n).hexdigest()[:32] for n in range(300)]
+    return pa.table(
+        {
+            "id": sorted(ids),
+            "nulls": [
+                None if n % 9 == 0 else value[: n % 33].upper() for n, value in enumerate(ids)
+            ],
+            "sessions": [ids[n * 7 % 50] for n in range(300)],
+            "spans": [[value[:16], value[16:]][: n % 3] for n, value in enumerate(ids)],
+            "bytes": pa.array(
+                [bytes(16 * int(c, 16) for c in value) for value in ids], pa.binary()
+            ),
         }
     )
 

@@ -87,7 +87,7 @@ def test_rows_are_taken_in_order_and_charged_until_they_are_given_back(
     seed: int, spilled: bool
 ) -> None:
     waiting = Waiting(seed, spilled=spilled)
-    inputs, rows = waiting.inputs, []
+    inputs, rows = waiting.inputs, list[tuple[bytes | None, int]]()
     taken = []
     while len(inputs):
         count = min(len(inputs), random.Random(seed).randrange(1, 25))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.merge import MergeResult
 from compactor.resources import budget as budget_module
 from compactor.resources.errors import MemoryLimitError
@@ -474,3 +475,62 @@ def test_rows_without_the_column_weigh_alike_however_they_are_weighed(threads: i
                     threads=threads)  # fmt: skip
     assert merged.run().restarts == 1
     assert sum(merged.row_group_rows()) == 2 * rows
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("threads", [1, 3])
+@loops("name", SAMPLES)
+def test_the_last_rows_of_a_chunk_are_the_same_in_memory_of_their_own(
+    name: str, threads: int
+) -> None:
+    array = sample_array(name, 240)
+    table = pa.table({"k": pa.array(range(len(array))), "v": array})
+    rows = len(array)
+    parts = [pa.concat_tables([table.slice(r, 1) for r in range(n, rows, 3)]) for n in range(3)]
+    fragments = [write_fragment(part, "k", WriterOptions(max_rows=31)) for part in parts]
+    outputs = {}
+    for slice_bytes in (0, 1 << 30):
+        merged = Merged(fragments, table.schema, sort_schema("k"), max_rows=20, threads=threads)
+        merged.plan = replace(merged.plan, slice_bytes=slice_bytes)
+        outputs[slice_bytes], _ = run(merged)
+    assert outputs[0] == outputs[1 << 30]
+
+
+@pytest.mark.parametrize("is_templated", [False, True])
+def test_inputs_that_go_on_to_their_next_chunk_at_the_same_time_do_not_hold_two(
+    is_templated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, chunks, rows = 4, 3, 8_000
+    rng = np.random.default_rng(1)
+
+    def text(number: int) -> str:
+        if is_templated:
+            return f"request {number} took " + " ".join(map(str, rng.integers(0, 1 << 10, 150)))
+        return "".join(map(chr, rng.integers(ord("a"), ord("w"), 200)))
+
+    keys = np.arange(inputs * chunks * rows)
+    table = pa.table({"k": keys, "text": list(map(text, keys.tolist()))})
+    load, allocated = ColumnCursors._load, list[int]()
+
+    def noted(cursors: ColumnCursors, index: int) -> None:
+        load(cursors, index)
+        allocated.append(pa.total_allocated_bytes())
+
+    monkeypatch.setattr(ColumnCursors, "_load", noted)
+
+    def peaks(table: pa.Table) -> tuple[int, int]:
+        places = [pa.array(range(n, table.num_rows, inputs)) for n in range(inputs)]
+        options = WriterOptions(max_rows=rows)
+        fragments = [write_fragment(table.take(place), "k", options) for place in places]
+        merged = Merged(fragments, table.schema, sort_schema("k"), max_rows=3_000, threads=1)
+        merged.plan = replace(merged.plan, slice_bytes=64 << 10)
+        allocated.clear()
+        before = pa.total_allocated_bytes()
+        _, result = run(merged)
+        assert len(allocated) == table.num_rows // rows
+        return result.stage_peak_bytes["chunks"], max(allocated) - before
+
+    charged, held = peaks(table.slice(0, inputs * rows))
+    all_charged, all_held = peaks(table)
+    assert all_charged < 1.25 * charged
+    assert all_held < 1.25 * held

@@ -316,9 +316,9 @@ def test_an_input_that_is_not_the_logs_is_refused() -> None:
 
 def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatch) -> None:
     tables = [numbered(i, 100, 2, v=lambda v: v) for i in range(2)]
-    merged = Merged([write_fragment(t, "k") for t in tables], tables[0].schema, sort_schema("k"))
+    fragments = [write_fragment(t, "k") for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000, threads=1)
     honest = format.gather.gather
-
     calls = itertools.count()
 
     def swapping(*arguments):

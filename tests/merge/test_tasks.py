@@ -201,7 +201,8 @@ def test_an_error_of_a_chunk_names_its_column(
             return gather(*arguments)
 
         monkeypatch.setattr(group_work, "gather", failing)
-        merged = Merged([write_fragment(p, sort) for p in parts], parts[0].schema, sort)
+        fragments = [write_fragment(p, sort) for p in parts]
+        merged = Merged(fragments, parts[0].schema, sort, max_rows=1000, threads=1)
         with pytest.raises(error, match=f"^column '{column}': too much$"):
             merged.run()
 

@@ -24,7 +24,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
-CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 5}
+CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 5, 13: 1}
 FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
@@ -148,7 +148,7 @@ class Cursor:
         assert reserved == 0
         assert children == CHILDREN.get(encoding, children)
         assert width == 0 or encoding == 3
-        assert param == 0 or encoding in (1, 2, 3, 6, 10, 11, 12)
+        assert param == 0 or encoding in (1, 2, 3, 6, 10, 11, 12, 13)
         return encoding, flags, width, length, nulls, param
 
     def buffer(self, size: int) -> bytes:
@@ -272,11 +272,25 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
     elif encoding == 12:
         assert kind in ("string", "large_string")
         values = list(templated(cursor, dtype, valid, param))
+    elif encoding == 13:
+        data, lengths = by_half_bytes(cursor, kind, param), integers(cursor)
+        values = [text(piece, kind) for piece in pieces(data, lengths)]
     else:
         assert encoding == 9
         columns = [node_values(cursor, storage(f["type"])) for f in dtype["fields"]]
         values = [tuple(row) for row in zip(*columns, strict=True)]
     return [value if ok else None for value, ok in zip(values, valid, strict=True)]
+
+
+def by_half_bytes(cursor: Cursor, kind: str, size: int) -> bytes:
+    assert size >= 0
+    data, alphabet = cursor.buffer(-(-size // 2)), cursor.buffer(16)
+    alphabet = alphabet[:1] + alphabet[1:].rstrip(b"\0")
+    assert list(alphabet) == sorted(set(alphabet))
+    assert alphabet.isascii() or kind not in ("string", "large_string")
+    places = [place for byte in data for place in (byte & 15, byte >> 4)]
+    assert not any(places[size:])
+    return bytes(alphabet[place] for place in places[:size])
 
 
 def templated(
