@@ -56,6 +56,9 @@ def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
 
 
 def _joined(parts: Sequence[Part]) -> bytes:
+    """Returns the parts together. A single one stays a view of its memory, which may be more than it has."""
+    if len(parts) == 1:
+        return cast("bytes", parts[0].data)
     return b"".join(part.data for part in parts)
 
 

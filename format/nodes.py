@@ -100,8 +100,11 @@ WORD_BYTES: Final = 8
 
 
 def join_buffers(root: Node) -> memoryview:
-    """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes."""
+    """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes. A
+    single one of whole words is not copied."""
     views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
+    if len(views) == 1 and not views[0].nbytes % WORD_BYTES:
+        return views[0]
     # Allocated from Arrow's pool, whose pages are reused.
     joined = pa.allocate_buffer(sum(_padded(view.nbytes) for view in views))
     out, at = memoryview(joined).cast("B"), 0

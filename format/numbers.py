@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from format import native
 from format.compression import compressed_bytes
-from format.nodes import MAX_UNBACKED_VALUES, Encoding, Node
+from format.nodes import MAX_UNBACKED_VALUES, WORD_BYTES, Encoding, Node
 
 IntArray = npt.NDArray[Any]
 U8 = npt.NDArray[np.uint8]
@@ -120,21 +120,34 @@ def encode_backed_ints(values: IntArray) -> Node:
 def _pack(
     values: IntArray, *, least_width: int = 0, values_too: bool = True, steps_too: bool = False
 ) -> Node:
-    length = len(values)
-    entries, data = _room(length)
-    size, least = native.bits.pack(values, least_width, values_too, steps_too, entries, data)
-    return _node(length, entries, data[:size], least, is_dense=True)
+    room = _Room(len(values))
+    size, least = native.bits.pack(
+        values, least_width, values_too, steps_too, room.entries, room.data
+    )
+    return _node(len(values), room, size, least, is_dense=True)
 
 
-def _room(length: int) -> tuple[U8, U8]:
-    entries = np.empty(native.bits.ENTRY_BYTES * -(-length // _BLOCK), dtype=np.uint8)
-    return entries, np.empty(native.bits.most_bytes(length), dtype=np.uint8)
+class _Room:
+    """Memory for packed values, of which `buffer` is a node's only buffer: the entries of the blocks, and
+    the data behind them. They need not be joined, since entries are whole words."""
+
+    def __init__(self, length: int) -> None:
+        entries = native.bits.ENTRY_BYTES * -(-length // _BLOCK)
+        room = np.empty(entries + native.bits.most_bytes(length), dtype=np.uint8)
+        self._all, self.entries, self.data = room, room[:entries], room[entries:]
+
+    def buffer(self, size: int) -> U8:
+        """Returns entries and `size` bytes of data, padded to whole words."""
+        stop = size + -size % WORD_BYTES
+        self.data[size:stop] = 0
+        return self._all[: len(self.entries) + stop]
 
 
-def _node(length: int, entries: U8, data: U8, width: int, *, is_dense: bool) -> Node:
-    buffers = (entries, data)
+def _node(length: int, room: _Room, size: int, width: int, *, is_dense: bool) -> Node:
+    """Returns the node of packed values. size: the bytes of their data."""
+    buffers = (room.buffer(size),)
     return Node(
-        Encoding.PACKED, length, width=width, param=len(data), buffers=buffers, is_dense=is_dense
+        Encoding.PACKED, length, width=width, param=size, buffers=buffers, is_dense=is_dense
     )
 
 
@@ -146,20 +159,19 @@ def _encode_alike(values: IntArray, sample: IntArray, seen: Survey) -> Node | No
     if span >= _MOST_ALIKE_SPAN or len(values) < _LEAST_ALIKE:
         return None
     width = next(w for w in _ALIKE_WIDTHS if span < _MOST_ALIKE_SPAN >> (BYTE_BITS - w))
-    packed = _packed_alike(sample, base, width, holds_steps=holds_steps)
-    if packed is None or _coded_bits(packed[1]) > _PAYS * min(seen.by_steps, seen.by_values):
+    room = _Room(len(sample))
+    size = _pack_alike(sample, base, width, room, holds_steps=holds_steps)
+    if size < 0 or _coded_bits(room.data[:size]) > _PAYS * min(seen.by_steps, seen.by_values):
         return None
-    packed = _packed_alike(values, base, width, holds_steps=holds_steps)
-    return None if packed is None else _node(len(values), *packed, width, is_dense=False)
+    room = _Room(len(values))
+    size = _pack_alike(values, base, width, room, holds_steps=holds_steps)
+    return None if size < 0 else _node(len(values), room, size, width, is_dense=False)
 
 
-def _packed_alike(
-    values: IntArray, base: int, width: int, *, holds_steps: bool
-) -> tuple[U8, U8] | None:
-    entries, data = _room(len(values))
+def _pack_alike(values: IntArray, base: int, width: int, room: _Room, *, holds_steps: bool) -> int:
+    """Packs values or steps by one width. Returns the bytes of data; -1 if they need more bits."""
     base &= 2**64 - 1
-    size = native.bits.pack_alike(values, base, width, holds_steps, entries, data)
-    return None if size < 0 else (entries, data[:size])
+    return native.bits.pack_alike(values, base, width, holds_steps, room.entries, room.data)
 
 
 def _coded_bits(data: U8) -> float:
@@ -167,10 +179,8 @@ def _coded_bits(data: U8) -> float:
 
     A small sample shows repeats when it is compressed, but frequencies only when they are counted.
     """
-    counts = np.bincount(data)
-    counts = counts[counts > 0]
-    by_frequency = float(np.sum(counts * np.log2(len(data) / counts)))
-    return min(max(by_frequency, len(data)), BYTE_BITS * compressed_bytes(data.tobytes()))
+    by_frequency = native.bits.frequency_bits(data)
+    return min(max(by_frequency, len(data)), BYTE_BITS * compressed_bytes(data.data))
 
 
 def encode_multiples(values: IntArray, sample: IntArray) -> Node | None:

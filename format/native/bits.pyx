@@ -5,9 +5,11 @@ Each block has a base, a width and patches of its own. A block holds the differe
 or those of its steps. What does not fit into the width is a patch: its upper bits stand behind the block.
 """
 
+from libc.math cimport log2
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from format.native.gil cimport let_go, take_back
 from format.native.packed cimport ENTRY, VALUES, Entry, blocks_of
 from format.native.words cimport bits_in, integer
 
@@ -292,3 +294,19 @@ def pack_alike(
             out = put_block(&entry, out, packed, count, plan, holds_steps)
             memcpy(&entries[ENTRY * number], &entry, ENTRY)
     return out - begin if out != NULL else -1
+
+
+def frequency_bits(const uint8_t[::1] data):
+    """Returns the bits that bytes take if each takes as many as its frequency tells."""
+    cdef int64_t counts[256]
+    cdef int64_t index, size = data.shape[0]
+    cdef double total = 0
+    state = let_go(size)
+    memset(counts, 0, sizeof(counts))
+    for index in range(size):
+        counts[data[index]] += 1
+    for index in range(256):
+        if counts[index]:
+            total += counts[index] * log2(<double>size / counts[index])
+    take_back(state)
+    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import format
 from format.arrays import in_order_of_use
 from format.encode import by_dictionary
 from format.hashing import add_column, column_contributions, distinct_hashes, value_hashes
-from format.native import extremes, hashing, integers
+from format.native import bits, extremes, hashing, integers
 from format.storage import decoded, plain, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
@@ -160,6 +161,14 @@ def by_small_codes(numbers: npt.NDArray[np.int64]) -> list[int]:
     count = integers.code_words(numbers.view(np.uint64), None, 1000, codes, firsts)
     assert numbers[firsts[:count]][codes].tolist() == numbers.tolist()
     return codes.tolist()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 1 << 17])
+def test_bytes_take_the_bits_that_their_frequencies_tell(size: int) -> None:
+    data = np.random.default_rng(size).geometric(0.1, size).clip(0, 255).astype(np.uint8)
+    counts = [count for count in np.bincount(data, minlength=256).tolist() if count]
+    expected = sum(count * math.log2(size / count) for count in counts)
+    assert bits.frequency_bits(data) == pytest.approx(expected)
 
 
 def test_buffers_that_are_too_short_are_refused() -> None:

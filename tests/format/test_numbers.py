@@ -180,7 +180,8 @@ def test_damaged_blocks_are_errors_or_other_numbers() -> None:
     values = np.where(np.arange(1500) % 50 == 7, 2**50, np.arange(1500) * 7919 % 1000)
     node = encode_ints(values)
     assert node.encoding is Encoding.PACKED
-    entries, data = (bytes(memoryview(buffer)) for buffer in node.buffers)
+    (packed,), entry_bytes = map(bytes, node.buffers), 2 * native.bits.ENTRY_BYTES
+    entries, data = packed[:entry_bytes], packed[entry_bytes:][: node.param]
     for _ in range(20_000):
         pieces = [bytearray(entries), bytearray(data[: rng.randrange(len(data) + 1)])]
         for piece in rng.choices(pieces, k=rng.randrange(1, 4)):

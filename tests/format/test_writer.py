@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -170,6 +172,22 @@ def test_nothing_is_held_back_but_a_row_group_and_the_spool() -> None:
             sizes.append(len(sink.getvalue()))
         writer.finish()
     assert sizes == sorted(set(sizes))
+
+
+def test_chunks_that_wait_hold_no_more_memory_than_they_have_bytes() -> None:
+    """Packed numbers are made in memory for wide ones."""
+    values = pa.array(np.random.default_rng(0).integers(0, 1000, 1 << 17))
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    with FragmentWriter(NonSeekableSink(), schema, sort_schema("k")) as writer:
+        tracemalloc.start()
+        for number in range(10):
+            keys = pa.array(np.full(len(values), number))
+            writer.write(pa.record_batch({"k": keys, "v": values}))
+        del keys
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        writer.finish()
+    assert held < 4 << 20
 
 
 @settings(max_examples=40, deadline=None)
