@@ -107,13 +107,13 @@ def join_buffers(root: Node) -> memoryview:
         return views[0]
     # Allocated from Arrow's pool, whose pages are reused.
     joined = pa.allocate_buffer(sum(_padded(view.nbytes) for view in views))
-    out, at = memoryview(joined).cast("B"), 0
+    out, at = np.frombuffer(joined, dtype=np.uint8), 0
     for view in views:
         stop = at + view.nbytes
-        out[at:stop] = view
+        out[at:stop] = view  # numpy lets go of the interpreter's lock
         at += _padded(view.nbytes)
-        out[stop:at] = bytes(at - stop)
-    return out
+        out[stop:at] = 0
+    return out.data
 
 
 def raw_bytes(root: Node) -> int:

@@ -351,7 +351,9 @@ class _ColumnSpool:
         self._has_values: set[str] = set()
 
     def append(self, name: str, chunk: Chunk) -> None:
-        parts = tuple(map(bytes, chunk.parts(BlockKind.DATA)))  # views would hold more than they show
+        parts = tuple(
+            map(bytes, chunk.parts(BlockKind.DATA))
+        )  # views would hold more than they show
         size = sum(map(len, parts))
         stats = chunk.stats(offset=self._file_bytes, stored_bytes=size)
         is_held = size <= self._left_bytes
