@@ -56,6 +56,7 @@ from format.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
 from format.storage import decoded
 from format.templates import (
     TEMPLATES_SHARE,
+    I32,
     U64,
     TextSurvey,
     codes_of,
@@ -446,9 +447,7 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     if is_templated(array.type):
         sample = _middle(array)
         most = _most_distinct(sample, _DISTINCT_SHARE)
-        if any(
-            _coded_values(part, most) is None for part in (numbers_of(sample), texts_of(sample))
-        ):
+        if any(_codes(part, most) is None for part in (numbers_of(sample), texts_of(sample))):
             return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
@@ -486,7 +485,7 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     sample = _middle(array)
     most = min(most_distinct, _most_distinct(sample, share))
     if len(sample) < len(array):
-        is_few = _distinct(sample) <= most if is_list else _coded_values(sample, most) is not None
+        is_few = _distinct(sample) <= most if is_list else _codes(sample, most) is not None
         if not is_few:
             return None
     most = min(most_distinct, present // share)
@@ -504,6 +503,21 @@ def _distinct(array: pa.Array) -> int:
 
 def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
     """Dictionary-codes values that are no lists; None if there are more than `most` distinct ones."""
+    found = _codes(array, most)
+    if found is None:
+        return None
+    codes, firsts = found
+    valid = valid_mask(array)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes, mask=None if valid is None else ~valid),
+        array.take(pa.array(firsts)),
+        safe=False,
+    )
+
+
+def _codes(array: pa.Array, most: int) -> tuple[I32, I32] | None:
+    """Numbers values that are no lists in the order of their first use. Returns each row's number, and the
+    row of each number's first use; None if there are more than `most` distinct values."""
     rows, valid = len(array), valid_mask(array)
     codes = np.empty(rows, dtype=np.int32)
     firsts = np.empty(rows, dtype=np.int32)
@@ -515,13 +529,7 @@ def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
     else:
         offsets, data = _value_bytes(array, width)
         count = native.strings.code_strings(offsets, data, flags, most, codes, firsts)
-    if count < 0:
-        return None
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes, mask=None if valid is None else ~valid),
-        array.take(pa.array(firsts[:count])),
-        safe=False,
-    )
+    return None if count < 0 else (codes, firsts[:count])
 
 
 def _value_bytes(

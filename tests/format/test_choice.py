@@ -29,13 +29,13 @@ def test_values_that_recur_get_a_dictionary_however_many_nulls_are_among_them(ev
 def test_values_that_differ_are_found_out_by_a_sample_however_many_nulls_are_among_them(
     every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coded, lengths = encode._coded_values, list[int]()
+    codes, lengths = encode._codes, list[int]()
 
-    def noted(array: pa.Array, most: int) -> pa.Array | None:
+    def noted(array: pa.Array, most: int) -> object:
         lengths.append(len(array))
-        return coded(array, most)
+        return codes(array, most)
 
-    monkeypatch.setattr(encode, "_coded_values", noted)
+    monkeypatch.setattr(encode, "_codes", noted)
     values = [f"{n * n % 1_000_003:x}z" for n in range(ROWS)]
     assert encode_array(mostly_null(values, every)).encoding is not Encoding.DICTIONARY
     assert lengths
