@@ -55,8 +55,8 @@ from format.numbers import (
 from format.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
 from format.storage import decoded
 from format.templates import (
-    TEMPLATES_SHARE,
     I32,
+    TEMPLATES_SHARE,
     U64,
     TextSurvey,
     codes_of,
