@@ -22,6 +22,7 @@ from format.nodes import address_of, fixed_width_bytes
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.templates import (
+    MOST_GROWTH,
     TEMPLATES_SHARE,
     joined,
     numbers_of,
@@ -212,20 +213,20 @@ class Pieces:
                     self.fields[number, KIND] = _NULLS
 
     def weigh(self) -> tuple[int, int]:
-        """Returns an upper bound of the pieces' bytes, with all of their dictionaries, and one of the bytes
-        that they are if decoded."""
+        """Returns an upper bound of the pieces' bytes once they are gathered, and one of the bytes that they
+        are if decoded or joined."""
         nulls = nulls_bytes(native.rows_of(self.fields, _NULLS), self.dtype) + 1
         if pt.is_nested(self.dtype):
             held, most = self._weigh_nested()
         else:
             held, most = native.weigh(self.fields, np.empty(0, dtype=offset_type(self.dtype)))
         if self.has_templates:
-            places = self.places_of_templates()
-            variables = sum(
-                native.weigh(part.fields[places], np.empty(0, dtype=np.int32))[0]
-                for part in self.variables(places)
+            places, like = self.places_of_templates(), np.empty(0, dtype=np.int32)
+            numbers, texts = (
+                native.weigh(part.fields[places], like)[0] for part in self.variables(places)
             )
-            held, most = held + variables, most + variables
+            held += numbers + texts
+            most += MOST_GROWTH * numbers + texts
         return held + nulls, most + nulls
 
     def gathered_bytes(self) -> int:

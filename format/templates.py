@@ -30,6 +30,8 @@ NUMBER: Final = 0x11
 """The mark of a variable of 1 to 19 digits."""
 TEMPLATES_SHARE: Final = 4
 """Rows to each template, at least, for which templates are worth their place."""
+MOST_GROWTH: Final = 3
+"""Bytes of text that a byte of a number makes at most."""
 SLACK_BYTES: Final = 32
 """Bytes behind templates and text that native code may touch."""
 _TEMPLATE_BYTES: Final = 32
