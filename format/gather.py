@@ -21,7 +21,7 @@ from format.native import gather as native
 from format.nodes import address_of, fixed_width_bytes
 from format.packed import packed, unpacked
 from format.sizes import heaviest_value_bytes, nulls_bytes
-from format.storage import decoded, plain
+from format.storage import plain
 from format.templates import (
     MOST_GROWTH,
     TEMPLATES_SHARE,
@@ -130,7 +130,8 @@ class GatherArray:
         at = codes.buffers()[1].address + _CODE_BYTES * codes.offset
         strings = values if is_text else self.packed
         memory = _NO_STRINGS if strings is None else _values(strings)
-        heaviest, held = (heaviest_value_bytes(values), values.nbytes) if is_weighed else (0, 0)
+        weighed = values if strings is None else strings
+        heaviest, held = (heaviest_value_bytes(weighed), weighed.nbytes) if is_weighed else (0, 0)
         weights = _CODE_BYTES, heaviest, held
         places = *_validity(codes), *memory, at, len(values)
         return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
@@ -307,7 +308,8 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
     templated if one is, unless another one alone has too many templates (see `with_few_templates`).
 
     Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
-    repeat are returned as values if these take at most `most_plain_bytes`.
+    repeat are returned as values if these take at most `most_plain_bytes`. If only some pieces are coded, and
+    are packed, nested values are coded too.
 
     pieces: those of each source have as many rows as `origins` names.
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
@@ -395,7 +397,7 @@ def _without_nulls(array: pa.Array) -> pa.Array:
 
 def _nested(pieces: Pieces, origins: Origins) -> pa.Array:
     if (coded := _nested_codes(pieces, origins)) is not None:
-        return decoded(coded) if pieces.has_values else coded
+        return coded
     array = concat_storage([pieces.array(number) for number in range(len(pieces))])
     if len(pieces.firsts) > 1:
         array = array.take(pa.array(positions_by_source(origins)))
