@@ -65,6 +65,7 @@ from format.templates import (
     layout_bytes,
     most_text_bytes,
     numbers_of,
+    slots_of,
     survey_texts,
     templates_of,
     text,
@@ -689,7 +690,9 @@ def _templated_node(array: pa.Array, alphabets: U64, text_bytes: int) -> Node:
     children = (*head, replace(numbers, is_dense=is_dense), texts)
     node = _with_validity(Encoding.TEMPLATE, len(array), valid_mask(array), [], children=children)
     head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
-    decoding_bytes = layout_bytes(len(templates), count_marks(templates)) + most_text_bytes(array)
+    slots = slots_of(templates)
+    layout = layout_bytes(len(templates), slots.all_numbers + slots.all_texts)
+    decoding_bytes = layout + most_text_bytes(array, slots)
     return replace(
         node,
         param=head_bytes,

@@ -110,7 +110,7 @@ class GatherArray:
     @property
     def held_bytes(self) -> int:
         """The memory that it takes, without numbers of strings."""
-        packed = 0 if self.packed is None else self.packed.nbytes
+        packed = 0 if self.packed is None else self.packed.get_total_buffer_size()
         return int(self.array.get_total_buffer_size()) + packed
 
     def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:

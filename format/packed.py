@@ -1,9 +1,9 @@
 """Holds each value of a nested array as one string of bytes, from which it can be made again.
 
 So values of dictionaries are compared, numbered and gathered as strings are, in native code. A value has the
-parts of all its nodes end to end, in pre-order: a byte for the validity of each of the node's values, and then
-what these are, or how long they are. Values of the same bits have the same bytes; but if something hides under
-a null, equal values may have others.
+parts of all its nodes end to end, in pre-order: a byte for the validity of each of the node's values, and
+then what these are, or how long they are. Values of the same bits have the same bytes; but if something hides
+under a null, equal values may have others.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ U8 = npt.NDArray[np.uint8]
 _MAX_OFFSET_32: Final = 2**31 - 1
 
 
-def packed(
-    values: pa.Array, may_take: Callable[[int], bool] = lambda size: True
-) -> pa.Array | None:
+def packed(values: pa.Array, may_take: Callable[[int], bool] | None = None) -> pa.Array | None:
     """Returns the values of a nested storage array as binaries; null ones have any bytes.
 
     may_take: is asked whether so many bytes may be taken; if not, there is no result.
@@ -38,7 +36,7 @@ def packed(
     sizes = sum((part.stops - part.starts for part in parts), start=np.zeros(len(values), np.int64))
     offsets = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    if not may_take(offsets.nbytes + int(offsets[-1])):
+    if may_take is not None and not may_take(offsets.nbytes + int(offsets[-1])):
         return None
     out, places = np.empty(int(offsets[-1]), dtype=np.uint8), offsets[:-1].copy()
     for data, starts, stops in parts:

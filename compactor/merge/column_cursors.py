@@ -118,7 +118,7 @@ class ColumnCursors:
         self._left[index] = len(array)
         if numbered is not None:
             charged += numbered.numbers.nbytes
-        self._charged[index] = charged + (0 if packed is None else packed.nbytes)
+        self._charged[index] = charged + (0 if packed is None else packed.get_total_buffer_size())
 
     def _packed(self, array: pa.Array) -> pa.Array | None:
         """Returns the nested values of an array's dictionary in the form in which native code gathers them;

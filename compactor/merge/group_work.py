@@ -225,7 +225,7 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array, *, is_mixed: bool) -> int | 
 
 
 def _is_heavier(array: pa.Array, most_bytes: int, *, is_mixed: bool) -> bool:
-    """Returns whether rows take more than so many bytes; a dictionary counts once, unless pieces are mixed."""
+    """Returns whether rows take more than so many bytes; a dictionary counts once, unless mixed."""
     dtype = array.type
     if is_mixed:
         return most_total_bytes(array) > most_bytes and total_bits(array) > 8 * most_bytes
