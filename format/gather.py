@@ -1,5 +1,5 @@
 """Gathers rows of several sources in merged order: fixed-width values, strings, dictionary codes, templates
-and their variables in native code, nested values through Arrow.
+and their variables in native code, nested values through Arrow unless their dictionaries are packed.
 
 Sources are numbered from 0; each has its rows in pieces. `origins` has the source of each output row, and the
 rows of one source keep their order.

@@ -2,8 +2,8 @@
 
 So values of dictionaries are compared, numbered and gathered as strings are, in native code. A value has the
 parts of all its nodes end to end, in pre-order: a byte for the validity of each of the node's values, and
-then what these are, or how long they are. Values of the same bits have the same bytes; but if something hides
-under a null, equal values may have others.
+then what these are, or how long they are. Values of the same bits have the same bytes, whatever hides under
+nulls, and others have others.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import native
-from format.nested import fixed_items
-from format.nodes import binary_parts, fixed_width_bytes, pack_bits, valid_mask
+from format.nested import list_parts, present_items
+from format.nodes import (
+    binary_parts,
+    fixed_width_bytes,
+    fixed_width_view,
+    pack_bits,
+    valid_mask,
+)
+from format.sizes import hidden_bytes, running_totals
 from format.types import is_binary_like, is_large_offsets
 
 I64 = npt.NDArray[np.int64]
@@ -71,6 +79,8 @@ def _content(array: pa.Array, starts: I64, stops: I64) -> Iterator[_Part]:
     elif width is not None:
         yield _Part(_fixed(array, width), starts * width, stops * width)
     elif is_binary_like(dtype):
+        if hidden_bytes(array):
+            array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(dtype))
         offsets, data = binary_parts(array)
         yield _lengths(offsets, starts, stops)
         yield _Part(native.as_bytes(data), _at(offsets, starts), _at(offsets, stops))
@@ -79,13 +89,12 @@ def _content(array: pa.Array, starts: I64, stops: I64) -> Iterator[_Part]:
             yield from _values(field, starts, stops)
     elif pt.is_fixed_size_list(dtype):
         size = dtype.list_size
-        yield from _values(fixed_items(array), starts * size, stops * size)
+        yield from _values(present_items(array), starts * size, stops * size)
     elif pt.is_nested(dtype):
-        offsets = _list_offsets(array)
-        yield _lengths(offsets, starts, stops)
-        low, high = int(offsets[0]), int(offsets[-1])
-        items = array.values.slice(low, high - low)
-        yield from _values(items, _at(offsets, starts) - low, _at(offsets, stops) - low)
+        counts, items = list_parts(array)
+        offsets = running_totals(counts)
+        yield _lengths(offsets.astype(_offset_type(dtype)), starts, stops)
+        yield from _values(items, offsets[starts], offsets[stops])
 
 
 def _values(array: pa.Array, starts: I64, stops: I64) -> Iterator[_Part]:
@@ -99,22 +108,19 @@ def _values(array: pa.Array, starts: I64, stops: I64) -> Iterator[_Part]:
 
 
 def _fixed(array: pa.Array, width: int) -> U8:
-    data = array.buffers()[1]
-    if data is None or not width:
-        return np.zeros(width * len(array), dtype=np.uint8)
-    return np.frombuffer(data, np.uint8, width * len(array), width * array.offset)
+    """Returns the bytes of values, zeros for nulls."""
+    values = (
+        fixed_width_view(array, np.dtype((np.uint8, width))) if width else np.zeros(0, np.uint8)
+    )
+    valid = valid_mask(array)
+    if valid is not None and width:
+        values = np.where(valid[:, None], values.reshape(len(array), width), np.uint8(0))
+    return values.reshape(-1)
 
 
 def _lengths(offsets: npt.NDArray[Any], starts: I64, stops: I64) -> _Part:
     lengths = np.diff(offsets)
     return _Part(lengths.view(np.uint8), starts * lengths.itemsize, stops * lengths.itemsize)
-
-
-def _list_offsets(array: pa.Array) -> npt.NDArray[Any]:
-    dtype, data = _offset_type(array.type), array.buffers()[1]
-    if not len(array):
-        return np.zeros(1, dtype=dtype)
-    return np.frombuffer(data, dtype, len(array) + 1, dtype.itemsize * array.offset)
 
 
 def _at(offsets: npt.NDArray[Any], places: I64) -> I64:

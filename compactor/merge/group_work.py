@@ -26,7 +26,13 @@ from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, add_column, column_contributions, surveyed
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
-from format.sizes import most_templated_bytes, most_total_bytes, takes_at_most, total_bits
+from format.sizes import (
+    most_templated_bytes,
+    most_total_bytes,
+    takes_at_most,
+    total_bits,
+    total_bytes,
+)
 from format.templates import text
 from format.types import is_binary_like, is_templated
 
@@ -229,6 +235,9 @@ def _is_heavier(array: pa.Array, most_bytes: int, *, is_mixed: bool) -> bool:
     dtype = array.type
     if is_mixed:
         return most_total_bytes(array) > most_bytes and total_bits(array) > 8 * most_bytes
+    if pt.is_dictionary(dtype) and pt.is_nested(dtype.value_type):
+        # Not `nbytes`, which depends on how the dictionary was made.
+        return 4 * len(array) + total_bytes(array.dictionary) > most_bytes
     if pt.is_dictionary(dtype):
         return int(array.nbytes) > most_bytes
     if is_templated(dtype) and most_templated_bytes(array) <= most_bytes:

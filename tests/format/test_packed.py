@@ -78,6 +78,47 @@ def test_only_equal_values_have_the_same_bytes(dtype: pa.DataType, values: list[
     assert len(set(strings.to_pylist())) == len(values)
 
 
+def _hidden(items: pa.Array, seen: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Returns lists of two whose second element is null: over elements that have something there, and over
+    those that say nothing else."""
+    validity = pa.array([True, False] * (len(items) // 2)).buffers()[1]
+    buffers = [validity, *items.buffers()[1 : items.type.num_buffers]]
+    children = []
+    if pa.types.is_struct(items.type):
+        children = [items.field(0)]
+    elif pa.types.is_nested(items.type):
+        children = [items.values]
+    covered = pa.Array.from_buffers(items.type, len(items), buffers, -1, children=children)
+    offsets = pa.array(range(0, len(items) + 1, 2), pa.int32())
+    return pa.ListArray.from_arrays(offsets, covered), pa.ListArray.from_arrays(offsets, seen)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "seen"),
+    [
+        (pa.int32(), [1, 2, 1, 3], [1, None, 1, None]),
+        (pa.bool_(), [True, True, True, False], [True, None, True, None]),
+        (pa.string(), ["a", "b", "a", "cc"], ["a", None, "a", None]),
+        (pa.list_(pa.int8()), [[1], [2, 3], [1], []], [[1], None, [1], None]),
+        (pa.list_(pa.int8(), 1), [[1], [2], [1], [3]], [[1], None, [1], None]),
+        (
+            pa.struct([("x", pa.int8())]),
+            [{"x": 1}, {"x": 2}, {"x": 1}, {"x": 3}],
+            [{"x": 1}, None, {"x": 1}, None],
+        ),
+    ],
+)
+def test_what_hides_under_nulls_makes_no_difference(
+    dtype: pa.DataType, values: list[object], seen: list[object]
+) -> None:
+    hidden, shown = _hidden(pa.array(values, dtype), pa.array(seen, dtype))
+    assert hidden.to_pylist() == shown.to_pylist()
+    strings = packed(hidden)
+    assert strings is not None
+    assert strings == packed(shown)
+    assert strings[0] == strings[1]
+
+
 def test_memory_is_asked_for_before_it_is_taken() -> None:
     asked: list[int] = []
 
