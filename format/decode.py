@@ -356,7 +356,7 @@ class _Chunk:
             return head.joined(variables, self._allowance.charge)
         rows = head.rows(variables, self._allowance.charge)
         if _may_be_large(head.templates, length):
-            self._allowance.check_kept(most_text_bytes(rows))
+            self._allowance.check_kept(most_text_bytes(rows, head.slots))
         return rows
 
     def template_variables(self) -> tuple[pa.Buffer, pa.Buffer]:

@@ -66,6 +66,7 @@ from format.templates import (
     layout_bytes,
     most_text_bytes,
     numbers_of,
+    slots_of,
     survey_texts,
     templates_of,
     text,
@@ -456,15 +457,22 @@ def by_dictionary(array: pa.Array) -> pa.Array:
 
 
 def recoded(array: pa.Array) -> pa.Array:
-    """Returns what `by_dictionary` makes of the strings or binaries that a coded array stands for."""
+    """Returns what `by_dictionary` makes of the strings, binaries, lists or maps that a coded array stands
+    for."""
     if not _is_distinct(array.dictionary):
         array = with_distinct_values(array)
     array = in_order_of_use(array)
+    share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
     present, sample = len(array) - array.null_count, _middle(array)
-    if present < 2 or len(array.dictionary) * _DISTINCT_SHARE > present:
+    if present < 2 or len(array.dictionary) * share > present or _has_nan(array.dictionary):
         return decoded(array)
-    is_few = used_values(sample) <= _most_distinct(sample, _DISTINCT_SHARE)
+    is_few = used_values(sample) <= _most_distinct(sample, share)
     return array if is_few or len(sample) == len(array) else decoded(array)
+
+
+def _has_nan(values: pa.Array) -> bool:
+    """Returns whether a nested value has one, which `_coded_lists` cannot compare."""
+    return pt.is_nested(values.type) and not values.equals(values)
 
 
 def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
@@ -690,7 +698,9 @@ def _templated_node(array: pa.Array, alphabets: U64, text_bytes: int) -> Node:
     children = (*head, replace(numbers, is_dense=is_dense), texts)
     node = _with_validity(Encoding.TEMPLATE, len(array), valid_mask(array), [], children=children)
     head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
-    decoding_bytes = layout_bytes(len(templates), count_marks(templates)) + most_text_bytes(array)
+    slots = slots_of(templates)
+    layout = layout_bytes(len(templates), slots.all_numbers + slots.all_texts)
+    decoding_bytes = layout + most_text_bytes(array, slots)
     return replace(
         node,
         param=head_bytes,

@@ -1,5 +1,5 @@
 """Gathers rows of several sources in merged order: fixed-width values, strings, dictionary codes, templates
-and their variables in native code, nested values through Arrow.
+and their variables in native code, nested values through Arrow unless their dictionaries are packed.
 
 Sources are numbered from 0; each has its rows in pieces. `origins` has the source of each output row, and the
 rows of one source keep their order.
@@ -16,12 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.arrays import concat_storage, copied, in_order_of_use
+from format.arrays import concat_storage, copied, in_order_of_use, with_nulls_of
 from format.native import gather as native
 from format.nodes import address_of, fixed_width_bytes
+from format.packed import packed, unpacked
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.templates import (
+    MOST_GROWTH,
     TEMPLATES_SHARE,
     joined,
     numbers_of,
@@ -40,8 +42,11 @@ I64 = npt.NDArray[np.int64]
 _VALUES, _CODES, _NULLS, _TEMPLATES = range(4)
 KIND, ROWS, START = range(3)
 """Places of a piece's fields."""
+_OFFSETS: Final = 6
+_PACKED_TYPE: Final = pa.large_binary()
 HEAVIEST_BYTES: Final = 11
 FIELDS: Final = 16
+_NO_STRINGS: Final = (0, 0)
 _NO_IDS: Final = (0, 0, 0)
 _NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, *_NO_IDS)
 _CODE_BYTES, _OFFSET_BYTES = 4, 4
@@ -67,25 +72,28 @@ class NumberedStrings(NamedTuple):
 class GatherArray:
     """A storage array of which rows are gathered, with what native code has to know of it."""
 
-    __slots__ = ("_numbered", "array", "dtype", "fields", "kind", "variables")
+    __slots__ = ("_numbered", "array", "dtype", "fields", "kind", "packed", "variables")
 
     def __init__(
         self,
         array: pa.Array,
         dtype: pa.DataType | None = None,
         *,
+        packed: pa.Array | None = None,
         numbered: NumberedStrings | None = None,
         is_weighed: bool = True,
     ) -> None:
         """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
-        gathered. numbered: the strings of its dictionary or templates. is_weighed: whether `Pieces.weigh` has
-        to know its weight."""
+        gathered. packed: the values of its dictionary as `format.packed` makes them if they are nested; None
+        if native code need not gather them. numbered: the strings of its dictionary or templates, or those
+        that are packed. is_weighed: whether `Pieces.weigh` has to know its weight."""
         is_coded = isinstance(array, pa.DictionaryArray)
         dtype = dtype or value_type(array.type)
         if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):
             array = plain(array)
         self.array = array
         self.dtype = dtype
+        self.packed = packed
         self._numbered = numbered
         self.kind = _kind(array)
         self.fields = self._fields(is_weighed=is_weighed)
@@ -96,7 +104,14 @@ class GatherArray:
     def copied(self, start: int, rows: int) -> GatherArray:
         """Returns rows of it in memory of their own."""
         array = copied(self.array.slice(start, rows))
-        return GatherArray(array, self.dtype, numbered=self._numbered)
+        packed = None if self.packed is None else copied(self.packed)
+        return GatherArray(array, self.dtype, packed=packed, numbered=self._numbered)
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that it takes, without numbers of strings."""
+        packed = 0 if self.packed is None else self.packed.get_total_buffer_size()
+        return int(self.array.get_total_buffer_size()) + packed
 
     def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
         array = self.array
@@ -113,8 +128,10 @@ class GatherArray:
             return _fields_of_values(array, beside)
         codes, values = array.indices, array.dictionary
         at = codes.buffers()[1].address + _CODE_BYTES * codes.offset
-        memory = _values(values) if is_text else (0, 0)
-        heaviest, held = (heaviest_value_bytes(values), values.nbytes) if is_weighed else (0, 0)
+        strings = values if is_text else self.packed
+        memory = _NO_STRINGS if strings is None else _values(strings)
+        weighed = values if strings is None else strings
+        heaviest, held = (heaviest_value_bytes(weighed), weighed.nbytes) if is_weighed else (0, 0)
         weights = _CODE_BYTES, heaviest, held
         places = *_validity(codes), *memory, at, len(values)
         return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
@@ -212,20 +229,20 @@ class Pieces:
                     self.fields[number, KIND] = _NULLS
 
     def weigh(self) -> tuple[int, int]:
-        """Returns an upper bound of the pieces' bytes, with all of their dictionaries, and one of the bytes
-        that they are if decoded."""
+        """Returns an upper bound of the pieces' bytes once they are gathered, and one of the bytes that they
+        are if decoded or joined."""
         nulls = nulls_bytes(native.rows_of(self.fields, _NULLS), self.dtype) + 1
         if pt.is_nested(self.dtype):
             held, most = self._weigh_nested()
         else:
             held, most = native.weigh(self.fields, np.empty(0, dtype=offset_type(self.dtype)))
         if self.has_templates:
-            places = self.places_of_templates()
-            variables = sum(
-                native.weigh(part.fields[places], np.empty(0, dtype=np.int32))[0]
-                for part in self.variables(places)
+            places, like = self.places_of_templates(), np.empty(0, dtype=np.int32)
+            numbers, texts = (
+                native.weigh(part.fields[places], like)[0] for part in self.variables(places)
             )
-            held, most = held + variables, most + variables
+            held += numbers + texts
+            most += MOST_GROWTH * numbers + texts
         return held + nulls, most + nulls
 
     def gathered_bytes(self) -> int:
@@ -250,14 +267,23 @@ class Pieces:
         return numbers, texts
 
     def _weigh_nested(self) -> tuple[int, int]:
-        held = most = 0
-        for number, (kind, rows) in enumerate(self.fields[:, :2].tolist()):
+        is_packed = self.are_packed()
+        held, most = native.weigh(self.fields[is_packed], np.empty(0, dtype=np.int64))
+        for number in np.flatnonzero(~is_packed).tolist():
+            kind, rows = self.fields[number, :2].tolist()
             if kind == _NULLS:
                 continue
             size = self.array(number).nbytes
             held += size
             most += rows * int(self.fields[number, HEAVIEST_BYTES]) if kind == _CODES else size
         return held, most
+
+    def are_packed(self) -> npt.NDArray[np.bool_]:
+        """Returns which pieces are nested values that native code can gather. Shape (pieces,)."""
+        is_packed: npt.NDArray[np.bool_] = (self.fields[:, KIND] == _CODES) & (
+            self.fields[:, _OFFSETS] != 0
+        )
+        return is_packed
 
 
 def pieces_of(
@@ -282,7 +308,8 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
     templated if one is, unless another one alone has too many templates (see `with_few_templates`).
 
     Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
-    repeat are returned as values if these take at most `most_plain_bytes`.
+    repeat are returned as values if these take at most `most_plain_bytes`. If only some pieces are coded, and
+    are packed, nested values are coded too.
 
     pieces: those of each source have as many rows as `origins` names.
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
@@ -369,10 +396,43 @@ def _without_nulls(array: pa.Array) -> pa.Array:
 
 
 def _nested(pieces: Pieces, origins: Origins) -> pa.Array:
+    if (coded := _nested_codes(pieces, origins)) is not None:
+        return coded
     array = concat_storage([pieces.array(number) for number in range(len(pieces))])
     if len(pieces.firsts) > 1:
         array = array.take(pa.array(positions_by_source(origins)))
     return in_order_of_use(array) if pt.is_dictionary(array.type) else array
+
+
+def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
+    """Gathers nested values as codes over one dictionary; None if no piece is dictionary-coded, or one is not
+    packed."""
+    if not pieces.has_codes or (~pieces.are_packed() & (pieces.fields[:, KIND] == _CODES)).any():
+        return None
+    if pieces.has_values:
+        values = np.flatnonzero(pieces.fields[:, KIND] == _VALUES).tolist()
+        arrays = list(pieces.arrays)
+        for number in values:
+            arrays[number] = _each_coded(pieces.array(number))
+        fields = pieces.fields.copy()
+        fields[values] = [arrays[number].fields for number in values]
+        fields[values, ROWS] = pieces.fields[values, ROWS]
+        pieces = Pieces(arrays, fields, pieces.firsts, pieces.dtype)
+    strings = Pieces(pieces.arrays, pieces.fields, pieces.firsts, _PACKED_TYPE)
+    coded = _Table(strings, origins).codes(0)
+    if coded is None:
+        return None
+    values = unpacked(coded.dictionary, pieces.dtype)
+    return pa.DictionaryArray.from_arrays(coded.indices, values, safe=False)
+
+
+def _each_coded(array: pa.Array) -> GatherArray:
+    """Dictionary-codes nested values over a dictionary that has each row's."""
+    indices = pa.array(np.arange(len(array), dtype=np.int32))
+    if array.null_count:
+        indices = with_nulls_of(array, indices)
+    coded = pa.DictionaryArray.from_arrays(indices, array, safe=False)
+    return GatherArray(coded, packed=packed(array), is_weighed=False)
 
 
 def gather_arrays(sources: Sequence[Sequence[pa.Array]], origins: Origins) -> pa.Array:

@@ -104,8 +104,13 @@ def takes_at_most(array: pa.Array, most_bytes: int) -> bool:
 
 def most_total_bytes(array: pa.Array) -> int:
     """Returns an upper bound of `total_bytes` of a dictionary-coded array, without looking at its codes."""
+    return len(array) * most_row_bytes(array)
+
+
+def most_row_bytes(array: pa.Array) -> int:
+    """Returns an upper bound of the bytes of a row, possibly null, of an array that is not templated."""
     heaviest = heaviest_value_bytes(array) + 1  # of which a part of a byte may be missing
-    return len(array) * max(heaviest, _LENGTH_BITS // 8)
+    return max(heaviest, _LENGTH_BITS // 8)
 
 
 def heaviest_value_bytes(array: pa.Array) -> int:

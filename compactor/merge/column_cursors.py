@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.merge.decoded import STAGE
 from compactor.merge.decoding import may_decode_ahead
@@ -25,6 +26,7 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from format.gather import FIELDS, ROWS, START, GatherArray, Pieces
 from format.native import gather as native
+from format.packed import packed
 
 I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]
@@ -109,11 +111,21 @@ class ColumnCursors:
 
     def _load(self, index: int) -> None:
         array, charged = self._inputs[index].take_part(self._dtype)
-        numbered = self._ids.numbered(array)
-        self._arrays[index] = GatherArray(array, self._dtype, numbered=numbered)
+        packed = self._packed(array)
+        numbered = self._ids.numbered(array, packed)
+        self._arrays[index] = GatherArray(array, self._dtype, packed=packed, numbered=numbered)
         self._fields[index] = self._arrays[index].fields
         self._left[index] = len(array)
-        self._charged[index] = charged + (0 if numbered is None else numbered.numbers.nbytes)
+        if numbered is not None:
+            charged += numbered.numbers.nbytes
+        self._charged[index] = charged + (0 if packed is None else packed.get_total_buffer_size())
+
+    def _packed(self, array: pa.Array) -> pa.Array | None:
+        """Returns the nested values of an array's dictionary in the form in which native code gathers them;
+        None if there are none, or no memory for it."""
+        if not pt.is_dictionary(array.type) or not pt.is_nested(array.type.value_type):
+            return None
+        return packed(array.dictionary, partial(self._budget.try_charge, STAGE))
 
     def _add(self, sources: U16, missing: I64, pieces: ColumnPieces) -> None:
         """Takes what the inputs' chunks have of the missing rows."""
@@ -143,7 +155,7 @@ class ColumnCursors:
         self._drop(index)
         if charged > self._slice_bytes and rows * _FEW_SHARE <= len(array.array):
             few = array.copied(int(fields[START]), rows)
-            size = few.array.get_total_buffer_size()
+            size = few.held_bytes
             if size * _FEW_SHARE <= charged and self._budget.try_charge(STAGE, size):
                 self._ended_bytes += size
                 self._leave(charged, int(self._last_group[index]))

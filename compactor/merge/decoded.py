@@ -19,7 +19,7 @@ from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
 from format.gather import GatherArray, Span
 from format.ordering import KeyColumns, KeyLayout
-from format.sizes import cumulative_bytes
+from format.sizes import cumulative_bytes, most_row_bytes
 from format.templates import coded_templates, numbers_of, templated, texts_of
 from format.types import is_templated
 
@@ -30,21 +30,24 @@ STAGE: Final = "chunks"
 class _InMemory:
     arrays: list[pa.Array]
     charged: int
+    stop: int
+    """The rows of the arrays."""
     position: int = 0
     gathered: list[GatherArray] | None = None
     """The arrays as rows are gathered of them, once some are."""
     keys: KeyColumns | None = None
     """The arrays as keys are made of them, once some are."""
+    heaviest_bytes: int | None = None
+    """The most bytes that a row has in any column, once somebody has asked."""
     lent: int = 0
     """How often the caller holds rows of it; as long as it does, dropping it would free nothing."""
 
     @property
     def rows(self) -> int:
-        return len(self.arrays[0]) - self.position
+        return self.stop - self.position
 
 
-@dataclass(frozen=True, slots=True)
-class LentRows:
+class LentRows(NamedTuple):
     """Consecutive rows, which stay charged and in memory until they are given back."""
 
     part: _InMemory
@@ -116,7 +119,18 @@ class DecodedRows:
             self._parts.extend(self._to_disk(arrays))
             return
         self._budget.charge(STAGE, size)
-        self._parts.append(_InMemory(arrays, size))
+        self._parts.append(_InMemory(arrays, size, len(arrays[0])))
+
+    def heaviest_bytes(self) -> int | None:
+        """Returns an upper bound of the bytes of a row in any column; None if some rows are on disk."""
+        most = 0
+        for part in self._parts:
+            if isinstance(part, _OnDisk):
+                return None
+            if part.heaviest_bytes is None:
+                part.heaviest_bytes = max(map(most_row_bytes, part.arrays))
+            most = max(most, part.heaviest_bytes)
+        return most
 
     def peek(self, skip: int, rows: int) -> Iterator[list[pa.Array]]:
         """Yields the rows from number `skip` on, at most so many, in pieces, without removing them. Loads no
@@ -164,15 +178,13 @@ class DecodedRows:
         lent: list[_InMemory] = []
         index = 0
         while rows:
-            if skip >= self._parts[index].rows:
-                skip -= self._parts[index].rows
-            else:
-                part = self._in_memory(index)
-                count = min(rows, part.rows - skip)
+            left = self._parts[index].rows - skip
+            if left > 0:
+                part, count = self._in_memory(index), min(rows, left)
                 found.append(LentRows(part, part.position + skip, count))
                 self._lend(part, lent)
                 rows -= count
-                skip = 0
+            skip = max(0, -left)
             index += 1
         return found, partial(self._give_back, lent)
 
@@ -298,7 +310,7 @@ class DecodedRows:
             finally:
                 self._is_loading = False
             self._disk.release(part.region)
-            self._parts[index] = part = _InMemory(arrays, size)
+            self._parts[index] = part = _InMemory(arrays, size, len(arrays[0]))
         return part
 
     def _to_disk(self, arrays: list[pa.Array]) -> list[_OnDisk | _InMemory]:

@@ -20,13 +20,19 @@ from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_di
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
 from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
-from format.encode import Coding, by_dictionary
+from format.encode import Coding, by_dictionary, recoded
 from format.errors import LimitError
 from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, add_column, column_contributions, surveyed
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
-from format.sizes import most_templated_bytes, takes_at_most, total_bits
+from format.sizes import (
+    most_templated_bytes,
+    most_total_bytes,
+    takes_at_most,
+    total_bits,
+    total_bytes,
+)
 from format.templates import text
 from format.types import is_binary_like, is_templated
 
@@ -96,7 +102,8 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     made = ColumnChunk(seconds=laps.seconds)
     laps.begin("gather")
     array = gather(rows.pieces, rows.origins, most_plain_bytes(len(rows.origins)))
-    limit = _limit_bytes(rows, array)
+    is_mixed = pt.is_dictionary(array.type) and rows.pieces.has_values
+    limit = _limit_bytes(rows, array, is_mixed=is_mixed)
     if limit is not None:
         made.stops = stops_within(row_bits(array), limit, rows.flags)
     if made.stops or rows.only_weighs:
@@ -105,10 +112,10 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     array = with_few_templates(array)
     # Native code finds the distinct strings; those of other types may come twice from different inputs.
     coding = Coding.FINAL if is_binary_like(rows.pieces.dtype) else Coding.OPEN
-    if not pt.is_dictionary(array.type):
+    if is_mixed or not pt.is_dictionary(array.type):
         # Comes before the rows are hashed, because only distinct values need hashing.
         laps.begin("encode")
-        array, coding = by_dictionary(array), Coding.FINAL
+        array, coding = recoded(array) if is_mixed else by_dictionary(array), Coding.FINAL
     seen = None
     if array.null_count < len(array):
         laps.begin("hash")
@@ -207,22 +214,30 @@ def _sums(names: Sequence[str], keys: Sequence[pa.Array]) -> U64:
     return sums
 
 
-def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
-    """Returns the most bytes of each part if the row group must be divided, otherwise None."""
+def _limit_bytes(rows: ColumnRows, array: pa.Array, *, is_mixed: bool) -> int | None:
+    """Returns the most bytes of each part if the row group must be divided, otherwise None.
+
+    is_mixed: whether only some pieces were dictionary-coded; then each row counts with its value.
+    """
     if not is_divisible(rows.flags, len(array)):
         return None
-    if _is_heavier(array, rows.most_bytes):
+    if _is_heavier(array, rows.most_bytes, is_mixed=is_mixed):
         return rows.most_bytes // OVERSHOOT_FACTOR
     most_stood_for = max_written_bytes() // 2
-    if pt.is_dictionary(array.type) and not takes_at_most(array, most_stood_for):
+    if pt.is_dictionary(array.type) and not (is_mixed or takes_at_most(array, most_stood_for)):
         # Readers might refuse what the dictionary decodes to. They need the other half for everything else.
         return most_stood_for
     return None
 
 
-def _is_heavier(array: pa.Array, most_bytes: int) -> bool:
-    """Returns whether rows take more than so many bytes; a dictionary counts once."""
+def _is_heavier(array: pa.Array, most_bytes: int, *, is_mixed: bool) -> bool:
+    """Returns whether rows take more than so many bytes; a dictionary counts once, unless mixed."""
     dtype = array.type
+    if is_mixed:
+        return most_total_bytes(array) > most_bytes and total_bits(array) > 8 * most_bytes
+    if pt.is_dictionary(dtype) and pt.is_nested(dtype.value_type):
+        # Not `nbytes`, which depends on how the dictionary was made.
+        return 4 * len(array) + total_bytes(array.dictionary) > most_bytes
     if pt.is_dictionary(dtype):
         return int(array.nbytes) > most_bytes
     if is_templated(dtype) and most_templated_bytes(array) <= most_bytes:

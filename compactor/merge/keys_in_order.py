@@ -79,6 +79,8 @@ class WaitingKeys:
         """Returns the most rows from `start` on (at least 1) that take at most so many bytes in every column,
         as if none were dictionary-coded."""
         rows = len(inputs) - start
+        if self._are_light(rows, limit_bytes):
+            return rows
         skips = counts_of(inputs[:start], len(self._sources))
         keys = borrowed(self._sources, inputs[start:], skips)
         try:
@@ -90,6 +92,12 @@ class WaitingKeys:
             return max(1, min(within))
         finally:
             keys.give_back()
+
+    def _are_light(self, rows: int, limit_bytes: int) -> bool:
+        """Returns whether no rows of so many can exceed the limit, so that they need not be looked at."""
+        heaviest = [source.heaviest_bytes() for source in self._sources]
+        known = [size for size in heaviest if size is not None]
+        return len(known) == len(heaviest) and rows * max(known) <= limit_bytes
 
     def take(self, inputs: U16) -> KeyPieces:
         """Takes the rows; they stay charged until they are given back."""

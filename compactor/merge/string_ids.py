@@ -54,10 +54,10 @@ class StringIds:
         """What the strings are charged, without the numbers that were given."""
         return 0 if self._table is None else self._table.held_bytes
 
-    def numbered(self, array: pa.Array) -> NumberedStrings | None:
+    def numbered(self, array: pa.Array, packed: pa.Array | None = None) -> NumberedStrings | None:
         """Numbers the dictionary of a storage array, or its templates; None if there is none, or no use or
-        no memory for it. The caller must discharge the numbers' bytes."""
-        values = _strings_of(array) if self._may_number else None
+        no memory for it. The caller must discharge the numbers' bytes. packed: see `GatherArray`."""
+        values = (_strings_of(array) if packed is None else packed) if self._may_number else None
         if values is None or not 0 < len(values) <= self._most_strings:
             return None
         table = self._table or self._begin()

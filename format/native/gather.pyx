@@ -28,6 +28,9 @@ cdef enum:
     VALUES = 0
     CODES = 1
     NULLS = 2
+    TEMPLATES = 3
+
+cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 cdef struct Piece:
     int64_t kind
@@ -181,25 +184,50 @@ def mark_nulls(int64_t[:, ::1] pieces):
 
 
 def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
-    """Weighs pieces that are not nested. Returns their bytes with all of their dictionaries, and at most how many
-    bytes they are if decoded, both without nulls.
+    """Weighs pieces that are not nested, without nulls. Returns an upper bound of their bytes once they are gathered:
+    of a dictionary counts what rows use of it, each time, if that is less than all of it; and at most how many bytes
+    they are if decoded, of templates without their variables.
 
     like: an array of the type of the offsets.
     """
-    cdef int64_t number, size, held = 0, most = 0
+    cdef int64_t number, size, used, rows = 0, held = 0, most = 0
     cdef const Piece* piece
     cdef const offset* at
+    for number in range(pieces.shape[0]):
+        rows += pieces[number, 1]
+    state = let_go(rows)
     for number in range(pieces.shape[0]):
         piece = <const Piece*>&pieces[number, 0]
         if piece.kind == NULLS:
             continue
-        size = piece.row_bytes * piece.rows + piece.dictionary_bytes
-        if piece.kind == VALUES and piece.offsets != NULL:
-            at = <const offset*>piece.offsets
-            size += at[piece.start + piece.rows] - at[piece.start]
-        held += size
-        most += piece.heaviest_bytes * piece.rows if piece.kind == CODES else size
+        size = piece.row_bytes * piece.rows
+        if piece.kind == VALUES:
+            if piece.offsets != NULL:
+                at = <const offset*>piece.offsets
+                size += at[piece.start + piece.rows] - at[piece.start]
+            held += size
+            most += size
+            continue
+        used = used_bytes(piece, like, piece.dictionary_bytes if piece.kind == CODES else NO_LIMIT)
+        held += size + min(used, piece.dictionary_bytes)
+        most += piece.heaviest_bytes * piece.rows if piece.kind == CODES else size + used
+    take_back(state)
     return held, most
+
+
+cdef int64_t used_bytes(const Piece* piece, const offset[::1] like, int64_t limit) noexcept nogil:
+    """Returns the bytes of the strings that rows name by codes, each with its offset and as often as it is named; some
+    that reach the limit are enough."""
+    cdef const offset* at = <const offset*>piece.offsets
+    cdef int64_t row, total = 0
+    cdef int32_t code
+    for row in range(piece.start, piece.start + piece.rows):
+        if total >= limit:
+            break
+        if piece.validity == NULL or is_valid(piece, row):
+            code = piece.codes[row]
+            total += at[code + 1] - at[code] + <int64_t>sizeof(offset)
+    return total
 
 
 def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins):

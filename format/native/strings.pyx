@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
+from format.native.gil cimport let_go, take_back
 from format.native.nulls cimport Nulls, is_null, nulls_of, require
 from format.native.words cimport hash_of, offset
 
@@ -156,3 +157,29 @@ def strings_by_code(
                 memcpy(into + placed[row], base + begin, SHORT)  # what is too much, the next ones write over
             else:
                 memcpy(into + placed[row], base + begin, length)
+
+
+def copy_runs(
+    const uint8_t[::1] data, const int64_t[::1] starts, const int64_t[::1] sizes, uint8_t[::1] out,
+    const int64_t[::1] places,
+):
+    """Copies runs of bytes to other places. Raises ValueError, with some of them copied, if one is not within `data` or
+    `out`."""
+    cdef int64_t run, size
+    cdef bint fits = True
+    require(starts.shape[0] == sizes.shape[0] == places.shape[0], "it has another length")
+    state = let_go(out.shape[0])
+    for run in range(sizes.shape[0]):
+        size = sizes[run]
+        if size == 0:
+            continue
+        fits = is_within(starts[run], size, data.shape[0]) and is_within(places[run], size, out.shape[0])
+        if not fits:
+            break
+        memcpy(&out[places[run]], &data[starts[run]], size)
+    take_back(state)
+    require(fits, "a run is not within its bytes")
+
+
+cdef inline bint is_within(int64_t start, int64_t size, int64_t room) noexcept nogil:
+    return 0 <= size <= room and 0 <= start <= room - size

@@ -41,7 +41,16 @@ def find_ends(
     text_ends: I32,
     characters: U8 | None,
 ) -> bool: ...
-def most_bytes(*rows: *Rows) -> int: ...
+def most_bytes(
+    template_offsets: Offsets,
+    number_slots: I32,
+    text_slots: I32,
+    codes: I32,
+    number_ends: I32,
+    text_ends: I32,
+    valid: U8 | None,
+    first_bit: int,
+) -> int: ...
 
 # What follows the rows: `out`.
 def join_lengths(*operands: *tuple[*Rows, I64]) -> int: ...

@@ -689,19 +689,25 @@ cdef inline int64_t most_joined_bytes(const Layout* layout, const Rows* rows, in
 
 
 def most_bytes(
-    const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
-    const int64_t[::1] places, const uint8_t[::1] kinds,
-    const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
-    const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit,
+    const offset[::1] template_offsets, const int32_t[::1] number_slots, const int32_t[::1] text_slots,
+    const int32_t[::1] codes, const int32_t[::1] number_ends, const int32_t[::1] text_ends,
+    const uint8_t[::1] valid, int64_t first_bit,
 ):
-    """Returns an upper bound of the bytes of all rows' text, without looking at their variables."""
-    cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
-    cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
-    cdef int64_t row, total = 0
+    """Returns an upper bound of the bytes of all rows' text, without looking at their variables.
+
+    number_slots, text_slots: see `count_slots`.
+    """
+    cdef int64_t row, total = 0, count = codes.shape[0], templates = number_slots.shape[0]
+    cdef Nulls nulls = nulls_of(valid, first_bit, count)
+    cdef int32_t code
+    require(text_slots.shape[0] == templates and template_offsets.shape[0] == templates + 1, "it has another length")
+    require(min(number_ends.shape[0], text_ends.shape[0]) > count, "a buffer is too short")
     with nogil:
-        for row in range(rows.count):
-            if not is_null(rows.nulls, row):
-                total += most_joined_bytes(&layout, &rows, row)
+        for row in range(count):
+            if not is_null(nulls, row):
+                code = codes[row]
+                total += template_offsets[code + 1] - template_offsets[code] - number_slots[code] - text_slots[code]
+                total += MOST_GROWTH * (number_ends[row + 1] - number_ends[row]) + text_ends[row + 1] - text_ends[row]
     return total
 
 

@@ -352,7 +352,27 @@ def test_pieces_weigh_what_their_rows_take_however_uneven_these_are(start: int, 
     own = sum(gathered.field(n).nbytes for n in (1, 2)) + 4 * len(gathered)
     held, most = pieces.weigh()
     assert own <= held <= own + 3 * templates_of(rows).nbytes + 100
-    assert most >= held
+    assert most >= max(held, total_bytes(gathered))
+
+
+@pytest.mark.parametrize("dtype", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("is_divided", [False, True])
+def test_of_a_large_dictionary_only_what_rows_use_is_weighed(
+    dtype: pa.DataType, *, is_divided: bool
+) -> None:
+    array = pa.array(
+        [None, *(f"{number:x}".replace("1", "i") * 40 for number in range(5000))], dtype
+    )
+    array = split(array, len(array)) if is_divided else array.dictionary_encode()
+    assert array is not None
+    few = pieces_of([[array.slice(0, 9)], [array.slice(4000, 9)]], dtype)
+    used = total_bytes(few.array(0)) + total_bytes(few.array(1))
+    held, most = few.weigh()
+    assert used - 80 <= held <= 2 * used + 100
+    assert used <= most <= 2000 * 18
+    whole = pieces_of([[array], [array]], dtype).weigh()[0]
+    again = pieces_of([[array] * 9, [array]], dtype).weigh()[0]
+    assert whole * 4 < again <= whole * 6  # each piece may bring its own
 
 
 @pytest.mark.parametrize("distinct", [1, 98, 99, 100, 300])

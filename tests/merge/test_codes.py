@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.merge.column_cursors import ColumnCursors
+from compactor.resources.budget import MemoryBudget
 from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged
@@ -92,3 +94,60 @@ def test_values_are_listed_in_the_order_of_their_first_use() -> None:
     [[array]] = reader.read_storage(["v"], [0])
     assert array.dictionary.to_pylist() == ["c", "a", "b"]
     assert all(a <= b for a, b in pairwise(array.indices.to_pylist()[:3]))
+
+
+def _mixed_lists(seed: int, kind: str) -> pa.Array:
+    """Lists of which a chunk is dictionary-coded or not, with nulls among them."""
+    rng = np.random.default_rng(seed)
+    distinct = {"coded": 40, "plain": 20_000, "nulls": 0}[kind]
+    values = [
+        [f"tag {n} {k}" for k in range(1 + n % 4)] + [None] * (n % 2) for n in range(distinct)
+    ]
+    chosen = rng.integers(0, max(distinct, 1), 2000).tolist()
+    rows = [None if kind == "nulls" or n % 9 == 0 else values[at] for n, at in enumerate(chosen)]
+    return pa.array(rows, pa.list_(pa.string()))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    "kinds", [["coded"] * 3, ["coded"] * 4 + ["plain"], ["coded", "plain", "nulls"], ["plain"] * 2]
+)
+def test_how_lists_of_dictionaries_are_gathered_changes_no_byte(
+    kinds: list[str], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is short they are not packed, and Arrow unifies their dictionaries."""
+    tables = interleaved([_mixed_lists(seed, kind) for seed, kind in enumerate(kinds)])
+    budgets: list[MemoryBudget] = []
+    gathered: list[bool] = []
+    whole = ColumnCursors._packed
+    close = ColumnCursors.close
+
+    def watched(self: ColumnCursors, array: pa.Array) -> pa.Array | None:
+        strings = whole(self, array)
+        gathered.append(strings is not None)
+        return strings
+
+    def closed(self: ColumnCursors) -> None:
+        close(self)
+        budgets.append(self._budget)
+
+    def data() -> list[bytes]:
+        merged = merged_rows(tables, threads=threads)
+        return [bytes(o.data) for o in merged.outputs if o.state == "complete"]
+
+    monkeypatch.setattr(ColumnCursors, "close", closed)
+    monkeypatch.setattr(ColumnCursors, "_packed", watched)
+    with_strings = data()
+    assert any(gathered) == ("coded" in kinds)
+    monkeypatch.setattr(ColumnCursors, "_packed", lambda *_: None)
+    assert data() == with_strings
+    assert not any(budget.held_bytes("chunks") for budget in budgets)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_lists_with_a_nan_stay_plain_where_only_some_were_coded(*, is_last: bool) -> None:
+    """Arrow holds that they are not equal to themselves, so that they are not coded anew."""
+    coded = [[float(n % 5), float("nan")] for n in range(600)]
+    other = [[float(n)] for n in range(600)]
+    columns = [pa.array(some, pa.list_(pa.float64())) for some in (coded, other)]
+    merged_rows(interleaved(columns[::-1] if is_last else columns))

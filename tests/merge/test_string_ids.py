@@ -11,6 +11,7 @@ from compactor.merge.string_ids import StringIds
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from format.gather import NumberedStrings
+from format.packed import packed
 from format.templates import split, templates_of
 from tests.merge.test_codes import interleaved, merged_rows
 from tests.merge.test_oracle import Merged
@@ -42,7 +43,7 @@ def test_equal_strings_of_several_dictionaries_have_one_number() -> None:
     assert numbered.numbers.tolist() == [1, 3]
 
 
-def test_only_dictionaries_of_strings_are_numbered() -> None:
+def test_only_dictionaries_of_strings_and_what_is_packed_are_numbered() -> None:
     ids = StringIds(budget_of(), 10, 100)
     assert ids.numbered(pa.array(["a"])) is None
     assert ids.numbered(pa.nulls(3)) is None
@@ -51,6 +52,9 @@ def test_only_dictionaries_of_strings_are_numbered() -> None:
     assert ids.numbered(lists) is None
     assert numbers(ids, [str(n) for n in range(11)]) is None
     assert ids.held_bytes == 0
+    numbered = ids.numbered(lists, packed(lists.dictionary))
+    assert numbered is not None
+    assert numbered.numbers.tolist() == [0]
 
 
 def test_a_new_series_begins_when_strings_that_recur_are_too_many() -> None:
@@ -107,8 +111,8 @@ def test_numbers_change_no_byte(threads: int, monkeypatch: pytest.MonkeyPatch) -
     whole = StringIds.numbered
     original = ColumnCursors.__init__
 
-    def watched(self: StringIds, array: pa.Array) -> NumberedStrings | None:
-        numbered = whole(self, array)
+    def watched(self: StringIds, *operands: pa.Array | None) -> NumberedStrings | None:
+        numbered = whole(self, *operands)
         if numbered is not None:
             seen.append(numbered.series)
         return numbered
