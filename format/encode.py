@@ -31,6 +31,7 @@ from format.nodes import (
     Encoding,
     Node,
     binary_parts,
+    bits_of,
     dictionary_codes,
     fixed_width_bytes,
     fixed_width_view,
@@ -273,7 +274,7 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
 def _encode_fixed_width(array: pa.Array) -> Node:
     integers = _integers(array)
     if integers is None:
-        return _encode_by_sampled_dictionary(array) or _encode_plain(array)
+        return _encode_by_sampled_dictionary(array) or _encode_wide(array)
     valid = valid_mask(array)
     if valid is not None:
         integers = _filled(integers, valid)
@@ -328,7 +329,7 @@ def _integers(array: pa.Array) -> npt.NDArray[Any] | None:
         halves = fixed_width_view(array, np.dtype((np.int64, 2))).reshape(-1, 2)
         fits = halves[:, 1] == halves[:, 0] >> 63
         valid = valid_mask(array)
-        if bool(np.all(fits if valid is None else fits[valid])):
+        if bool(np.all(fits if valid is None else fits | ~valid)):
             return np.ascontiguousarray(halves[:, 0])
     return None
 
@@ -356,17 +357,27 @@ def _encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
     return _encode_coded(coded) if bits < _CODEC_PAYS * seen.bits * len(array) else None
 
 
+def _encode_wide(array: pa.Array) -> Node:
+    """Encodes values that are no integers as they are, without a codec if a sample does not shrink."""
+    node = _encode_plain(array)
+    sample = sampled_bytes(memoryview(node.buffers[-1]).cast("B"))
+    is_dense = compressed_bytes(sample) > _PLAIN_SHARE * sample.nbytes
+    return replace(node, is_dense=is_dense)
+
+
 def _encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
     width = fixed_width_bytes(array.type)
     assert width is not None
     valid = valid_mask(array)
     if width == 0:
         return _with_validity(Encoding.PLAIN, len(array), valid, [np.empty(0, np.uint8)])
-    data = fixed_width_view(array, np.dtype((np.uint8, width))).reshape(len(array), width)
+    word = WORD_BYTES if width % WORD_BYTES == 0 else width if width in (1, 2, 4) else 1
+    words = fixed_width_view(array, np.dtype((f"u{word}", (width // word,)))).reshape(len(array), -1)
     if valid is not None:
-        data = np.where(valid[:, None], data, np.uint8(0))
-    flat = np.ascontiguousarray(data).reshape(-1)
-    return _with_validity(Encoding.PLAIN, len(array), valid, [flat], param=width, is_dense=is_dense)
+        words = np.where(valid[:, None], words, words.dtype.type(0))
+    return _with_validity(
+        Encoding.PLAIN, len(array), valid, [words.reshape(-1)], param=width, is_dense=is_dense
+    )
 
 
 def _encode_decimals(
@@ -404,8 +415,8 @@ def _encode_decimals(
 
 def _encode_bool(array: pa.Array) -> Node:
     valid = valid_mask(array)
-    values = array.fill_null(False) if valid is not None else array
-    bits = pack_bits(values.to_numpy(zero_copy_only=False))
+    values = bits_of(array.buffers()[1], array.offset, len(array))
+    bits = pack_bits(values if valid is None else values & valid)
     return _with_validity(Encoding.PLAIN, len(array), valid, [bits])
 
 

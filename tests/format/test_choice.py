@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from format import encode
+from format.compression import Part
 from format.encode import encode_array
-from format.nodes import Encoding
+from format.nodes import Encoding, pack_bits
 
 ROWS = 100_000
 
@@ -40,3 +43,25 @@ def test_values_that_differ_are_found_out_by_a_sample_however_many_nulls_are_amo
     assert encode_array(mostly_null(values, every)).encoding is not Encoding.DICTIONARY
     assert lengths
     assert max(lengths) < ROWS // 10
+
+
+def test_binaries_that_a_codec_does_not_shrink_are_passed_by() -> None:
+    noise = random.Random(5).randbytes(16 * ROWS)
+    ids = [noise[16 * n : 16 * n + 16] for n in range(ROWS)]
+    assert [part.is_dense for part in _wide(ids)] == [True]
+    assert [part.is_dense for part in _wide([one[:2] + bytes(14) for one in ids])] == [False]
+
+
+def _wide(values: list[bytes]) -> tuple[Part, ...]:
+    encoded = encode_array(pa.array(values, pa.binary(16)))
+    assert encoded.encoding is Encoding.PLAIN
+    return encoded.parts
+
+
+def test_decimals_that_fit_64_bits_are_packed_whatever_nulls_hide() -> None:
+    halves = np.array([[n, 0] for n in range(ROWS)], dtype=np.int64)
+    halves[::3, 1] = 1 << 40
+    valid = np.arange(ROWS) % 3 != 0
+    buffers = [pa.py_buffer(pack_bits(valid)), pa.py_buffer(halves)]
+    array = pa.Array.from_buffers(pa.decimal128(38, 2), ROWS, buffers)
+    assert encode_array(array).encoding is Encoding.PACKED
