@@ -372,7 +372,9 @@ def _encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
     if width == 0:
         return _with_validity(Encoding.PLAIN, len(array), valid, [np.empty(0, np.uint8)])
     word = WORD_BYTES if width % WORD_BYTES == 0 else width if width in (1, 2, 4) else 1
-    words = fixed_width_view(array, np.dtype((f"u{word}", (width // word,)))).reshape(len(array), -1)
+    words = fixed_width_view(array, np.dtype((f"u{word}", (width // word,)))).reshape(
+        len(array), -1
+    )
     if valid is not None:
         words = np.where(valid[:, None], words, words.dtype.type(0))
     return _with_validity(

@@ -127,7 +127,9 @@ def test_many_rows_in_runs_and_one_by_one(shape: str, pieces: str) -> None:
         assert gather_arrays(sources, origins).equals(expected)
 
 
-def _random(rng: np.random.Generator, rows: int, dtype: pa.DataType, *, has_nulls: bool) -> pa.Array:
+def _random(
+    rng: np.random.Generator, rows: int, dtype: pa.DataType, *, has_nulls: bool
+) -> pa.Array:
     """Random values, as a slice of a larger array."""
     numbers = rng.integers(0, 99, rows + 1)
     mask = rng.random(rows + 1) < 0.4 if has_nulls else None
