@@ -360,9 +360,13 @@ def _encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
 def _encode_wide(array: pa.Array) -> Node:
     """Encodes values that are no integers as they are, without a codec if a sample does not shrink."""
     node = _encode_plain(array)
-    sample = sampled_bytes(memoryview(node.buffers[-1]).cast("B"))
-    is_dense = compressed_bytes(sample) > _PLAIN_SHARE * sample.nbytes
-    return replace(node, is_dense=is_dense)
+    return replace(node, is_dense=_is_noise(node.buffers[-1]))
+
+
+def _is_noise(data: Buffer) -> bool:
+    """Returns whether a codec is no use to bytes, as a sample shows."""
+    sample = sampled_bytes(memoryview(data).cast("B"))
+    return compressed_bytes(sample) > _PLAIN_SHARE * sample.nbytes
 
 
 def _encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
@@ -731,9 +735,10 @@ def _encode_strings(array: pa.Array) -> Node:
     them."""
     node = _encode_varlen(array)
     *validity, data = node.buffers
-    packed = _nibbles(data, is_text=is_string(array.type))
+    is_text = is_string(array.type)
+    packed = _nibbles(data, is_text=is_text)
     if packed is None:
-        return node
+        return replace(node, is_dense=not is_text and _is_noise(data))
     return replace(
         node,
         encoding=Encoding.NIBBLES,
