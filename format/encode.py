@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import native
-from format.arrays import in_order_of_use, used_values
+from format.arrays import in_order_of_use
 from format.compression import Part, compressed_bytes
 from format.dictionaries import with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
@@ -100,8 +100,10 @@ _LOOSE_SHARE: Final = 32
 """One of so many bytes may be other than packed in a payload that is stored without a codec."""
 _DISTINCT_SHARE: Final = 3
 """A dictionary pays if there are at least this many values to each distinct one."""
+_RECURRING_SHARE: Final = 8
+"""The same where values of a sample hardly recur: coding them takes no longer than a codec takes for them."""
 _DISTINCT_LISTS_SHARE: Final = 2
-"""The same for lists, which take more room and more work."""
+"""The same as `_DISTINCT_SHARE` for lists, which take more room and more work."""
 
 
 _LEAST_NIBBLES: Final = 1024
@@ -461,11 +463,9 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
     """
     if is_templated(array.type):
-        sample = _middle(array)
-        most = _most_distinct(sample, _DISTINCT_SHARE)
-        if any(
-            _coded_values(part, most) is None for part in (numbers_of(sample), texts_of(sample))
-        ):
+        sample, present = _middle(array), len(array) - array.null_count
+        parts = numbers_of(sample), texts_of(sample)
+        if not all(_are_few(_counts(part), present, _DISTINCT_SHARE) for part in parts):
             return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
@@ -481,7 +481,8 @@ def recoded(array: pa.Array) -> pa.Array:
     present, sample = len(array) - array.null_count, _middle(array)
     if present < 2 or len(array.dictionary) * _DISTINCT_SHARE > present:
         return decoded(array)
-    is_few = used_values(sample) <= _most_distinct(sample, _DISTINCT_SHARE)
+    counts = np.bincount(dictionary_codes(sample))
+    is_few = _are_few(counts[counts > 0], present, _DISTINCT_SHARE)
     return array if is_few or len(sample) == len(array) else decoded(array)
 
 
@@ -501,18 +502,35 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     is_list = pt.is_nested(array.type)
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
-    most = min(most_distinct, _most_distinct(sample, share))
     if len(sample) < len(array):
-        is_few = _distinct(sample) <= most if is_list else _coded_values(sample, most) is not None
-        if not is_few:
+        counts = _counts(sample)
+        if len(counts) > most_distinct or not _are_few(counts, present, share):
             return None
     most = min(most_distinct, present // share)
     return _coded_lists(array, most) if is_list else _coded_values(array, most)
 
 
-def _most_distinct(sample: pa.Array, share: int) -> int:
-    """Returns how many values of a sample may be distinct: their share falls as their number grows."""
-    return int(len(sample) * _SAMPLE_SLACK / share)
+def _are_few(counts: npt.NDArray[np.int64], present: int, share: int) -> bool:
+    """Returns whether `present` values are likely to have so few distinct ones that a dictionary pays.
+
+    counts: how often a sample has each of its values.
+    """
+    if len(counts) * share <= _SAMPLE_SLACK * counts.sum():
+        return True
+    # Where values recur far apart, a sample has most of them once. How many there are in all is told by how
+    # many of them it has twice (Chao's estimate).
+    once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
+    distinct = len(counts) + once * (once - 1) / (2 * (twice + 1))
+    return bool(distinct * _RECURRING_SHARE <= present)
+
+
+def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:
+    """Returns how often each value of a sample without nulls occurs."""
+    if pt.is_nested(sample.type):
+        return np.unique(value_hashes(sample), return_counts=True)[1]
+    coded = _coded_values(sample, len(sample))
+    assert coded is not None, "a sample has more distinct values than rows"
+    return np.bincount(dictionary_codes(coded))
 
 
 def _distinct(array: pa.Array) -> int:

@@ -65,3 +65,33 @@ def test_decimals_that_fit_64_bits_are_packed_whatever_nulls_hide() -> None:
     buffers = [pa.py_buffer(pack_bits(valid)), pa.py_buffer(halves)]
     array = pa.Array.from_buffers(pa.decimal128(38, 2), ROWS, buffers)
     assert encode_array(array).encoding is Encoding.PACKED
+
+
+@pytest.mark.parametrize("distinct", [500, 3_000, ROWS // 10])
+def test_values_that_recur_far_apart_get_a_dictionary(distinct: int) -> None:
+    rng = np.random.default_rng(5)
+    names = [f"name {n * 7919 % 1_000_003:x}" for n in range(distinct)]
+    drawn = pa.array([names[place] for place in rng.integers(0, distinct, ROWS)])
+    assert encode_array(drawn).encoding is Encoding.DICTIONARY
+    coded = encode.by_dictionary(drawn)
+    assert pa.types.is_dictionary(coded.type)
+    assert pa.types.is_dictionary(encode.recoded(coded).type)
+
+
+@pytest.mark.parametrize("often", [0, 10_000])
+def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequent(
+    often: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coded, lengths = encode._coded_values, list[int]()
+
+    def noted(array: pa.Array, most: int) -> pa.Array | None:
+        lengths.append(len(array))
+        return coded(array, most)
+
+    monkeypatch.setattr(encode, "_coded_values", noted)
+    rng = np.random.default_rng(5)
+    values = [f"{n:x}z" for n in rng.permutation(ROWS)]
+    for place in rng.integers(0, ROWS, often):
+        values[place] = "-"
+    assert encode_array(pa.array(values)).encoding is not Encoding.DICTIONARY
+    assert max(lengths) < ROWS // 10
