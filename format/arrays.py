@@ -91,13 +91,6 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
     )
 
 
-def used_values(array: pa.Array) -> int:
-    """Returns how many values of the dictionary a dictionary-coded array uses."""
-    if not len(array.dictionary):
-        return 0
-    return len(_renumbered(dictionary_codes(array), valid_mask(array), len(array.dictionary))[1])
-
-
 def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I32]:
     """Renumbers codes by first use.
 

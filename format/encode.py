@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import native
-from format.arrays import in_order_of_use, used_values
+from format.arrays import in_order_of_use
 from format.compression import Part, compressed_bytes
 from format.dictionaries import with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
@@ -31,6 +31,7 @@ from format.nodes import (
     Encoding,
     Node,
     binary_parts,
+    bits_of,
     dictionary_codes,
     fixed_width_bytes,
     fixed_width_view,
@@ -101,8 +102,10 @@ _LOOSE_SHARE: Final = 32
 """One of so many bytes may be other than packed in a payload that is stored without a codec."""
 _DISTINCT_SHARE: Final = 3
 """A dictionary pays if there are at least this many values to each distinct one."""
+_RECURRING_SHARE: Final = 8
+"""The same where values of a sample hardly recur: coding them takes no longer than a codec takes for them."""
 _DISTINCT_LISTS_SHARE: Final = 2
-"""The same for lists, which take more room and more work."""
+"""The same as `_DISTINCT_SHARE` for lists, which take more room and more work."""
 
 
 _LEAST_NIBBLES: Final = 1024
@@ -275,7 +278,7 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
 def _encode_fixed_width(array: pa.Array) -> Node:
     integers = _integers(array)
     if integers is None:
-        return _encode_by_sampled_dictionary(array) or _encode_plain(array)
+        return _encode_by_sampled_dictionary(array) or _encode_wide(array)
     valid = valid_mask(array)
     if valid is not None:
         integers = _filled(integers, valid)
@@ -330,7 +333,7 @@ def _integers(array: pa.Array) -> npt.NDArray[Any] | None:
         halves = fixed_width_view(array, np.dtype((np.int64, 2))).reshape(-1, 2)
         fits = halves[:, 1] == halves[:, 0] >> 63
         valid = valid_mask(array)
-        if bool(np.all(fits if valid is None else fits[valid])):
+        if bool(np.all(fits if valid is None else fits | ~valid)):
             return np.ascontiguousarray(halves[:, 0])
     return None
 
@@ -358,17 +361,33 @@ def _encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
     return _encode_coded(coded) if bits < _CODEC_PAYS * seen.bits * len(array) else None
 
 
+def _encode_wide(array: pa.Array) -> Node:
+    """Encodes values that are no integers as they are, without a codec if a sample does not shrink."""
+    node = _encode_plain(array)
+    return replace(node, is_dense=_is_noise(node.buffers[-1]))
+
+
+def _is_noise(data: Buffer) -> bool:
+    """Returns whether a codec is no use to bytes, as a sample shows."""
+    sample = sampled_bytes(memoryview(data).cast("B"))
+    return compressed_bytes(sample) > _PLAIN_SHARE * sample.nbytes
+
+
 def _encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
     width = fixed_width_bytes(array.type)
     assert width is not None
     valid = valid_mask(array)
     if width == 0:
         return _with_validity(Encoding.PLAIN, len(array), valid, [np.empty(0, np.uint8)])
-    data = fixed_width_view(array, np.dtype((np.uint8, width))).reshape(len(array), width)
+    word = WORD_BYTES if width % WORD_BYTES == 0 else width if width in (1, 2, 4) else 1
+    words = fixed_width_view(array, np.dtype((f"u{word}", (width // word,)))).reshape(
+        len(array), -1
+    )
     if valid is not None:
-        data = np.where(valid[:, None], data, np.uint8(0))
-    flat = np.ascontiguousarray(data).reshape(-1)
-    return _with_validity(Encoding.PLAIN, len(array), valid, [flat], param=width, is_dense=is_dense)
+        words = np.where(valid[:, None], words, words.dtype.type(0))
+    return _with_validity(
+        Encoding.PLAIN, len(array), valid, [words.reshape(-1)], param=width, is_dense=is_dense
+    )
 
 
 def _encode_decimals(
@@ -406,8 +425,8 @@ def _encode_decimals(
 
 def _encode_bool(array: pa.Array) -> Node:
     valid = valid_mask(array)
-    values = array.fill_null(False) if valid is not None else array
-    bits = pack_bits(values.to_numpy(zero_copy_only=False))
+    values = bits_of(array.buffers()[1], array.offset, len(array))
+    bits = pack_bits(values if valid is None else values & valid)
     return _with_validity(Encoding.PLAIN, len(array), valid, [bits])
 
 
@@ -446,9 +465,9 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
     """
     if is_templated(array.type):
-        sample = _middle(array)
-        most = _most_distinct(sample, _DISTINCT_SHARE)
-        if any(_codes(part, most) is None for part in (numbers_of(sample), texts_of(sample))):
+        sample, present = _middle(array), len(array) - array.null_count
+        parts = numbers_of(sample), texts_of(sample)
+        if not all(_are_few(_counts(part), present, _DISTINCT_SHARE) for part in parts):
             return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
@@ -466,7 +485,8 @@ def recoded(array: pa.Array) -> pa.Array:
     present, sample = len(array) - array.null_count, _middle(array)
     if present < 2 or len(array.dictionary) * share > present or _has_nan(array.dictionary):
         return decoded(array)
-    is_few = used_values(sample) <= _most_distinct(sample, share)
+    counts = np.bincount(dictionary_codes(sample))
+    is_few = _are_few(counts[counts > 0], present, share)
     return array if is_few or len(sample) == len(array) else decoded(array)
 
 
@@ -491,18 +511,35 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     is_list = pt.is_nested(array.type)
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
-    most = min(most_distinct, _most_distinct(sample, share))
     if len(sample) < len(array):
-        is_few = _distinct(sample) <= most if is_list else _codes(sample, most) is not None
-        if not is_few:
+        counts = _counts(sample)
+        if len(counts) > most_distinct or not _are_few(counts, present, share):
             return None
     most = min(most_distinct, present // share)
     return _coded_lists(array, most) if is_list else _coded_values(array, most)
 
 
-def _most_distinct(sample: pa.Array, share: int) -> int:
-    """Returns how many values of a sample may be distinct: their share falls as their number grows."""
-    return int(len(sample) * _SAMPLE_SLACK / share)
+def _are_few(counts: npt.NDArray[np.int64], present: int, share: int) -> bool:
+    """Returns whether `present` values are likely to have so few distinct ones that a dictionary pays.
+
+    counts: how often a sample has each of its values.
+    """
+    if len(counts) * share <= _SAMPLE_SLACK * counts.sum():
+        return True
+    # Where values recur far apart, a sample has most of them once. How many there are in all is told by how
+    # many of them it has twice (Chao's estimate).
+    once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
+    distinct = len(counts) + once * (once - 1) / (2 * (twice + 1))
+    return bool(distinct * _RECURRING_SHARE <= present)
+
+
+def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:
+    """Returns how often each value of a sample without nulls occurs."""
+    if pt.is_nested(sample.type):
+        return np.unique(value_hashes(sample), return_counts=True)[1]
+    found = _codes(sample, len(sample))
+    assert found is not None, "a sample has more distinct values than rows"
+    return np.bincount(found[0])
 
 
 def _distinct(array: pa.Array) -> int:
@@ -736,9 +773,10 @@ def _encode_strings(array: pa.Array) -> Node:
     them."""
     node = _encode_varlen(array)
     *validity, data = node.buffers
-    packed = _nibbles(data, is_text=is_string(array.type))
+    is_text = is_string(array.type)
+    packed = _nibbles(data, is_text=is_text)
     if packed is None:
-        return node
+        return replace(node, is_dense=not is_text and _is_noise(data))
     return replace(
         node,
         encoding=Encoding.NIBBLES,

@@ -215,11 +215,15 @@ def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Returns True where `array` has a value; None if it has no nulls."""
     if array.null_count == 0:
         return None
-    validity, rows = array.buffers()[0], len(array)
-    if validity is None:  # as of type null
+    return bits_of(array.buffers()[0], array.offset, len(array))
+
+
+def bits_of(bitmap: pa.Buffer | None, offset: int, rows: int) -> npt.NDArray[np.bool_]:
+    """Returns so many bits of a bitmap; if there is none, as of type null, none is set."""
+    if bitmap is None:
         return np.zeros(rows, dtype=np.bool_)
-    first, start = divmod(array.offset, 8)
-    bits = np.frombuffer(validity, dtype=np.uint8, offset=first)
+    first, start = divmod(offset, 8)
+    bits = np.frombuffer(bitmap, dtype=np.uint8, offset=first)
     return np.unpackbits(bits, count=start + rows, bitorder="little")[start:].view(np.bool_)
 
 

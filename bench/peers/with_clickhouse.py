@@ -95,7 +95,9 @@ class ClickHouseMerge:
 
     def _columns(self, task: Task) -> list[tuple[str, str]]:
         """Returns names and types as ClickHouse infers them, nullable only where a source has a null."""
-        described = self._query(f"DESCRIBE TABLE file('{task.sources[0]}', 'Parquet')")
+        described = self._query(
+            f"DESCRIBE TABLE file('{task.sources[0]}', 'Parquet') SETTINGS print_pretty_type_names = 0"
+        )
         found = [tuple(line.split("\t")[:2]) for line in described.splitlines()]
         nullable, few = _nullable(task), _of_few_values(task) if self.low_cardinality else ()
         columns = []

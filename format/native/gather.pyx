@@ -19,9 +19,16 @@ from format.native.counters cimport COUNTERS, count_rows, counted
 from format.native.gil cimport let_go, take_back
 from format.native.words cimport hash_of, offset
 
+cdef struct Wide:
+    uint64_t low
+    uint64_t high
+
 ctypedef fused word:
+    uint8_t
+    uint16_t
     uint32_t
     uint64_t
+    Wide
 
 cdef enum:
     SHORT_RUN = 8
@@ -69,10 +76,19 @@ cdef struct Walk:
 
 
 cdef struct Head:
-    # Where a source goes on: the bytes of its next string, or its offset, and the rows that its piece has left.
+    # Where a source goes on: its next value, string, offset or, from `bit` on, bit; how far that moves from row to row,
+    # which is nowhere in a piece of equal rows; and the rows that its piece has left.
     const uint8_t* bytes
+    int64_t bit
+    int64_t step
     int64_t left
     const Piece* piece
+
+
+cdef uint8_t[16] ZEROS
+cdef uint8_t[1] ONES
+memset(ZEROS, 0, sizeof(ZEROS))
+memset(ONES, 0xFF, sizeof(ONES))
 
 
 cdef struct Coded:
@@ -250,72 +266,39 @@ def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
           int64_t width, uint8_t[::1] out):
     """Gathers values of `width` bytes; of null sources zeros."""
     cdef Walk walk
+    cdef Head* heads
     begin(&walk, pieces, firsts, origins)
+    if width in (1, 2, 4, 8, 16) and has_short_runs(&walk):
+        heads = heads_of(&walk, firsts.shape[0])
+        with nogil:
+            if width == 1:
+                each_value(&walk, heads, firsts, pieces.shape[0], &out[0])
+            elif width == 2:
+                each_value(&walk, heads, firsts, pieces.shape[0], <uint16_t*>&out[0])
+            elif width == 4:
+                each_value(&walk, heads, firsts, pieces.shape[0], <uint32_t*>&out[0])
+            elif width == 8:
+                each_value(&walk, heads, firsts, pieces.shape[0], <uint64_t*>&out[0])
+            else:
+                each_value(&walk, heads, firsts, pieces.shape[0], <Wide*>&out[0])
+        free(heads)
+        free(walk.piece_at)
+        return
     with nogil:
-        if width == 8 and is_simple(&walk, firsts.shape[0], pieces.shape[0]):
-            each_row(&walk, firsts.shape[0], <uint64_t*>&out[0])
-        elif width == 4 and is_simple(&walk, firsts.shape[0], pieces.shape[0]):
-            each_row(&walk, firsts.shape[0], <uint32_t*>&out[0])
-        else:
-            while next_segment(&walk):
-                if walk.piece.kind == VALUES:
-                    memcpy(&out[walk.out * width], walk.piece.values + walk.start * width, walk.count * width)
-                else:
-                    memset(&out[walk.out * width], 0, walk.count * width)
+        while next_segment(&walk):
+            if walk.piece.kind == VALUES:
+                memcpy(&out[walk.out * width], walk.piece.values + walk.start * width, walk.count * width)
+            else:
+                memset(&out[walk.out * width], 0, walk.count * width)
     free(walk.piece_at)
 
 
-cdef bint is_simple(const Walk* walk, int64_t sources, int64_t pieces) noexcept nogil:
-    """Returns whether every source is one piece of values and most runs are short, so that going row by row is
-    faster than finding runs."""
-    cdef int64_t row
-    if pieces != sources:
-        return False
-    for row in range(sources):
-        if walk.piece_at[row] != row or walk.pieces[row].kind != VALUES:
-            return False
-    return has_short_runs(walk)
-
-
 cdef bint has_short_runs(const Walk* walk) noexcept nogil:
+    """Returns whether most runs are so short that going row by row is faster than finding them."""
     cdef int64_t row, changes = 0
     for row in range(1, walk.rows):
         changes += walk.origins[row] != walk.origins[row - 1]
     return changes * SHORT_RUN > walk.rows
-
-
-cdef void each_row(Walk* walk, int64_t sources, word* out) noexcept nogil:
-    """Gathers row by row. Each source is one piece."""
-    cdef int64_t row, source
-    cdef const word** heads = <const word**>walk.piece_at
-    for source in range(sources):
-        heads[source] = <const word*>walk.pieces[source].values + walk.pieces[source].start
-    for row in range(walk.rows):
-        out[row] = heads[walk.origins[row]][0]
-        heads[walk.origins[row]] += 1
-
-
-def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
-             uint8_t[::1] out):
-    """Gathers validity bits. out: zeros. Returns how many rows are null."""
-    cdef Walk walk
-    cdef int64_t row, valid = 0
-    cdef Head* heads = NULL
-    begin(&walk, pieces, firsts, origins)
-    if has_short_runs(&walk):
-        heads = heads_of(&walk, firsts.shape[0])
-    with nogil:
-        if heads:
-            valid = each_validity(&walk, heads, firsts, pieces.shape[0], out)
-        else:
-            while next_segment(&walk):
-                for row in range(walk.count):
-                    if is_valid(walk.piece, walk.start + row):
-                        out[(walk.out + row) >> 3] |= 1 << ((walk.out + row) & 7)
-                        valid += 1
-    free(heads)
-    free(walk.piece_at)
-    return origins.shape[0] - valid
 
 
 cdef Head* heads_of(const Walk* walk, int64_t sources) except NULL:
@@ -327,42 +310,131 @@ cdef Head* heads_of(const Walk* walk, int64_t sources) except NULL:
     return heads
 
 
-cdef int64_t each_validity(
-    const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, uint8_t[::1] out
+cdef bint is_simple(const Walk* walk, int64_t sources, int64_t pieces) noexcept nogil:
+    """Returns whether every source is one piece of values, so that no source goes on to another."""
+    cdef int64_t source
+    if pieces != sources:
+        return False
+    for source in range(sources):
+        if walk.piece_at[source] != source or walk.pieces[source].kind != VALUES:
+            return False
+    return True
+
+
+cdef void each_row(const Walk* walk, int64_t sources, word* out) noexcept nogil:
+    """Gathers values row by row. Each source is one piece of them."""
+    cdef int64_t row, source
+    cdef const word** heads = <const word**>walk.piece_at
+    for source in range(sources):
+        heads[source] = <const word*>walk.pieces[source].values + walk.pieces[source].start
+    for row in range(walk.rows):
+        out[row] = heads[walk.origins[row]][0]
+        heads[walk.origins[row]] += 1
+
+
+cdef void each_value(
+    const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, word* out
 ) noexcept nogil:
-    """Gathers validity bits row by row. Returns how many are set."""
-    cdef int64_t source, row, valid = 0
+    """Gathers values row by row."""
+    cdef int64_t source, row
     cdef Head* head
-    cdef const Piece* piece
     cdef const Piece* end = walk.pieces + pieces
+    if is_simple(walk, firsts.shape[0], pieces):
+        each_row(walk, firsts.shape[0], out)
+        return
     for source in range(firsts.shape[0]):
-        enter_rows(&heads[source], walk.pieces + firsts[source], end)
+        enter_values(&heads[source], walk.pieces + firsts[source], end, sizeof(word))
     for row in range(walk.rows):
         head = heads + walk.origins[row]
-        piece = head.piece
-        if is_valid(piece, piece.start + piece.rows - head.left):
-            out[row >> 3] |= 1 << (row & 7)
-            valid += 1
+        out[row] = (<const word*>head.bytes)[0]
+        head.bytes += head.step
         head.left -= 1
         if head.left == 0:
-            enter_rows(head, piece + 1, end)
-    return valid
+            enter_values(head, head.piece + 1, end, sizeof(word))
+
+
+cdef inline void enter_values(Head* head, const Piece* piece, const Piece* end, int64_t width) noexcept nogil:
+    enter_rows(head, piece, end)
+    if head.piece < end:
+        head.step = width if head.piece.kind == VALUES else 0
+        head.bytes = head.piece.values + head.piece.start * width if head.step else &ZEROS[0]
+
+
+def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+             uint8_t[::1] out):
+    """Gathers validity bits. out: zeros. Returns how many rows are null."""
+    return origins.shape[0] - gathered_bits(pieces, firsts, origins, False, out)
 
 
 def bits(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, uint8_t[::1] out):
     """Gathers booleans. out: zeros, which null sources leave."""
+    gathered_bits(pieces, firsts, origins, True, out)
+
+
+cdef int64_t gathered_bits(
+    const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint are_values,
+    uint8_t[::1] out,
+) except -1:
+    """Gathers booleans, or else validity bits. out: zeros. Returns how many bits are set."""
     cdef Walk walk
-    cdef int64_t row, at
+    cdef Head* heads = NULL
+    cdef Head head = [NULL, 0, 0, 0, NULL]
+    cdef int64_t count = 0
     begin(&walk, pieces, firsts, origins)
+    if has_short_runs(&walk):
+        heads = heads_of(&walk, firsts.shape[0])
     with nogil:
-        while next_segment(&walk):
-            if walk.piece.kind != VALUES:
-                continue
-            for row in range(walk.count):
-                at = walk.piece.bit_offset + walk.start + row
-                if (walk.piece.values[at >> 3] >> (at & 7)) & 1:
-                    out[(walk.out + row) >> 3] |= 1 << ((walk.out + row) & 7)
+        if heads:
+            count = each_bit(&walk, heads, firsts, pieces.shape[0], are_values, out)
+        else:
+            while next_segment(&walk):
+                enter_bits(&head, walk.piece, walk.piece + 1, are_values)
+                head.bit += (walk.start - walk.piece.start) * head.step
+                count += copy_bits(&head, walk.count, &out[0], walk.out)
+    free(heads)
     free(walk.piece_at)
+    return count
+
+
+cdef int64_t each_bit(
+    const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, bint are_values, uint8_t[::1] out
+) noexcept nogil:
+    """Gathers bits row by row. Returns how many are set."""
+    cdef int64_t source, row, count = 0
+    cdef Head* head
+    cdef const Piece* end = walk.pieces + pieces
+    for source in range(firsts.shape[0]):
+        enter_bits(&heads[source], walk.pieces + firsts[source], end, are_values)
+    for row in range(walk.rows):
+        head = heads + walk.origins[row]
+        count += copy_bits(head, 1, &out[0], row)
+        head.left -= 1
+        if head.left == 0:
+            enter_bits(head, head.piece + 1, end, are_values)
+    return count
+
+
+cdef inline int64_t copy_bits(Head* head, int64_t rows, uint8_t* out, int64_t at) noexcept nogil:
+    """Sets the bits of so many rows, from the head's next one on. Returns how many are set."""
+    cdef int64_t row, count = 0
+    cdef uint8_t bit
+    for row in range(at, at + rows):
+        bit = (head.bytes[head.bit >> 3] >> (head.bit & 7)) & 1
+        out[row >> 3] |= bit << (row & 7)
+        count += bit
+        head.bit += head.step
+    return count
+
+
+cdef inline void enter_bits(Head* head, const Piece* piece, const Piece* end, bint are_values) noexcept nogil:
+    enter_rows(head, piece, end)
+    if head.piece >= end:
+        return
+    head.bytes = head.piece.values if are_values else head.piece.validity
+    head.step = head.piece.kind == VALUES if are_values else head.bytes != NULL
+    head.bit = head.piece.bit_offset + head.piece.start if head.step else 0
+    if not head.step:
+        head.bytes = &ZEROS[0] if are_values or head.piece.kind == NULLS else &ONES[0]
 
 
 def offsets(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, offset[::1] out):

@@ -87,8 +87,8 @@ def fill_nulls(const word[::1] values, const uint8_t[::1] valid, word[::1] out):
             first += 1
         last = values[first] if first < values.shape[0] else 0
         for row in range(values.shape[0]):
-            if valid[row]:
-                last = values[row]
+            # Without a branch, which could not be foreseen.
+            last ^= (last ^ values[row]) & -<word>(valid[row] != 0)
             out[row] = last
 
 

@@ -84,6 +84,21 @@ def test_files_of_ones_own_and_lines_of_ones_own_are_workloads(tmp_path: Path, c
     assert "mine, merge, one core: 900 rows, 3 inputs" in printed
 
 
+@pytest.mark.long
+def test_every_engine_takes_nested_columns(tmp_path: Path, capsys) -> None:
+    pytest.importorskip("chdb")
+    files = tmp_path / "mine"
+    files.mkdir()
+    for number in range(2):
+        info = [{"id": n, "parts": [{"name": "a", "size": n}]} for n in range(300)]
+        table = pa.table({"k": range(number, 300 + number), "info": info})
+        pq.write_table(table, files / f"{number}.parquet")
+    mine = ("--files", str(files), "--sort-by", "k")
+    engines = ("--engines", "ours,clickhouse,polars-sort")
+    assert run(tmp_path, *engines, "--measures", "merge", *mine) == 0
+    assert "FAILED" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from format import encode
+from format.compression import Part
 from format.encode import encode_array
-from format.nodes import Encoding
+from format.nodes import Encoding, pack_bits
 
 ROWS = 100_000
 
@@ -39,4 +42,56 @@ def test_values_that_differ_are_found_out_by_a_sample_however_many_nulls_are_amo
     values = [f"{n * n % 1_000_003:x}z" for n in range(ROWS)]
     assert encode_array(mostly_null(values, every)).encoding is not Encoding.DICTIONARY
     assert lengths
+    assert max(lengths) < ROWS // 10
+
+
+def test_binaries_that_a_codec_does_not_shrink_are_passed_by() -> None:
+    noise = random.Random(5).randbytes(16 * ROWS)
+    ids = [noise[16 * n : 16 * n + 16] for n in range(ROWS)]
+    assert [part.is_dense for part in _wide(ids)] == [True]
+    assert [part.is_dense for part in _wide([one[:2] + bytes(14) for one in ids])] == [False]
+
+
+def _wide(values: list[bytes]) -> tuple[Part, ...]:
+    encoded = encode_array(pa.array(values, pa.binary(16)))
+    assert encoded.encoding is Encoding.PLAIN
+    return encoded.parts
+
+
+def test_decimals_that_fit_64_bits_are_packed_whatever_nulls_hide() -> None:
+    halves = np.array([[n, 0] for n in range(ROWS)], dtype=np.int64)
+    halves[::3, 1] = 1 << 40
+    valid = np.arange(ROWS) % 3 != 0
+    buffers = [pa.py_buffer(pack_bits(valid)), pa.py_buffer(halves)]
+    array = pa.Array.from_buffers(pa.decimal128(38, 2), ROWS, buffers)
+    assert encode_array(array).encoding is Encoding.PACKED
+
+
+@pytest.mark.parametrize("distinct", [500, 3_000, ROWS // 10])
+def test_values_that_recur_far_apart_get_a_dictionary(distinct: int) -> None:
+    rng = np.random.default_rng(5)
+    names = [f"name {n * 7919 % 1_000_003:x}" for n in range(distinct)]
+    drawn = pa.array([names[place] for place in rng.integers(0, distinct, ROWS)])
+    assert encode_array(drawn).encoding is Encoding.DICTIONARY
+    coded = encode.by_dictionary(drawn)
+    assert pa.types.is_dictionary(coded.type)
+    assert pa.types.is_dictionary(encode.recoded(coded).type)
+
+
+@pytest.mark.parametrize("often", [0, 10_000])
+def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequent(
+    often: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coded, lengths = encode._coded_values, list[int]()
+
+    def noted(array: pa.Array, most: int) -> pa.Array | None:
+        lengths.append(len(array))
+        return coded(array, most)
+
+    monkeypatch.setattr(encode, "_coded_values", noted)
+    rng = np.random.default_rng(5)
+    values = [f"{n:x}z" for n in rng.permutation(ROWS)]
+    for place in rng.integers(0, ROWS, often):
+        values[place] = "-"
+    assert encode_array(pa.array(values)).encoding is not Encoding.DICTIONARY
     assert max(lengths) < ROWS // 10

@@ -105,18 +105,45 @@ def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) ->
     assert plain(got).type == dtype
 
 
+@pytest.mark.parametrize("pieces", ["whole", "halves", "nulls"])
 @pytest.mark.parametrize("shape", ["runs", "rows"])
-def test_many_rows_in_runs_and_one_by_one(shape: str) -> None:
+def test_many_rows_in_runs_and_one_by_one(shape: str, pieces: str) -> None:
     rng = np.random.default_rng(7)
     ordered = rng.integers(0, 300, 20_000)
     ordered = np.sort(ordered) if shape == "runs" else ordered
     origins = ordered.astype(np.uint16)
     counts = np.bincount(origins, minlength=300)
-    for dtype in (pa.int64(), pa.int32(), pa.string()):
-        sources = [[pa.array(rng.integers(0, 99, n)).cast(dtype)] for n in counts]
-        together = pa.concat_arrays([piece for [piece] in sources])
+    decimal = pa.decimal128(22, 2)
+    for dtype in (pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), decimal, pa.string()):
+        is_null = rng.random(300) < 0.3
+        sources = [
+            _in_pieces(_random(rng, n, dtype, has_nulls=pieces == "nulls"), pieces, is_null[number])
+            for number, n in enumerate(counts)
+        ]
+        together = pa.concat_arrays([
+            piece if piece.type == dtype else piece.cast(dtype)
+            for source in sources for piece in source])  # fmt: skip
         expected = together.take(pa.array(positions_by_source(origins)))
         assert gather_arrays(sources, origins).equals(expected)
+
+
+def _random(
+    rng: np.random.Generator, rows: int, dtype: pa.DataType, *, has_nulls: bool
+) -> pa.Array:
+    """Random values, as a slice of a larger array."""
+    numbers = rng.integers(0, 99, rows + 1)
+    mask = rng.random(rows + 1) < 0.4 if has_nulls else None
+    if pa.types.is_boolean(dtype):
+        return pa.array(numbers < 40, mask=mask).slice(1)
+    return pa.array(numbers, mask=mask).cast(dtype, safe=False).slice(1)
+
+
+def _in_pieces(array: pa.Array, pieces: str, is_null: bool) -> list[pa.Array]:
+    if pieces == "whole":
+        return [array]
+    half = len(array) // 2
+    rest = array.slice(half)
+    return [array.slice(0, half), pa.nulls(len(rest)) if is_null and pieces == "nulls" else rest]
 
 
 @pytest.mark.parametrize("dtype", [pa.string(), pa.large_binary()])
