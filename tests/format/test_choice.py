@@ -82,13 +82,13 @@ def test_values_that_recur_far_apart_get_a_dictionary(distinct: int) -> None:
 def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequent(
     often: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coded, lengths = encode._coded_values, list[int]()
+    codes, lengths = encode._codes, list[int]()
 
-    def noted(array: pa.Array, most: int) -> pa.Array | None:
+    def noted(array: pa.Array, most: int) -> object:
         lengths.append(len(array))
-        return coded(array, most)
+        return codes(array, most)
 
-    monkeypatch.setattr(encode, "_coded_values", noted)
+    monkeypatch.setattr(encode, "_codes", noted)
     rng = np.random.default_rng(5)
     values = [f"{n:x}z" for n in rng.permutation(ROWS)]
     for place in rng.integers(0, ROWS, often):
