@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Future, wait
+from functools import partial
 
 import pyarrow as pa
 
 from compactor.files.source import BatchesOf, FileBatches
+from format.crew import Crew
 
 
 def _nothing() -> None: ...
@@ -16,11 +18,11 @@ def _nothing() -> None: ...
 class BatchesAhead(BatchesOf):
     """An open file, iterable once like any other, that is read by a thread."""
 
-    def __init__(self, file: FileBatches, reader: Executor) -> None:
-        """Begins to read the first batch. reader: its one thread."""
+    def __init__(self, file: FileBatches, crew: Crew) -> None:
+        """Begins to read the first batch."""
         super().__init__(file)
         self.is_checked = file.is_checked
-        self._reader = reader
+        self._crew = crew
         self.on_end: Callable[[], None] = _nothing
         """Called when the file has been read to its end, before the iteration ends."""
         self._rest = iter(file)
@@ -39,4 +41,4 @@ class BatchesAhead(BatchesOf):
         self.on_end()
 
     def _begin(self) -> Future[pa.RecordBatch | None]:
-        return self._reader.submit(next, self._rest, None)
+        return self._crew.begin(partial(next, self._rest, None))

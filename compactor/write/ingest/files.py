@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self
@@ -11,6 +11,7 @@ from typing import Final, Self
 import pyarrow as pa
 
 from compactor.common.clock import Ids, random_id
+from compactor.common.heap import set_up_heap
 from compactor.errors import InputError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.promote import PromotedBatches
@@ -28,6 +29,7 @@ from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
+from format.crew import ALONE, Crew
 from format.schema import SortSchema
 
 _PARQUET_BATCH_BYTES: Final = 32 << 20
@@ -75,7 +77,9 @@ class FilesIngest:
         self._sort = sort
         self._options = options
         self._ids = ids
-        self._reader = ThreadPoolExecutor(1, "read") if options.threads > 1 else None
+        self._crew = Crew(options.threads)
+        if options.threads > 1:
+            set_up_heap()
         self._begun: Future[_OpenFile] | None = None
         """The opening of the file that follows."""
 
@@ -106,6 +110,7 @@ class FilesIngest:
                 self._options,
                 ids=self._ids,
                 on_progress=on_progress,
+                crew=self._crew,
             )
         return replace(report, not_promoted=opened.not_promoted)
 
@@ -114,12 +119,10 @@ class FilesIngest:
 
     def __exit__(self, *exc: object) -> None:
         self._drop_begun()
-        if self._reader is not None:
-            self._reader.shutdown()
+        self._crew.close()
 
     def _begin(self, path: str, table: TableMetadata | None) -> None:
-        assert self._reader is not None
-        self._begun = self._reader.submit(self._open, path, table)
+        self._begun = self._crew.begin(partial(self._open, path, table))
 
     def _take_begun(self, path: str, table: TableMetadata | None) -> _OpenFile | None:
         """Returns the file that is open already; None if it is another, or was opened for another schema."""
@@ -145,8 +148,8 @@ class FilesIngest:
             absent = promoted.absent
         else:
             batches, absent = open_file(), ()
-        if self._reader is not None:
-            batches = BatchesAhead(batches, self._reader)
+        if self._crew.threads > 1:
+            batches = BatchesAhead(batches, self._crew)
         return _OpenFile(path, table, batches, absent)
 
 
@@ -212,13 +215,14 @@ def ingest_batches(
     ids: Ids = random_id,
     on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = as_they_are,
+    crew: Crew = ALONE,
 ) -> IngestReport:
     """Does what `FilesIngest.add` does, for batches that were opened with the snapshot's schema."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
     plan = plan_ingest(log, snapshot, file.schema, file.path, sort or sort_of_file, options)
-    written = write_fragments(store, plan, file, ids(), on_progress=on_progress)
+    written = write_fragments(store, plan, file, ids(), on_progress=on_progress, crew=crew)
     after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)
     return IngestReport(

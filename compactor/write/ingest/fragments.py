@@ -24,6 +24,7 @@ from compactor.write.ingest.plan import IngestPlan
 from compactor.write.ingest.sorting import sorted_columns
 from compactor.write.schema_union import conform_batch
 from format.canonical import canonical
+from format.crew import ALONE, Crew
 from format.errors import SchemaError
 from format.schema import ordering
 from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
@@ -53,19 +54,20 @@ def write_fragments(
     attempt_id: str,
     *,
     on_progress: ByteProgress = lambda _done, _total: None,
+    crew: Crew = ALONE,
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
     attempt_id: unique to this call. Raises `InputError`.
     """
-    writer = _FragmentsOfFile(store, plan, attempt_id)
+    writer = _FragmentsOfFile(store, plan, attempt_id, crew)
     entries = list(writer.write(file, on_progress))
     writer.write_skips()
     return WrittenFragments(entries, writer.rows)
 
 
 class _FragmentsOfFile:
-    def __init__(self, store: Store, plan: IngestPlan, attempt_id: str) -> None:
+    def __init__(self, store: Store, plan: IngestPlan, attempt_id: str, crew: Crew) -> None:
         self._names = plan.names
         self._store = store
         self._metadata = plan.metadata
@@ -73,6 +75,7 @@ class _FragmentsOfFile:
         self._options = plan.options
         self._base_version = plan.base_version
         self._attempt_id = attempt_id
+        self._crew = crew
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one for each row group of the fragment being written."""
@@ -143,7 +146,7 @@ class _FragmentsOfFile:
                 self._options.writer,
                 spool_memory_bytes=self._options.spool_memory_bytes,
                 on_row_group=self._summarise,
-                threads=self._options.threads,
+                crew=self._crew,
             ) as writer,
         ):
             row_statistics = RowStatistics()
