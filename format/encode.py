@@ -21,7 +21,7 @@ from pyarrow import types as pt
 from format import native
 from format.arrays import in_order_of_use, used_values
 from format.compression import Part, compressed_bytes
-from format.dictionaries import with_distinct_values
+from format.dictionaries import list_bytes, with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
 from format.nested import list_parts, present_items
 from format.nibbles import find_alphabet, pack_nibbles, sampled_bytes
@@ -481,16 +481,12 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     present = len(array) - array.null_count
     if present < 2:
         return None
-    is_list = pt.is_nested(array.type)
-    share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
+    share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.type) else _DISTINCT_SHARE
     sample = _middle(array)
     most = min(most_distinct, _most_distinct(sample, share))
-    if len(sample) < len(array):
-        is_few = _distinct(sample) <= most if is_list else _coded_values(sample, most) is not None
-        if not is_few:
-            return None
-    most = min(most_distinct, present // share)
-    return _coded_lists(array, most) if is_list else _coded_values(array, most)
+    if len(sample) < len(array) and _coded_values(sample, most) is None:
+        return None
+    return _coded_values(array, min(most_distinct, present // share))
 
 
 def _most_distinct(sample: pa.Array, share: int) -> int:
@@ -503,7 +499,7 @@ def _distinct(array: pa.Array) -> int:
 
 
 def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
-    """Dictionary-codes values that are no lists; None if there are more than `most` distinct ones."""
+    """Dictionary-codes values; None if there are more than `most` distinct ones."""
     rows, valid = len(array), valid_mask(array)
     codes = np.empty(rows, dtype=np.int32)
     firsts = np.empty(rows, dtype=np.int32)
@@ -528,6 +524,9 @@ def _value_bytes(
     array: pa.Array, width: int | None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
     """Returns where each value begins, and the last one ends, in the bytes that come with it."""
+    if pt.is_nested(array.type):
+        offsets, numbers = list_bytes(array)
+        return offsets, numbers.view(np.uint8)
     if width is None:
         offsets, data = binary_parts(array)
         return offsets, native.as_bytes(data)
@@ -535,23 +534,6 @@ def _value_bytes(
         return np.zeros(len(array) + 1, dtype=np.int64), np.empty(0, dtype=np.uint8)
     values = fixed_width_view(array, np.dtype((np.uint8, width)))
     return width * np.arange(len(array) + 1, dtype=np.int64), values.reshape(-1)
-
-
-def _coded_lists(array: pa.Array, most: int) -> pa.Array | None:
-    """Dictionary-codes lists and maps, which Arrow does not hash, by the row hash; then compares the
-    values. None if there are more than `most` distinct ones."""
-    valid = valid_mask(array)
-    codes = np.empty(len(array), dtype=np.int32)
-    firsts = np.empty(len(array), dtype=np.int32)
-    hashes, flags = value_hashes(array), native.as_flags(valid)
-    count = native.integers.code_words(hashes, flags, most, codes, firsts)
-    if count < 0:
-        return None
-    indices = pa.array(codes, mask=None if valid is None else ~valid)
-    values = array.take(pa.array(firsts[:count]))
-    if not values.take(indices).equals(array):  # two values have the same hash
-        return None
-    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def _middle(array: pa.Array) -> pa.Array:

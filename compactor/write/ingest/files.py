@@ -77,9 +77,8 @@ class FilesIngest:
         self._sort = sort
         self._options = options
         self._ids = ids
+        set_up_heap()
         self._crew = Crew(options.threads)
-        if options.threads > 1:
-            set_up_heap()
         self._begun: Future[_OpenFile] | None = None
         """The opening of the file that follows."""
 
@@ -125,12 +124,12 @@ class FilesIngest:
         self._begun = self._crew.begin(partial(self._open, path, table))
 
     def _take_begun(self, path: str, table: TableMetadata | None) -> _OpenFile | None:
-        """Returns the file that is open already; None if it is another, or was opened for another schema."""
+        """Returns the file that is open already; None if it is another, or would be read otherwise now."""
         begun, self._begun = self._begun, None
         if begun is None or begun.exception() is not None:  # opening it again tells of the error
             return None
         opened = begun.result()
-        if opened.path == path and opened.table == table:
+        if opened.path == path and (opened.table == table or _has_own_types(path)):
             return opened
         opened.batches.close()
         return None
@@ -174,6 +173,16 @@ def ingest_file(
     """Adds one file's rows to the table, as `FilesIngest.add` does."""
     with FilesIngest(store, log, sort, options, ids=ids) as ingest:
         return ingest.add(path)
+
+
+def _has_own_types(path: str) -> bool:
+    """Returns whether a file is read by the types that it states, whatever the table's are."""
+    kind = kind_of(path)
+    return kind is not None and kind.format in (
+        FileFormat.PARQUET,
+        FileFormat.ARROW,
+        FileFormat.FRAGMENT,
+    )
 
 
 def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) -> FileBatches:
