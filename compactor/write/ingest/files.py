@@ -58,8 +58,9 @@ class IngestReport:
 class FilesIngest:
     """An ingest of files one after the other, each by one commit. Use it as a context manager.
 
-    With several threads, one reads ahead: the next rows of a file, and the first ones of the file that
-    follows while the last rows before it are written and committed.
+    A thread reads ahead: with several, the next rows of a file, and the first ones of the file that follows
+    while the last rows before it are written and committed; with one, only the latter, while these wait for
+    the disk.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class FilesIngest:
         self._ids = ids
         set_up_heap()
         self._crew = Crew(options.threads)
+        self._reader = self._crew if options.threads > 1 else Crew(2)
         self._begun: Future[_OpenFile] | None = None
         """The opening of the file that follows."""
 
@@ -98,7 +100,7 @@ class FilesIngest:
         snapshot = self._log.refresh()
         opened = self._take_begun(path, snapshot.metadata) or self._open(path, snapshot.metadata)
         with opened.batches as batches:
-            if isinstance(batches, BatchesAhead) and following is not None:
+            if following is not None:
                 batches.on_end = partial(self._begin, following, snapshot.metadata)
             report = ingest_batches(
                 self._store,
@@ -118,10 +120,10 @@ class FilesIngest:
 
     def __exit__(self, *exc: object) -> None:
         self._drop_begun()
-        self._crew.close()
+        self._reader.close()
 
     def _begin(self, path: str, table: TableMetadata | None) -> None:
-        self._begun = self._crew.begin(partial(self._open, path, table))
+        self._begun = self._reader.begin(partial(self._open, path, table))
 
     def _take_begun(self, path: str, table: TableMetadata | None) -> _OpenFile | None:
         """Returns the file that is open already; None if it is another, or would be read otherwise now."""
@@ -141,14 +143,13 @@ class FilesIngest:
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
         open_file = partial(_open_for, path, table, self._options)
-        batches: FileBatches
+        file: FileBatches
         if self._options.promotes:
-            batches = promoted = PromotedBatches(open_file, self._options.promotes)
+            file = promoted = PromotedBatches(open_file, self._options.promotes)
             absent = promoted.absent
         else:
-            batches, absent = open_file(), ()
-        if self._crew.threads > 1:
-            batches = BatchesAhead(batches, self._crew)
+            file, absent = open_file(), ()
+        batches = BatchesAhead(file, self._reader, is_free=self._crew.threads > 1)
         return _OpenFile(path, table, batches, absent)
 
 
@@ -157,7 +158,7 @@ class _OpenFile:
     path: str
     table: TableMetadata | None
     """The table's metadata for which it was opened."""
-    batches: FileBatches
+    batches: BatchesAhead
     not_promoted: tuple[str, ...]
 
 

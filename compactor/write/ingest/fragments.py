@@ -60,14 +60,17 @@ def write_fragments(
 
     attempt_id: unique to this call. Raises `InputError`.
     """
-    writer = _FragmentsOfFile(store, plan, attempt_id, crew)
-    entries = list(writer.write(file, on_progress))
+    writer = _FragmentsOfFile(store, plan, file, attempt_id, crew)
+    entries = list(writer.write(on_progress))
     writer.write_skips()
     return WrittenFragments(entries, writer.rows)
 
 
 class _FragmentsOfFile:
-    def __init__(self, store: Store, plan: IngestPlan, attempt_id: str, crew: Crew) -> None:
+    def __init__(
+        self, store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str, crew: Crew
+    ) -> None:
+        self._file = file
         self._names = plan.names
         self._store = store
         self._metadata = plan.metadata
@@ -86,8 +89,8 @@ class _FragmentsOfFile:
         table = plan.metadata
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
-    def write(self, file: FileBatches, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
-        pending: list[pa.RecordBatch] = []
+    def write(self, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
+        file, pending = self._file, list[pa.RecordBatch]()
         rows, size, held = 0, 0, HeldBytes()
         shown, check = dict(self._metadata.names), ValueCheck()
         for raw in file:
@@ -155,6 +158,7 @@ class _FragmentsOfFile:
                 row_statistics += self._rule.row_statistics(keys)
                 writer.write_sorted(columns)
             written = writer.finish()
+            self._file.before_waiting()
             upload.complete()
         self._written += 1
         return FragmentEntry.from_summary(
