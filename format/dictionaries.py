@@ -162,11 +162,7 @@ def _value_numbers(array: pa.Array) -> I32:
         items = _value_numbers(fixed_items(array)).reshape(length, dtype.list_size)
         return _numbered(_rows_of_bytes(length, list(items.T)), array)
     if pt.is_nested(dtype):
-        counts, items = list_parts(array)
-        numbers = _value_numbers(items)
-        offsets = np.zeros(length + 1, dtype=np.int64)
-        np.cumsum(counts * numbers.itemsize, out=offsets[1:])
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers)]
+        buffers = [None, *map(pa.py_buffer, list_bytes(array))]
         return _numbered(pa.Array.from_buffers(pa.large_binary(), length, buffers), array)
     width = fixed_width_bytes(dtype)
     if width is None:  # strings, binaries, booleans: Arrow distinguishes these by their bytes
@@ -177,6 +173,16 @@ def _value_numbers(array: pa.Array) -> I32:
         pa.binary(width), length, [None, array.buffers()[1]], 0, array.offset
     )
     return _numbered(bits, array)
+
+
+def list_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], I32]:
+    """Returns numbers of the elements of lists or maps, which are distinguished by their bits, and the bytes
+    among these at which each list begins, and the last one ends."""
+    counts, items = list_parts(array)
+    numbers = _value_numbers(items)
+    offsets = np.zeros(len(array) + 1, dtype=np.int64)
+    np.cumsum(counts * numbers.itemsize, out=offsets[1:])
+    return offsets, numbers
 
 
 def _rows_of_bytes(length: int, columns: Sequence[I32]) -> pa.Array:

@@ -21,7 +21,7 @@ from pyarrow import types as pt
 from format import native
 from format.arrays import in_order_of_use
 from format.compression import Part, compressed_bytes
-from format.dictionaries import with_distinct_values
+from format.dictionaries import list_bytes, with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
 from format.nested import list_parts, present_items
 from format.nibbles import find_alphabet, pack_nibbles, sampled_bytes
@@ -483,16 +483,11 @@ def recoded(array: pa.Array) -> pa.Array:
     array = in_order_of_use(array)
     share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
     present, sample = len(array) - array.null_count, _middle(array)
-    if present < 2 or len(array.dictionary) * share > present or _has_nan(array.dictionary):
+    if present < 2 or len(array.dictionary) * share > present:
         return decoded(array)
     counts = np.bincount(dictionary_codes(sample))
     is_few = _are_few(counts[counts > 0], present, share)
     return array if is_few or len(sample) == len(array) else decoded(array)
-
-
-def _has_nan(values: pa.Array) -> bool:
-    """Returns whether a nested value has one, which `_coded_lists` cannot compare."""
-    return pt.is_nested(values.type) and not values.equals(values)
 
 
 def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
@@ -508,15 +503,13 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     present = len(array) - array.null_count
     if present < 2:
         return None
-    is_list = pt.is_nested(array.type)
-    share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
+    share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.type) else _DISTINCT_SHARE
     sample = _middle(array)
     if len(sample) < len(array):
         counts = _counts(sample)
         if len(counts) > most_distinct or not _are_few(counts, present, share):
             return None
-    most = min(most_distinct, present // share)
-    return _coded_lists(array, most) if is_list else _coded_values(array, most)
+    return _coded_values(array, min(most_distinct, present // share))
 
 
 def _are_few(counts: npt.NDArray[np.int64], present: int, share: int) -> bool:
@@ -535,8 +528,6 @@ def _are_few(counts: npt.NDArray[np.int64], present: int, share: int) -> bool:
 
 def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:
     """Returns how often each value of a sample without nulls occurs."""
-    if pt.is_nested(sample.type):
-        return np.unique(value_hashes(sample), return_counts=True)[1]
     found = _codes(sample, len(sample))
     assert found is not None, "a sample has more distinct values than rows"
     return np.bincount(found[0])
@@ -547,7 +538,7 @@ def _distinct(array: pa.Array) -> int:
 
 
 def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
-    """Dictionary-codes values that are no lists; None if there are more than `most` distinct ones."""
+    """Dictionary-codes values; None if there are more than `most` distinct ones."""
     found = _codes(array, most)
     if found is None:
         return None
@@ -561,7 +552,7 @@ def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
 
 
 def _codes(array: pa.Array, most: int) -> tuple[I32, I32] | None:
-    """Numbers values that are no lists in the order of their first use. Returns each row's number, and the
+    """Numbers values in the order of their first use. Returns each row's number, and the
     row of each number's first use; None if there are more than `most` distinct values."""
     rows, valid = len(array), valid_mask(array)
     codes = np.empty(rows, dtype=np.int32)
@@ -581,6 +572,9 @@ def _value_bytes(
     array: pa.Array, width: int | None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
     """Returns where each value begins, and the last one ends, in the bytes that come with it."""
+    if pt.is_nested(array.type):
+        offsets, numbers = list_bytes(array)
+        return offsets, numbers.view(np.uint8)
     if width is None:
         offsets, data = binary_parts(array)
         return offsets, native.as_bytes(data)
@@ -588,23 +582,6 @@ def _value_bytes(
         return np.zeros(len(array) + 1, dtype=np.int64), np.empty(0, dtype=np.uint8)
     values = fixed_width_view(array, np.dtype((np.uint8, width)))
     return width * np.arange(len(array) + 1, dtype=np.int64), values.reshape(-1)
-
-
-def _coded_lists(array: pa.Array, most: int) -> pa.Array | None:
-    """Dictionary-codes lists and maps, which Arrow does not hash, by the row hash; then compares the
-    values. None if there are more than `most` distinct ones."""
-    valid = valid_mask(array)
-    codes = np.empty(len(array), dtype=np.int32)
-    firsts = np.empty(len(array), dtype=np.int32)
-    hashes, flags = value_hashes(array), native.as_flags(valid)
-    count = native.integers.code_words(hashes, flags, most, codes, firsts)
-    if count < 0:
-        return None
-    indices = pa.array(codes, mask=None if valid is None else ~valid)
-    values = array.take(pa.array(firsts[:count]))
-    if not values.take(indices).equals(array):  # two values have the same hash
-        return None
-    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def _middle(array: pa.Array) -> pa.Array:

@@ -112,11 +112,11 @@ def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
         by_code = np.zeros(len(array.dictionary), dtype=np.uint64)
         _hash(array.dictionary, seed, by_code)
         codes = array.indices
-        validity, data = codes.buffers()
+        data = codes.buffers()[1]
         width = codes.type.bit_width // 8
-        native.hashing.add_by_code(data, width, by_code, validity, codes.offset, out)
+        native.hashing.add_by_code(data, width, by_code, _bitmap(codes), codes.offset, out)
         return
-    validity, *buffers = array.buffers()
+    validity, buffers = _bitmap(array), array.buffers()[1:]
     data = buffers[-1]
     if is_binary_like(dtype):
         is_large = pt.is_large_string(dtype) or pt.is_large_binary(dtype)
@@ -136,6 +136,12 @@ def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
         native.hashing.hash_bytes(data, width_bytes, validity, start, seed, out)
 
 
+def _bitmap(array: pa.Array) -> pa.Buffer | None:
+    """Returns the bitmap that says which rows are null; None if none is, although Parquet's reader makes one,
+    since rows are hashed faster without."""
+    return array.buffers()[0] if array.null_count else None
+
+
 def _hash_nested(array: pa.Array, seed: int | None, out: U64) -> None:
     rows = _block_rows(array)
     for start in range(0, len(array), rows):
@@ -153,7 +159,7 @@ def _block_rows(array: pa.Array) -> int:
 
 
 def _hash_block(array: pa.Array, seed: int | None, out: U64) -> None:
-    dtype, validity = array.type, array.buffers()[0]
+    dtype, validity = array.type, _bitmap(array)
     if pt.is_struct(dtype):
         sums = np.ones(len(array), dtype=np.uint64)
         for field, child in zip(dtype.fields, array.flatten(), strict=True):
@@ -167,7 +173,7 @@ def _hash_block(array: pa.Array, seed: int | None, out: U64) -> None:
         counts, items = list_parts(array)
     if pt.is_map(dtype):
         items = pa.StructArray.from_arrays(items.flatten(), names=["key", "value"])
-    are_valid = items.buffers()[0]
+    are_valid = _bitmap(items)
     if items.null_count == len(items):  # those of type null have no bitmap
         are_valid = pa.py_buffer(bytes((items.offset + len(items) + 7) // 8))
     native.hashing.hash_lists(

@@ -10,10 +10,8 @@ from __future__ import annotations
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from threading import get_ident
 from types import TracebackType
 from typing import IO, Final, Self
@@ -26,6 +24,7 @@ from format import __version__
 from format.arrays import concat_storage
 from format.blocks import ByteSink, Chunk, make_chunk
 from format.canonical import canonical
+from format.crew import ALONE, Crew
 from format.emitter import FragmentEmitter
 from format.encode import Coding, by_dictionary, recoded
 from format.errors import LimitError, OrderError, SchemaError
@@ -107,13 +106,13 @@ class FragmentWriter:
         spool_directory: str | None = None,
         spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
-        threads: int = 1,
+        crew: Crew = ALONE,
     ) -> None:
         """on_row_group: called with the columns of each row group, as storage arrays.
 
-        threads: how many encode the columns of a row group; the bytes are the same for any number.
+        crew: who encodes the columns of a row group; the bytes are the same for any number of threads.
         """
-        self._pool = ThreadPoolExecutor(threads, "encode") if threads > 1 else None
+        self._crew = crew
         self._on_row_group = on_row_group
         self._options = options or WriterOptions()
         header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
@@ -182,8 +181,6 @@ class FragmentWriter:
 
     def _close(self) -> None:
         self._spool.close()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
 
     def _check_order(self, columns: Mapping[str, pa.Array]) -> None:
         keys = [columns[name] for name in self._keys]
@@ -209,20 +206,21 @@ class FragmentWriter:
     def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
         keys = [columns[name] for name in self._keys]
         names = [*self._keys, *self._others]
-        arrays = [columns[name] for name in names]
         numbers = _RowNumbers(rows)
-        map_ = map if self._pool is None else self._pool.map
-        chunks = iter(map_(partial(self._chunk, self._emitter.rows, numbers), names, arrays))
-        key_chunks = list(islice(chunks, len(keys)))
-        self._emitter.key_group(key_chunks, key_at(keys, 0), key_at(keys, rows - 1))
-        for name, chunk in zip(self._others, chunks, strict=True):
+        make = partial(self._chunk, self._emitter.rows, numbers, columns)
+        chunks = self._crew.each(make, names, [columns[name].nbytes for name in names])
+        self._emitter.key_group(chunks[: len(keys)], key_at(keys, 0), key_at(keys, rows - 1))
+        for name, chunk in zip(self._others, chunks[len(keys) :], strict=True):
             self._spool.append(name, chunk)
         self._row_hashes.append(numbers.row_hash())
         if self._on_row_group is not None:
             self._on_row_group(columns)
 
-    def _chunk(self, first: int, numbers: _RowNumbers, name: str, array: pa.Array) -> Chunk:
-        """Makes the chunk of rows from `first` on, and adds the column to their numbers."""
+    def _chunk(
+        self, first: int, numbers: _RowNumbers, columns: Mapping[str, pa.Array], name: str
+    ) -> Chunk:
+        """Makes a column's chunk of rows from `first` on, and adds it to their numbers."""
+        array = columns[name]
         # Comes before the rows are hashed, because only distinct values need hashing.
         coded, coding = self._coded(name, array)
         numbers.add(name, coded)

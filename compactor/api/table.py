@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from os import PathLike, fspath
 from typing import Annotated, Any, Final, Self
 
@@ -39,6 +40,7 @@ from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
 from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
+from format.crew import Crew
 from format.errors import SchemaError
 from format.open import OpenFragment
 from format.schema import parse_sort_schema
@@ -108,12 +110,17 @@ class Table(TableView):
                 "options.promotes: works for files only, because it reads the rows twice"
             )
         else:
-            with StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches:
+            with (
+                StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches,
+                closing(Crew(options.threads)) as crew,
+            ):
                 if latest.metadata is None and (sort or batches.sort) is None:
                     raise UsageError(
                         "sort_by: name the columns that sort the new table, such as 'service,time:desc'"
                     )
-                report = ingest_batches(self._store, self._log, latest, batches, sort, options)
+                report = ingest_batches(
+                    self._store, self._log, latest, batches, sort, options, crew=crew
+                )
         self._snapshot = self._log.latest
         return report
 

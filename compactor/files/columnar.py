@@ -263,7 +263,7 @@ def _row_group(
         batch_size=rows,
         row_groups=[index],
         columns=columns,
-        use_threads=pa.cpu_count() > 1,  # one core would only hand the work to another thread
+        use_threads=pa.cpu_count() > 2,  # one core would only hand the work to another thread
     )
     return iter(batches)
 

@@ -15,6 +15,7 @@ from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
 from format.cast import as_schema, leaves
+from format.crew import Crew
 from format.nested import (
     build_fixed_lists,
     build_list,
@@ -184,7 +185,8 @@ class FragmentSink(TableSink):
     def __init__(
         self, output: FileOutput, schema: pa.Schema, sort: SortSchema, threads: int
     ) -> None:
-        self._writer = FragmentWriter(output, schema, sort, threads=threads)
+        self._crew = Crew(threads)
+        self._writer = FragmentWriter(output, schema, sort, crew=self._crew)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write(batch)
@@ -194,6 +196,7 @@ class FragmentSink(TableSink):
 
     def close(self) -> None:
         self._writer.__exit__(None, None, None)
+        self._crew.close()
 
 
 def _is_empty_list(dtype: pa.DataType) -> bool:

@@ -70,6 +70,9 @@ class FileBatches(ABC):
     def close(self) -> None:
         """Releases the file. May be called twice."""
 
+    def before_waiting(self) -> None:  # noqa: B027 - most files have nothing to do then
+        """Is called when the caller is about to wait for something else, such as a disk."""
+
     @abstractmethod
     def _batches(self) -> Iterator[pa.RecordBatch]:
         """Yields batches of `schema` of any size."""

@@ -369,6 +369,7 @@ class CommitLog:
             except ObjectExistsError:
                 doubt = doubt or "its log file was there already"
                 return self._is_ours(version)
+            self.history.remember(data, version)
             return True
 
         def is_worth_another_try(error: BaseException) -> bool:

@@ -55,6 +55,9 @@ MAX_LOST_VERSIONS: Final = 1 << 20
 """A log file further beyond a gap proves no loss: checkpoints in between would be there."""
 _READ_AHEAD: Final = 1024
 """Versions that are read before the first of them is used: their sum bounds memory."""
+_RECENT: Final = 2
+_MOST_RECENT_BYTES: Final = 64 << 10
+"""The largest log file whose text is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ class History:
         self._readers = readers
         self._strays: set[tuple[int, str]] = set()
         """Numbers and ETags of log files beyond a gap that were read and belong to another table."""
+        self._recent: tuple[tuple[bytes, Version], ...] = ()
+        """The log files last written or read, and what they say: a commit reads its own and one before."""
 
     def read(self, number: int) -> Version:
         """Returns one version. Raises `ObjectNotFoundError`, `DataError`."""
@@ -460,7 +465,18 @@ class History:
     def read_any(self, number: int) -> Version:
         """Reads a log file, whatever version it holds. Raises what `read` raises."""
         key = version_key(number)
-        return Version.from_bytes(self._store.read(key), name=f"{self._store.url}/{key}")
+        data = self._store.read(key)
+        known = next((version for known, version in self._recent if known == data), None)
+        if known is not None:
+            return known
+        version = Version.from_bytes(data, name=f"{self._store.url}/{key}")
+        self.remember(data, version)
+        return version
+
+    def remember(self, data: bytes, version: Version) -> None:
+        """Keeps what a log file says, so that it is not parsed again when it is read again."""
+        if len(data) <= _MOST_RECENT_BYTES:
+            self._recent = ((data, version), *self._recent[: _RECENT - 1])
 
     def _read_files(self, numbers: Sequence[int]) -> Iterator[Version]:
         at_a_time = min(self._readers, len(numbers))

@@ -95,3 +95,21 @@ def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequen
         values[place] = "-"
     assert encode_array(pa.array(values)).encoding is not Encoding.DICTIONARY
     assert max(lengths) < ROWS // 10
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[], [None], [""], ["", None], None],
+        [[float("nan")], [0.0], [-0.0], [0.0, -0.0]],
+        [[{"a": 1, "b": None}], [{"a": None, "b": 1}], [None], []],
+    ],
+)
+def test_lists_that_recur_get_a_dictionary_of_lists_that_differ(values: list[object]) -> None:
+    lists = pa.array(values).take(pa.array([n * n % len(values) for n in range(5000)]))
+    coded = encode.by_dictionary(lists)
+    assert coded.indices.null_count == lists.null_count
+    assert len(coded.dictionary) == len(
+        {str(value) for value in lists.to_pylist() if value is not None}
+    )
+    assert str(coded.dictionary.take(coded.indices).to_pylist()) == str(lists.to_pylist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from format.crew import Crew
 from format.errors import OrderError, SchemaError
 from format.reader import FragmentReader
 from format.storage import plain, to_logical, to_storage
@@ -76,9 +78,10 @@ def test_rows_that_the_caller_has_checked_give_the_same_bytes_in_any_number_of_t
     columns = {name: table[name].combine_chunks() for name in reversed(table.column_names)}
     for threads in (1, 3):
         sink = NonSeekableSink()
-        with FragmentWriter(
-            sink, table.schema, sort_schema("k"), options, threads=threads
-        ) as writer:
+        with (
+            closing(Crew(threads)) as crew,
+            FragmentWriter(sink, table.schema, sort_schema("k"), options, crew=crew) as writer,
+        ):
             for start in (0, 1, 450):
                 rows = {0: 1, 1: 449, 450: 550}[start]
                 writer.write_sorted({n: a.slice(start, rows) for n, a in columns.items()})

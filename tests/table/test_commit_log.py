@@ -462,6 +462,26 @@ def test_a_version_survives_its_own_bytes() -> None:
     assert Version.from_bytes(plain.to_bytes(), name="x") == plain
 
 
+def test_a_log_file_that_is_read_again_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, parsed = MemoryStore(), list[str]()
+    parse = Version.from_bytes
+
+    def noted(data: bytes, *, name: str) -> Version:
+        parsed.append(name)
+        return parse(data, name=name)
+
+    monkeypatch.setattr(Version, "from_bytes", noted)
+    ours, theirs = log_on(store), log_on(store)
+    for key in "abc":
+        ours.commit(add(key))
+    assert not parsed, "it has written them itself"
+    theirs.commit(add("d"))
+    assert len(parsed) == len(set(parsed)) == 3
+    other = Version(4, "other", 9, Changes(Operation.LEASE))
+    store.objects[version_key(4)] = other.to_bytes()
+    assert theirs.history.read(4) == other
+
+
 def test_names_are_parsed_as_they_are_built() -> None:
     assert parse_version(version_key(12)) == 12
     assert parse_version("_log/12.json") is None

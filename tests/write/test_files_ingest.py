@@ -13,10 +13,12 @@ import pytest
 
 from compactor.errors import InputError
 from compactor.files.columnar import ParquetBatches
+from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import FilesIngest, IngestOptions
 from compactor.write.schema_union import OnConflict
 from format.schema import parse_sort_schema
+from format.writer import FragmentWriter
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import log_rows, table_rows
 from tests.support.wording import refuses
@@ -83,13 +85,47 @@ def test_files_read_ahead_make_the_same_fragments(tmp_path: Path) -> None:
     assert ahead.rows == one_by_one.rows
 
 
-def test_each_file_is_opened_once_if_the_schema_stays(
+def test_a_file_that_has_its_types_is_opened_once(
     tmp_path: Path, opened: list[ParquetBatches]
 ) -> None:
     paths = write(tmp_path, *(log_rows(70, seed) for seed in range(4)))
     Ingested(paths, AHEAD)
-    # The second was opened before there was a table.
-    assert [Path(file.path) for file in opened] == [*paths[:2], *paths[1:]]
+    assert [Path(file.path) for file in opened] == paths
+
+
+@pytest.mark.parametrize(
+    ("threads", "expected"),
+    [(1, ["encoded", "begun", "complete"]), (2, ["begun", "encoded", "complete"])],
+)
+def test_the_file_that_follows_is_begun_when_nobody_else_needs_the_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, expected: list[str]
+) -> None:
+    events: list[str] = []
+
+    def note(owner: type, name: str, event: str, *, is_after: bool = False) -> None:
+        call = getattr(owner, name)
+
+        def noted(*given: Any, **named: Any) -> Any:
+            if not is_after:
+                events.append(event)
+            found = call(*given, **named)
+            if is_after:
+                events.append(event)
+            return found
+
+        monkeypatch.setattr(owner, name, noted)
+
+    note(FragmentWriter, "finish", "encoded", is_after=True)
+    note(FilesIngest, "_begin", "begun")
+    note(LocalUpload, "complete", "complete")
+    store = LocalStore(tmp_path / "table")
+    paths = list(map(str, write(tmp_path, log_rows(120, 1), log_rows(120, 2))))
+    with FilesIngest(store, CommitLog(store), SORT, IngestOptions(threads=threads)) as ingest:
+        ingest.add(paths[0], following=paths[1])
+        assert events[:3] == expected
+        ingest.add(paths[1])
+    assert events.count("begun") == 1
+    assert len(table_rows(store)) == 240
 
 
 def test_a_file_read_ahead_follows_a_schema_that_changed_meanwhile(tmp_path: Path) -> None:
@@ -142,4 +178,4 @@ def test_leaving_early_closes_the_file_that_follows(
         with refuses(InputError):
             ingest.add("elsewhere.parquet")
     assert all(file._file.closed for file in opened)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("read_")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]

@@ -1,13 +1,15 @@
-"""Reads a file ahead: a thread reads the next batch while the caller works on the last one."""
+"""Reads a file ahead: a thread reads while the caller works, or waits if both share a core."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Future, wait
+from functools import partial
 
 import pyarrow as pa
 
 from compactor.files.source import BatchesOf, FileBatches
+from format.crew import Crew
 
 
 def _nothing() -> None: ...
@@ -16,13 +18,19 @@ def _nothing() -> None: ...
 class BatchesAhead(BatchesOf):
     """An open file, iterable once like any other, that is read by a thread."""
 
-    def __init__(self, file: FileBatches, reader: Executor) -> None:
-        """Begins to read the first batch. reader: its one thread."""
+    def __init__(self, file: FileBatches, crew: Crew, *, is_free: bool) -> None:
+        """Begins to read the first batch.
+
+        is_free: whether the thread has a core of its own. If it has not, the caller reads the other batches.
+        """
         super().__init__(file)
         self.is_checked = file.is_checked
-        self._reader = reader
+        self._crew = crew
+        self._is_free = is_free
+        self._is_read = False
         self.on_end: Callable[[], None] = _nothing
-        """Called when the file has been read to its end, before the iteration ends."""
+        """Called once when the file has been read to its end: at once if the thread is free, else before the
+        caller waits."""
         self._rest = iter(file)
         self._next = self._begin()
 
@@ -31,12 +39,23 @@ class BatchesAhead(BatchesOf):
             wait([self._next])
         super().close()
 
+    def before_waiting(self) -> None:
+        if self._is_read:
+            on_end, self.on_end = self.on_end, _nothing
+            on_end()
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
         while (batch := self._next.result()) is not None:
-            self._next = self._begin()
+            if self._is_free:
+                self._next = self._begin()
             yield batch
             del batch
-        self.on_end()
+            if not self._is_free:
+                yield from self._rest
+                break
+        self._is_read = True
+        if self._is_free:
+            self.before_waiting()
 
     def _begin(self) -> Future[pa.RecordBatch | None]:
-        return self._reader.submit(next, self._rest, None)
+        return self._crew.begin(partial(next, self._rest, None))

@@ -80,7 +80,7 @@ def _changes(
                     "with the options of that table"
                 )
             metadata = _united(latest.table, metadata, path, on_conflict)
-    else:
+    elif latest.metadata != planned_on.metadata:
         metadata = _united(latest.table, metadata, path, on_conflict)
     number = latest.version + 1
     aged = tuple(replace(e, sequence=(number, index)) for index, e in enumerate(entries))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self
@@ -11,6 +11,7 @@ from typing import Final, Self
 import pyarrow as pa
 
 from compactor.common.clock import Ids, random_id
+from compactor.common.heap import set_up_heap
 from compactor.errors import InputError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.promote import PromotedBatches
@@ -28,6 +29,7 @@ from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
+from format.crew import ALONE, Crew
 from format.schema import SortSchema
 
 _PARQUET_BATCH_BYTES: Final = 32 << 20
@@ -56,8 +58,9 @@ class IngestReport:
 class FilesIngest:
     """An ingest of files one after the other, each by one commit. Use it as a context manager.
 
-    With several threads, one reads ahead: the next rows of a file, and the first ones of the file that
-    follows while the last rows before it are written and committed.
+    A thread reads ahead: with several, the next rows of a file, and the first ones of the file that follows
+    while the last rows before it are written and committed; with one, only the latter, while these wait for
+    the disk.
     """
 
     def __init__(
@@ -75,7 +78,9 @@ class FilesIngest:
         self._sort = sort
         self._options = options
         self._ids = ids
-        self._reader = ThreadPoolExecutor(1, "read") if options.threads > 1 else None
+        set_up_heap()
+        self._crew = Crew(options.threads)
+        self._reader = self._crew if options.threads > 1 else Crew(2)
         self._begun: Future[_OpenFile] | None = None
         """The opening of the file that follows."""
 
@@ -95,7 +100,7 @@ class FilesIngest:
         snapshot = self._log.refresh()
         opened = self._take_begun(path, snapshot.metadata) or self._open(path, snapshot.metadata)
         with opened.batches as batches:
-            if isinstance(batches, BatchesAhead) and following is not None:
+            if following is not None:
                 batches.on_end = partial(self._begin, following, snapshot.metadata)
             report = ingest_batches(
                 self._store,
@@ -106,6 +111,7 @@ class FilesIngest:
                 self._options,
                 ids=self._ids,
                 on_progress=on_progress,
+                crew=self._crew,
             )
         return replace(report, not_promoted=opened.not_promoted)
 
@@ -114,20 +120,18 @@ class FilesIngest:
 
     def __exit__(self, *exc: object) -> None:
         self._drop_begun()
-        if self._reader is not None:
-            self._reader.shutdown()
+        self._reader.close()
 
     def _begin(self, path: str, table: TableMetadata | None) -> None:
-        assert self._reader is not None
-        self._begun = self._reader.submit(self._open, path, table)
+        self._begun = self._reader.begin(partial(self._open, path, table))
 
     def _take_begun(self, path: str, table: TableMetadata | None) -> _OpenFile | None:
-        """Returns the file that is open already; None if it is another, or was opened for another schema."""
+        """Returns the file that is open already; None if it is another, or would be read otherwise now."""
         begun, self._begun = self._begun, None
         if begun is None or begun.exception() is not None:  # opening it again tells of the error
             return None
         opened = begun.result()
-        if opened.path == path and opened.table == table:
+        if opened.path == path and (opened.table == table or _has_own_types(path)):
             return opened
         opened.batches.close()
         return None
@@ -139,14 +143,13 @@ class FilesIngest:
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
         open_file = partial(_open_for, path, table, self._options)
-        batches: FileBatches
+        file: FileBatches
         if self._options.promotes:
-            batches = promoted = PromotedBatches(open_file, self._options.promotes)
+            file = promoted = PromotedBatches(open_file, self._options.promotes)
             absent = promoted.absent
         else:
-            batches, absent = open_file(), ()
-        if self._reader is not None:
-            batches = BatchesAhead(batches, self._reader)
+            file, absent = open_file(), ()
+        batches = BatchesAhead(file, self._reader, is_free=self._crew.threads > 1)
         return _OpenFile(path, table, batches, absent)
 
 
@@ -155,7 +158,7 @@ class _OpenFile:
     path: str
     table: TableMetadata | None
     """The table's metadata for which it was opened."""
-    batches: FileBatches
+    batches: BatchesAhead
     not_promoted: tuple[str, ...]
 
 
@@ -171,6 +174,16 @@ def ingest_file(
     """Adds one file's rows to the table, as `FilesIngest.add` does."""
     with FilesIngest(store, log, sort, options, ids=ids) as ingest:
         return ingest.add(path)
+
+
+def _has_own_types(path: str) -> bool:
+    """Returns whether a file is read by the types that it states, whatever the table's are."""
+    kind = kind_of(path)
+    return kind is not None and kind.format in (
+        FileFormat.PARQUET,
+        FileFormat.ARROW,
+        FileFormat.FRAGMENT,
+    )
 
 
 def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) -> FileBatches:
@@ -212,13 +225,14 @@ def ingest_batches(
     ids: Ids = random_id,
     on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = as_they_are,
+    crew: Crew = ALONE,
 ) -> IngestReport:
     """Does what `FilesIngest.add` does, for batches that were opened with the snapshot's schema."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
     plan = plan_ingest(log, snapshot, file.schema, file.path, sort or sort_of_file, options)
-    written = write_fragments(store, plan, file, ids(), on_progress=on_progress)
+    written = write_fragments(store, plan, file, ids(), on_progress=on_progress, crew=crew)
     after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)
     return IngestReport(

@@ -24,6 +24,7 @@ from compactor.write.ingest.plan import IngestPlan
 from compactor.write.ingest.sorting import sorted_columns
 from compactor.write.schema_union import conform_batch
 from format.canonical import canonical
+from format.crew import ALONE, Crew
 from format.errors import SchemaError
 from format.schema import ordering
 from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
@@ -53,19 +54,23 @@ def write_fragments(
     attempt_id: str,
     *,
     on_progress: ByteProgress = lambda _done, _total: None,
+    crew: Crew = ALONE,
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
     attempt_id: unique to this call. Raises `InputError`.
     """
-    writer = _FragmentsOfFile(store, plan, attempt_id)
-    entries = list(writer.write(file, on_progress))
+    writer = _FragmentsOfFile(store, plan, file, attempt_id, crew)
+    entries = list(writer.write(on_progress))
     writer.write_skips()
     return WrittenFragments(entries, writer.rows)
 
 
 class _FragmentsOfFile:
-    def __init__(self, store: Store, plan: IngestPlan, attempt_id: str) -> None:
+    def __init__(
+        self, store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str, crew: Crew
+    ) -> None:
+        self._file = file
         self._names = plan.names
         self._store = store
         self._metadata = plan.metadata
@@ -73,6 +78,7 @@ class _FragmentsOfFile:
         self._options = plan.options
         self._base_version = plan.base_version
         self._attempt_id = attempt_id
+        self._crew = crew
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one for each row group of the fragment being written."""
@@ -83,8 +89,8 @@ class _FragmentsOfFile:
         table = plan.metadata
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
-    def write(self, file: FileBatches, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
-        pending: list[pa.RecordBatch] = []
+    def write(self, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
+        file, pending = self._file, list[pa.RecordBatch]()
         rows, size, held = 0, 0, HeldBytes()
         shown, check = dict(self._metadata.names), ValueCheck()
         for raw in file:
@@ -143,7 +149,7 @@ class _FragmentsOfFile:
                 self._options.writer,
                 spool_memory_bytes=self._options.spool_memory_bytes,
                 on_row_group=self._summarise,
-                threads=self._options.threads,
+                crew=self._crew,
             ) as writer,
         ):
             row_statistics = RowStatistics()
@@ -152,6 +158,7 @@ class _FragmentsOfFile:
                 row_statistics += self._rule.row_statistics(keys)
                 writer.write_sorted(columns)
             written = writer.finish()
+            self._file.before_waiting()
             upload.complete()
         self._written += 1
         return FragmentEntry.from_summary(

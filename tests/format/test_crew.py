@@ -1,0 +1,61 @@
+"""Work that the caller and threads that help it divide among them."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+
+import pytest
+
+from format.crew import Crew
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_have_the_order_of_the_items(threads: int) -> None:
+    items = list(range(50))
+    with closing(Crew(threads)) as crew:
+        assert crew.each(lambda n: n * n, items, [n % 7 for n in items]) == [n * n for n in items]
+        assert crew.each(lambda n: n, [], []) == []
+
+
+def test_the_heaviest_is_begun_first() -> None:
+    begun: list[str] = []
+    Crew(1).each(begun.append, ["light", "heavy", "middle"], [1, 9, 5])
+    assert begun == ["heavy", "middle", "light"]
+
+
+def test_threads_work_at_one_time() -> None:
+    both = threading.Barrier(2, timeout=10)
+    with closing(Crew(2)) as crew:
+        crew.each(lambda _: both.wait(), [1, 2], [1, 1])
+
+
+def test_the_caller_does_not_wait_for_a_thread_that_is_busy() -> None:
+    is_done = threading.Event()
+    with closing(Crew(2)) as crew:
+        other = crew.begin(lambda: is_done.wait(10))
+        names = crew.each(lambda _: threading.current_thread().name, [1, 2, 3], [1, 1, 1])
+        is_done.set()
+        assert other.result()
+    assert set(names) == {threading.current_thread().name}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_error_of_the_heaviest_is_raised(threads: int) -> None:
+    begun: list[int] = []
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item % 2:
+            raise ValueError(item)
+
+    with closing(Crew(threads)) as crew, pytest.raises(ValueError, match=r"^7$"):
+        crew.each(work, list(range(9)), list(range(9)))
+    assert 0 not in begun
+
+
+def test_closing_ends_the_threads() -> None:
+    crew = Crew(3)
+    crew.each(abs, [1, 2, 3], [1, 1, 1])
+    crew.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
