@@ -174,7 +174,7 @@ class LocalStore:
 
 
 class LocalStream:
-    """A file that is read forward."""
+    """A file that is read forward, and closed once its last byte is read: a merge opens hundreds at once."""
 
     def __init__(self, path: Path, start: int) -> None:
         self._path = path
@@ -191,6 +191,8 @@ class LocalStream:
         if self._left and not data:
             raise StoreUnreachableError(f"{self._path}: the file got shorter while it was read")
         self._left -= len(data)
+        if not self._left:
+            self._file.close()
         return data
 
     def read_up_to(self, length: int) -> bytes:

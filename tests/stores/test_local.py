@@ -88,6 +88,24 @@ def test_a_file_cut_short_while_it_is_read_is_noticed(tmp_path: Path) -> None:
         stream.read(10)
 
 
+def _open_files() -> int:
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+@pytest.mark.parametrize("size", [0, 10, 1000])
+def test_a_file_that_is_read_to_its_end_does_not_stay_open(tmp_path: Path, size: int) -> None:
+    store = LocalStore(tmp_path)
+    store.create("k", bytes(size))
+    open_before = _open_files()
+    stream = store.open_stream("k")
+    assert _open_files() == open_before + 1
+    while stream.read(10):
+        pass
+    assert _open_files() == open_before
+    assert stream.read(10) == b""
+    stream.close()
+
+
 def test_a_root_that_is_a_file_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
     store = LocalStore(tmp_path / "f")
