@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Final
 
 import pyarrow as pa
 
-from compactor.merge.tasks import OrderedTasks
+from compactor.merge.tasks import OrderedTasks, Shared
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import AHEAD_SHARE
 from compactor.resources.stopwatch import Stopwatch
@@ -50,7 +49,7 @@ class Decoding:
         self._budget = budget
         self._held = held
         self._keep_templates = keep_templates
-        self._future: Future[pa.Array | None] | None = None
+        self._ahead_of: Shared[pa.Array | None] | None = None
         self._seconds = 0.0
 
     @property
@@ -60,14 +59,14 @@ class Decoding:
     def begin(self, tasks: OrderedTasks) -> None:
         """Decodes the chunk in another thread, unless handing it over would take longer."""
         if self.block.header.raw_bytes >= _LEAST_BYTES:
-            self._future = tasks.begin(self._ahead)
+            self._ahead_of = tasks.begin(self._ahead)
 
     def result(self, tasks: OrderedTasks | None, watch: Stopwatch) -> pa.Array:
         """Returns the storage array. Raises what `Block.decode` and `MemoryBudget.charge` raise."""
-        if self._future is not None and tasks is not None:
+        if self._ahead_of is not None and tasks is not None:
             with watch.on(_WAIT):
-                array = tasks.wait(self._future)
-            self._future = None
+                array = tasks.wait(self._ahead_of)
+            self._ahead_of = None
             watch.add({STAGE: self._seconds})
             if array is not None:
                 return array

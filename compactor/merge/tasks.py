@@ -1,5 +1,8 @@
 """Runs the work on output row groups in threads, while the merging thread takes the rows of the next ones.
 
+The merging thread never waits while there is work that nobody has begun: it does that itself. So there are no
+more threads than cores, which would get in each other's way at the interpreter's lock.
+
 Each piece of work depends only on its rows, and the merging thread takes the results in the order in which
 the work came, so the output is the same for any number of threads. Memory is charged before the work begins;
 where it is short, the merging thread first waits for results.
@@ -12,7 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
 
 from compactor.resources.budget import MemoryBudget
 
@@ -20,11 +24,36 @@ STAGE: Final = "encode"
 T = TypeVar("T")
 
 
+class Shared(Generic[T]):
+    """Work that is done once, by whoever is free first."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._claim = Lock()
+        self.outcome: Future[T] = Future()
+
+    def do(self) -> bool:
+        """Does the work, unless somebody has begun it. Returns whether it did."""
+        if not self._claim.acquire(blocking=False):
+            return False
+        try:
+            self.outcome.set_result(self._work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+            self.outcome.set_exception(error)
+        return True
+
+    def drop(self) -> None:
+        """Makes sure that nobody does the work any more; waits for who has begun it."""
+        if not self._claim.acquire(blocking=False):
+            self.outcome.exception()
+
+
 @dataclass(slots=True)
 class _Pending:
-    """Work that was begun, and what follows it."""
+    """Work that was put, and what follows it."""
 
-    future: Future[Any]
+    shared: Shared[Any] | None
+    """None if there is only what follows."""
     then: Callable[[Any], None]
     release: Callable[[], None]
     size: int
@@ -38,11 +67,13 @@ class OrderedTasks:
     """Threads and the order of their results. Use it from one thread, and `close` it."""
 
     def __init__(self, budget: MemoryBudget, threads: int) -> None:
-        """threads: number of threads that work beside the caller; with 1 the caller works itself."""
+        """threads: how many work, the caller included."""
         self._budget = budget
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._pending: deque[_Pending] = deque()
+        self._begun: deque[Shared[Any]] = deque()
+        """Work that was begun; some of it may be done."""
         self._is_finishing = False
         self.wait_seconds = 0.0
         """Seconds that the caller has waited for the threads."""
@@ -76,29 +107,27 @@ class OrderedTasks:
         except BaseException:
             release()
             raise
-        self._pending.append(_Pending(self._threads_pool().submit(work), then, release, size))
+        self._pending.append(_Pending(self.begin(work), then, release, size))
 
-    def begin(self, work: Callable[[], T]) -> Future[T]:
+    def begin(self, work: Callable[[], T]) -> Shared[T]:
         """Begins work whose result only its caller waits for (`wait`), whatever was put before. There must be
         other threads."""
-        return self._threads_pool().submit(work)
+        shared = Shared(work)
+        self._begun.append(shared)
+        self._threads_pool().submit(shared.do)
+        return shared
 
-    def wait(self, future: Future[T]) -> T:
+    def wait(self, shared: Shared[T]) -> T:
         """Returns the result of what was begun. Raises what the work raised."""
-        started = time.perf_counter()
-        try:
-            return future.result()
-        finally:
-            self.wait_seconds += time.perf_counter() - started
+        self._await(shared)
+        return shared.outcome.result()
 
     def then(self, action: Callable[[], None]) -> None:
         """Runs an action after everything that was put before."""
         if not self._pending and not self._is_finishing:
             action()
             return
-        done: Future[None] = Future()
-        done.set_result(None)
-        self._pending.append(_Pending(done, lambda _: action(), _nothing, 0))
+        self._pending.append(_Pending(None, lambda _: action(), _nothing, 0))
 
     def flush(self) -> None:
         """Waits for everything that was put. Does nothing while a result is being taken."""
@@ -109,9 +138,11 @@ class OrderedTasks:
         """Drops the work whose results were not taken."""
         while self._pending:
             pending = self._pending.popleft()
-            if not pending.future.cancel():
-                pending.future.exception()
+            if pending.shared is not None:
+                pending.shared.drop()
             self._done(pending)
+        for shared in self._begun:
+            shared.drop()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -122,23 +153,36 @@ class OrderedTasks:
 
     def _threads_pool(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "merge")
+            self._pool = ThreadPoolExecutor(self._threads - 1, "merge")
         return self._pool
 
     def _finish_first(self) -> None:
-        pending = self._pending[0]
-        started = time.perf_counter()
-        error = pending.future.exception()
-        self.wait_seconds += time.perf_counter() - started
-        self._pending.popleft()
+        shared = self._pending[0].shared
+        if shared is not None:
+            self._await(shared)
+        pending = self._pending.popleft()
         self._is_finishing = True
         try:
-            if error is not None:
-                raise error
-            pending.then(pending.future.result())
+            pending.then(None if shared is None else shared.outcome.result())
         finally:
             self._is_finishing = False
             self._done(pending)
+
+    def _await(self, shared: Shared[Any]) -> None:
+        """Does what nobody has begun, the awaited work first, until that is done."""
+        shared.do()
+        while not shared.outcome.done() and self._help():
+            pass
+        started = time.perf_counter()
+        shared.outcome.exception()
+        self.wait_seconds += time.perf_counter() - started
+
+    def _help(self) -> bool:
+        """Does the first work that nobody has begun. Returns whether there was any."""
+        while self._begun:
+            if self._begun.popleft().do():
+                return True
+        return False
 
     def _done(self, pending: _Pending) -> None:
         self._budget.discharge(STAGE, pending.size)
