@@ -142,10 +142,14 @@ class ColumnCursors:
         array, charged, rows = self._arrays[index], int(self._charged[index]), int(fields[ROWS])
         self._drop(index)
         if charged > self._slice_bytes and rows * _FEW_SHARE <= len(array.array):
-            few = array.copied(int(fields[START]), rows)
-            size = few.array.get_total_buffer_size()
+            start = int(fields[START])
+            # Known before they are copied: few rows may be heavy, and have all of a large dictionary.
+            size = array.array.slice(start, rows).nbytes
             if size * _FEW_SHARE <= charged and self._budget.try_charge(STAGE, size):
-                self._ended_bytes += size
+                few = array.copied(start, rows)
+                beyond = max(0, few.array.get_total_buffer_size() - size)
+                self._budget.force(STAGE, beyond)
+                self._ended_bytes += size + beyond
                 self._leave(charged, int(self._last_group[index]))
                 fields[:] = few.fields
                 fields[ROWS] = rows
