@@ -109,9 +109,14 @@ class GatherArray:
 
     @property
     def held_bytes(self) -> int:
-        """The memory that it takes, without numbers of strings."""
-        packed = 0 if self.packed is None else self.packed.get_total_buffer_size()
-        return int(self.array.get_total_buffer_size()) + packed
+        """The memory that it takes."""
+        return int(self.array.get_total_buffer_size()) + self.beside_bytes
+
+    @property
+    def beside_bytes(self) -> int:
+        """The memory that it takes beside the array: of packed values, and of numbers of strings."""
+        packed = 0 if self.packed is None else int(self.packed.get_total_buffer_size())
+        return packed + (0 if self._numbered is None else self._numbered.numbers.nbytes)
 
     def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
         array = self.array

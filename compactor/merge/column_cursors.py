@@ -116,9 +116,7 @@ class ColumnCursors:
         self._arrays[index] = GatherArray(array, self._dtype, packed=packed, numbered=numbered)
         self._fields[index] = self._arrays[index].fields
         self._left[index] = len(array)
-        if numbered is not None:
-            charged += numbered.numbers.nbytes
-        self._charged[index] = charged + (0 if packed is None else packed.get_total_buffer_size())
+        self._charged[index] = charged + self._arrays[index].beside_bytes
 
     def _packed(self, array: pa.Array) -> pa.Array | None:
         """Returns the nested values of an array's dictionary in the form in which native code gathers them;
@@ -154,10 +152,14 @@ class ColumnCursors:
         array, charged, rows = self._arrays[index], int(self._charged[index]), int(fields[ROWS])
         self._drop(index)
         if charged > self._slice_bytes and rows * _FEW_SHARE <= len(array.array):
-            few = array.copied(int(fields[START]), rows)
-            size = few.held_bytes
+            start = int(fields[START])
+            # Known before they are copied: few rows may be heavy, and have all of a large dictionary.
+            size = array.array.slice(start, rows).nbytes + array.beside_bytes
             if size * _FEW_SHARE <= charged and self._budget.try_charge(STAGE, size):
-                self._ended_bytes += size
+                few = array.copied(start, rows)
+                beyond = max(0, few.held_bytes - size)
+                self._budget.force(STAGE, beyond)
+                self._ended_bytes += size + beyond
                 self._leave(charged, int(self._last_group[index]))
                 fields[:] = few.fields
                 fields[ROWS] = rows

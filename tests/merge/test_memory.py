@@ -16,10 +16,11 @@ from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.merge import MergeResult
 from compactor.resources import budget as budget_module
 from compactor.resources.errors import MemoryLimitError
+from format.gather import GatherArray
 from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged, numbered
-from tests.support.fragments import BytesSource, sort_schema, write_fragment
+from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
 from tests.support.loops import loops
 from tests.support.oracle import stable_sorted
 from tests.support.samples import SAMPLES, sample_array
@@ -534,3 +535,38 @@ def test_inputs_that_go_on_to_their_next_chunk_at_the_same_time_do_not_hold_two(
     all_charged, all_held = peaks(table)
     assert all_charged < 1.25 * charged
     assert all_held < 1.25 * held
+
+
+def test_last_rows_of_a_chunk_that_are_not_light_are_not_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, rows = np.random.default_rng(1), 4_000
+
+    def text(size: int) -> str:
+        return "".join(map(chr, rng.integers(ord("a"), ord("z"), size)))
+
+    known = [text(400) for _ in range(200)]
+    table = pa.table(
+        {
+            "k": range(rows),
+            "even": [text(40) for _ in range(rows)],
+            "heavy at the end": [text(400 if n >= rows - 1_000 else 4) for n in range(rows)],
+            "of a dictionary": [known[n] for n in rng.integers(0, len(known), rows)],
+        }
+    )
+    parts = [table.take(pa.array(range(n, rows, 2))) for n in range(2)]
+    fragments = [write_fragment(part, "k", WriterOptions(max_rows=2_000)) for part in parts]
+    copy, shares = GatherArray.copied, list[float]()
+
+    def noted(array: GatherArray, start: int, count: int) -> GatherArray:
+        few = copy(array, start, count)
+        shares.append(few.array.get_total_buffer_size() / array.array.get_total_buffer_size())
+        return few
+
+    monkeypatch.setattr(GatherArray, "copied", noted)
+    merged = Merged(fragments, table.schema, sort_schema("k"), max_rows=1_500, threads=1)
+    merged.plan = replace(merged.plan, slice_bytes=1)
+    merged.run()
+    assert merged.rows_of_complete() == rows_of(table)
+    assert len(shares) == 2  # of the even column, one for each input
+    assert max(shares) < 0.26
