@@ -49,7 +49,7 @@ class Decoding:
         self._budget = budget
         self._held = held
         self._keep_templates = keep_templates
-        self._ahead_of: Shared[pa.Array | None] | None = None
+        self._shared: Shared[pa.Array | None] | None = None
         self._seconds = 0.0
 
     @property
@@ -59,14 +59,14 @@ class Decoding:
     def begin(self, tasks: OrderedTasks) -> None:
         """Decodes the chunk in another thread, unless handing it over would take longer."""
         if self.block.header.raw_bytes >= _LEAST_BYTES:
-            self._ahead_of = tasks.begin(self._ahead)
+            self._shared = tasks.begin(self._ahead)
 
     def result(self, tasks: OrderedTasks | None, watch: Stopwatch) -> pa.Array:
         """Returns the storage array. Raises what `Block.decode` and `MemoryBudget.charge` raise."""
-        if self._ahead_of is not None and tasks is not None:
+        if self._shared is not None and tasks is not None:
             with watch.on(_WAIT):
-                array = tasks.wait(self._ahead_of)
-            self._ahead_of = None
+                array = tasks.wait(self._shared)
+            self._shared = None
             watch.add({STAGE: self._seconds})
             if array is not None:
                 return array

@@ -19,33 +19,56 @@ from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.merge_plan import WORK_AHEAD
 
 STAGE: Final = "encode"
 T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """Work that is done once, by whoever is free first."""
+    """Work that is done once, by whoever is free first. What it made is held until it is taken."""
 
     def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
+        self._work: Callable[[], T] | None = work
         self._claim = Lock()
-        self.outcome: Future[T] = Future()
+        self._outcome: Future[T] | None = Future()
+
+    @property
+    def is_done(self) -> bool:
+        return self._outcome is None or self._outcome.done()
 
     def do(self) -> bool:
         """Does the work, unless somebody has begun it. Returns whether it did."""
         if not self._claim.acquire(blocking=False):
             return False
+        work, outcome = self._work, self._outcome
+        assert work is not None
+        assert outcome is not None
+        self._work = None
         try:
-            self.outcome.set_result(self._work())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is taken
-            self.outcome.set_exception(error)
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+            if not isinstance(error, Exception):
+                raise  # ends the caller at once
         return True
 
+    def wait(self) -> None:
+        """Waits for who has begun the work."""
+        if self._outcome is not None:
+            self._outcome.exception()
+
+    def take(self) -> T:
+        """Returns what the finished work has made, which is held no longer. Raises what it raised."""
+        outcome, self._outcome = self._outcome, None
+        assert outcome is not None
+        return outcome.result()
+
     def drop(self) -> None:
-        """Makes sure that nobody does the work any more; waits for who has begun it."""
+        """Makes sure that nobody does the work any more."""
         if not self._claim.acquire(blocking=False):
-            self.outcome.exception()
+            self.wait()
+        self._work = self._outcome = None
 
 
 @dataclass(slots=True)
@@ -73,7 +96,7 @@ class OrderedTasks:
         self._pool: ThreadPoolExecutor | None = None
         self._pending: deque[_Pending] = deque()
         self._begun: deque[Shared[Any]] = deque()
-        """Work that was begun; some of it may be done."""
+        """Work that nobody may have begun yet."""
         self._is_finishing = False
         self.wait_seconds = 0.0
         """Seconds that the caller has waited for the threads."""
@@ -100,7 +123,7 @@ class OrderedTasks:
             return
         try:
             while self._pending and (
-                len(self._pending) > self._threads or not self._budget.has_room(size)
+                len(self._pending) >= self._threads + WORK_AHEAD or not self._budget.has_room(size)
             ):
                 self._finish_first()
             self._budget.charge(STAGE, size)
@@ -113,6 +136,8 @@ class OrderedTasks:
         """Begins work whose result only its caller waits for (`wait`), whatever was put before. There must be
         other threads."""
         shared = Shared(work)
+        while self._begun and self._begun[0].is_done:
+            self._begun.popleft()
         self._begun.append(shared)
         self._threads_pool().submit(shared.do)
         return shared
@@ -120,7 +145,7 @@ class OrderedTasks:
     def wait(self, shared: Shared[T]) -> T:
         """Returns the result of what was begun. Raises what the work raised."""
         self._await(shared)
-        return shared.outcome.result()
+        return shared.take()
 
     def then(self, action: Callable[[], None]) -> None:
         """Runs an action after everything that was put before."""
@@ -163,7 +188,7 @@ class OrderedTasks:
         pending = self._pending.popleft()
         self._is_finishing = True
         try:
-            pending.then(None if shared is None else shared.outcome.result())
+            pending.then(None if shared is None else shared.take())
         finally:
             self._is_finishing = False
             self._done(pending)
@@ -171,10 +196,10 @@ class OrderedTasks:
     def _await(self, shared: Shared[Any]) -> None:
         """Does what nobody has begun, the awaited work first, until that is done."""
         shared.do()
-        while not shared.outcome.done() and self._help():
+        while not shared.is_done and self._help():
             pass
         started = time.perf_counter()
-        shared.outcome.exception()
+        shared.wait()
         self.wait_seconds += time.perf_counter() - started
 
     def _help(self) -> bool:

@@ -35,6 +35,8 @@ WORK_ROW_BYTES: Final = 96
 """Memory of a row while its chunk is made, besides its value: its input, hashes, encoders' trials."""
 WORK_COPIES: Final = 3
 """How often a chunk is in memory while it is made: as gathered, encoded and compressed."""
+WORK_AHEAD: Final = 2
+"""Chunks that wait to be made, or to be taken, beside those that threads make."""
 _RECORD_BYTES: Final = 16
 _FOOTER_BYTES: Final = 256
 """Size of a chunk's statistics; its minimum and maximum take most of it."""
@@ -264,7 +266,7 @@ class _Formulas:
     def in_work(self) -> int:
         """Most chunks that are made at a time."""
         threads = self.settings.threads
-        return threads + 1 if threads > 1 else 1
+        return threads + WORK_AHEAD if threads > 1 else 1
 
     @property
     def run_chunks(self) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from compactor.common.clock import random_id
 from compactor.compaction.compaction import Compaction
 from compactor.merge import group_work
 from compactor.merge.merge import MergeResult
-from compactor.merge.tasks import OrderedTasks
+from compactor.merge.tasks import OrderedTasks, Shared
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
 from compactor.settings.compaction import CompactionSettings
@@ -120,13 +122,67 @@ def test_results_and_what_follows_them_come_in_the_order_in_which_they_were_put(
     assert budget.used_bytes == 0
 
 
-def test_no_more_is_begun_than_there_are_threads_and_one(tasks: OrderedTasks) -> None:
+def test_no_more_is_begun_than_there_are_threads_and_two(tasks: OrderedTasks) -> None:
     taken: list[int] = []
-    for number in range(4):
+    for number in range(5):
         tasks.put(partial(int, number), taken.append, size=1)
-    assert taken == [] and 0 < len(working_threads()) <= 3
-    tasks.put(partial(int, 4), taken.append, size=1)
+    assert taken == [] and 0 < len(working_threads()) <= 2
+    tasks.put(partial(int, 5), taken.append, size=1)
     assert taken == [0]
+
+
+def test_the_caller_does_what_no_thread_has_begun_and_waits_for_the_rest(
+    tasks: OrderedTasks,
+) -> None:
+    at_work, may_end = threading.Semaphore(0), threading.Event()
+
+    def occupied() -> None:
+        at_work.release()
+        may_end.wait()
+
+    busy = [tasks.begin(occupied) for _ in range(2)]
+    for _ in busy:
+        at_work.acquire()
+    doers: list[threading.Thread] = []
+    for _ in range(3):
+        tasks.put(threading.current_thread, doers.append, size=1)
+    other = tasks.begin(may_end.set)
+    for work in busy:
+        tasks.wait(work)
+    assert other.is_done
+    tasks.flush()
+    assert doers == [threading.current_thread()] * 3
+
+
+def test_what_was_made_is_held_until_it_is_taken_and_no_longer(tasks: OrderedTasks) -> None:
+    blocked = threading.Event()
+    first = tasks.begin(blocked.wait)
+    array = tasks.wait(tasks.begin(lambda: np.zeros(10)))
+    held = weakref.ref(array)
+    del array
+    assert held() is None
+    blocked.set()
+    tasks.wait(first)
+
+
+def test_an_interrupt_of_the_callers_work_ends_it_at_once(budget: MemoryBudget) -> None:
+    tasks = OrderedTasks(budget, 2)
+    at_work, may_end = threading.Event(), threading.Event()
+
+    def occupied() -> None:
+        at_work.set()
+        may_end.wait()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    busy = tasks.begin(occupied)
+    at_work.wait()
+    tasks.begin(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tasks.wait(busy)
+    may_end.set()
+    tasks.close()
 
 
 def test_where_memory_is_short_earlier_work_is_finished_first(
@@ -179,6 +235,11 @@ def test_an_error_in_a_thread_ends_the_merge_and_leaves_nothing(
             raise MemoryError("no more")
         return make_chunk(array, level=level, coding=coding)
 
+    def do(shared: Shared[Any]) -> bool:
+        return threading.current_thread() is not threading.main_thread() and done(shared)
+
+    done = Shared.do
+    monkeypatch.setattr(Shared, "do", do)
     monkeypatch.setattr(group_work, "make_chunk", failing)
     with refuses(MemoryError):
         merged.run()
