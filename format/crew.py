@@ -31,7 +31,8 @@ class Crew:
     def each(self, work: Callable[[S], T], items: Sequence[S], weights: Sequence[int]) -> list[T]:
         """Returns the result of the work on each item. Whoever is free takes the heaviest that is left.
 
-        Raises the error of the heaviest item that fails, whatever the number of threads.
+        Raises the error of the heaviest item that fails, whatever the number of threads; an interrupt of the
+        caller comes before all errors.
         """
         shared = _Shared(work, items, weights)
         helps = [self.begin(shared.run) for _ in range(min(self.threads, len(items)) - 1)]
@@ -71,9 +72,10 @@ class _Shared(Generic[S, T]):
                 self._failed[place] = error
 
     def results(self) -> list[T]:
-        for place in self._order:
-            if place in self._failed:
-                raise self._failed[place]
+        """Returns the results in the order of the items, or raises what has failed."""
+        failed = [self._failed[place] for place in self._order if place in self._failed]
+        if failed:
+            raise min(failed, key=lambda error: isinstance(error, Exception))
         return [self._done[place] for place in range(len(self._items))]
 
 

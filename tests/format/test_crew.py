@@ -54,6 +54,20 @@ def test_the_error_of_the_heaviest_is_raised(threads: int) -> None:
     assert 0 not in begun
 
 
+def test_an_interrupt_of_the_caller_is_not_lost_to_an_error() -> None:
+    both = threading.Barrier(2, timeout=10)
+    caller = threading.current_thread()
+
+    def work(_: int) -> None:
+        both.wait()
+        raise KeyboardInterrupt if threading.current_thread() is caller else ValueError
+
+    with closing(Crew(2)) as crew:
+        for weights in ([1, 2], [2, 1], [1, 1]):
+            with pytest.raises(KeyboardInterrupt):
+                crew.each(work, [1, 2], weights)
+
+
 def test_closing_ends_the_threads() -> None:
     crew = Crew(3)
     crew.each(abs, [1, 2, 3], [1, 1, 1])
