@@ -22,6 +22,18 @@ def mostly_null(values: Sequence[str], every: int) -> pa.Array:
     return pa.array([None if row % every else values[row // every] for row in range(ROWS)])
 
 
+def lengths_looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Returns a list that gets the rows of every array whose values are looked at."""
+    codes, lengths = encode._codes, list[int]()
+
+    def noted(array: pa.Array, most: int) -> object:
+        lengths.append(len(array))
+        return codes(array, most)
+
+    monkeypatch.setattr(encode, "_codes", noted)
+    return lengths
+
+
 @pytest.mark.parametrize("every", [1, 3, 100])
 def test_values_that_recur_get_a_dictionary_however_many_nulls_are_among_them(every: int) -> None:
     values = [f"value {n * n % 101}" for n in range(ROWS)]
@@ -32,13 +44,7 @@ def test_values_that_recur_get_a_dictionary_however_many_nulls_are_among_them(ev
 def test_values_that_differ_are_found_out_by_a_sample_however_many_nulls_are_among_them(
     every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    codes, lengths = encode._codes, list[int]()
-
-    def noted(array: pa.Array, most: int) -> object:
-        lengths.append(len(array))
-        return codes(array, most)
-
-    monkeypatch.setattr(encode, "_codes", noted)
+    lengths = lengths_looked_at(monkeypatch)
     values = [f"{n * n % 1_000_003:x}z" for n in range(ROWS)]
     assert encode_array(mostly_null(values, every)).encoding is not Encoding.DICTIONARY
     assert lengths
@@ -82,13 +88,7 @@ def test_values_that_recur_far_apart_get_a_dictionary(distinct: int) -> None:
 def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequent(
     often: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    codes, lengths = encode._codes, list[int]()
-
-    def noted(array: pa.Array, most: int) -> object:
-        lengths.append(len(array))
-        return codes(array, most)
-
-    monkeypatch.setattr(encode, "_codes", noted)
+    lengths = lengths_looked_at(monkeypatch)
     rng = np.random.default_rng(5)
     values = [f"{n:x}z" for n in rng.permutation(ROWS)]
     for place in rng.integers(0, ROWS, often):
