@@ -19,7 +19,7 @@ from pyarrow import types as pt
 from format.arrays import concat_storage, copied, in_order_of_use, with_nulls_of
 from format.native import gather as native
 from format.nodes import address_of, fixed_width_bytes
-from format.packed import packed, unpacked
+from format.packed import offset_type, packed, unpacked
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.templates import (
@@ -590,11 +590,6 @@ class _Table:
     def _check_total(self, total: int) -> None:
         if self._offset_type.itemsize == 4 and total > _MAX_OFFSET_32:
             raise pa.ArrowInvalid(f"{total} bytes of strings exceed 32-bit offsets")
-
-
-def offset_type(dtype: pa.DataType) -> np.dtype[Any]:
-    """Returns the type of the offsets of strings."""
-    return np.dtype(np.int64 if is_large_offsets(dtype) else np.int32)
 
 
 def _values(array: pa.Array) -> tuple[int, int]:

@@ -93,7 +93,7 @@ def _content(array: pa.Array, starts: I64, stops: I64) -> Iterator[_Part]:
     elif pt.is_nested(dtype):
         counts, items = list_parts(array)
         offsets = running_totals(counts)
-        yield _lengths(offsets.astype(_offset_type(dtype)), starts, stops)
+        yield _lengths(offsets.astype(offset_type(dtype)), starts, stops)
         yield from _values(items, offsets[starts], offsets[stops])
 
 
@@ -127,7 +127,8 @@ def _at(offsets: npt.NDArray[Any], places: I64) -> I64:
     return offsets[places].astype(np.int64)
 
 
-def _offset_type(dtype: pa.DataType) -> np.dtype[Any]:
+def offset_type(dtype: pa.DataType) -> np.dtype[Any]:
+    """Returns the type of the offsets of strings or lists."""
     return np.dtype(np.int64 if is_large_offsets(dtype) else np.int32)
 
 
@@ -173,7 +174,7 @@ class _Reader:
 
     def _offsets(self, dtype: pa.DataType, counts: I64) -> tuple[pa.Buffer, I64]:
         """Returns the offsets that lengths add up to, and what those of each packed value add up to."""
-        width = _offset_type(dtype)
+        width = offset_type(dtype)
         lengths = self._take(counts * width.itemsize).view(width)
         totals = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=totals[1:])
