@@ -14,11 +14,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.merge.tasks import OrderedTasks, Shared
+from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import AHEAD_SHARE
 from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Block
+from format.crew import Work
 
 STAGE: Final = "decode"
 _WAIT: Final = "thread wait"
@@ -49,7 +50,7 @@ class Decoding:
         self._budget = budget
         self._held = held
         self._keep_templates = keep_templates
-        self._shared: Shared[pa.Array | None] | None = None
+        self._work: Work[pa.Array | None] | None = None
         self._seconds = 0.0
 
     @property
@@ -59,14 +60,14 @@ class Decoding:
     def begin(self, tasks: OrderedTasks) -> None:
         """Decodes the chunk in another thread, unless handing it over would take longer."""
         if self.block.header.raw_bytes >= _LEAST_BYTES:
-            self._shared = tasks.begin(self._ahead)
+            self._work = tasks.begin(self._ahead)
 
     def result(self, tasks: OrderedTasks | None, watch: Stopwatch) -> pa.Array:
         """Returns the storage array. Raises what `Block.decode` and `MemoryBudget.charge` raise."""
-        if self._shared is not None and tasks is not None:
+        if self._work is not None and tasks is not None:
             with watch.on(_WAIT):
-                array = tasks.wait(self._shared)
-            self._shared = None
+                array = tasks.wait(self._work)
+            self._work = None
             watch.add({STAGE: self._seconds})
             if array is not None:
                 return array

@@ -18,7 +18,7 @@ import pyarrow as pa
 from compactor.errors import DataError, ObjectNotFoundError
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.skip_indexes import read_index
-from compactor.resources.workers import Step, Workers, in_order
+from compactor.resources.steps import Step, in_order
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
@@ -29,6 +29,7 @@ from compactor.table.overtaken import overtaken_explained
 from compactor.table.windows import window_numbers
 from format.blocks import Block
 from format.cast import exact_range, widened
+from format.crew import Crew
 from format.directory import Directory
 from format.errors import FormatError
 from format.footer import ChunkStats, FragmentSummary
@@ -59,14 +60,14 @@ class CheckedFragment:
 
 
 def check_fragment(
-    store: Store, table: TableMetadata, entry: FragmentEntry, workers: Workers
+    store: Store, table: TableMetadata, entry: FragmentEntry, crew: Crew
 ) -> CheckedFragment:
     """Reads all of a fragment, its deletion and its skip indexes.
 
     Raises `StoreError` only if the store cannot be reached or refuses a request, `OvertakenError` if a vacuum
     removes the fragment meanwhile.
     """
-    check = _FragmentCheck(store, table, entry, workers)
+    check = _FragmentCheck(store, table, entry, crew)
     found = check.found
     try:
         with overtaken_explained(store, entry.key):
@@ -111,12 +112,12 @@ class _FragmentCheck:
     """A check of one fragment. Its threads only read it."""
 
     def __init__(
-        self, store: Store, table: TableMetadata, entry: FragmentEntry, workers: Workers
+        self, store: Store, table: TableMetadata, entry: FragmentEntry, crew: Crew
     ) -> None:
         self._store = store
         self._table = table
         self._entry = entry
-        self._workers = workers
+        self._crew = crew
         self._name = f"{store.url}/{entry.key}"
         self._compare: KeyComparator = table.comparator()
         self._numbers: list[_U64] = []
@@ -130,9 +131,9 @@ class _FragmentCheck:
         try:
             stream = FragmentStream(source, self._name)
             self._check_header(stream)
-            for group in in_order(self._key_groups(stream), self._workers, AHEAD_BYTES):
+            for group in in_order(self._key_groups(stream), self._crew, AHEAD_BYTES):
                 self._take_keys(group)
-            for number, chunk in in_order(self._chunks(stream), self._workers, AHEAD_BYTES):
+            for number, chunk in in_order(self._chunks(stream), self._crew, AHEAD_BYTES):
                 self._take_chunk(number, chunk)
             summary = FragmentSummary()
 
@@ -180,10 +181,10 @@ class _FragmentCheck:
                 )
 
     def _checked_keys(
-        self, stream: FragmentStream, number: int, blocks: Sequence[Block], workers: Workers
+        self, stream: FragmentStream, number: int, blocks: Sequence[Block], crew: Crew
     ) -> Iterator[_KeyGroup]:
         names = [column.column for column in stream.header.sort]
-        keys = workers.each(
+        keys = crew.each(
             lambda named: self._decoded(stream, *named), zip(names, blocks, strict=True)
         )
         offset, faults = blocks[0].offset, []
@@ -197,11 +198,11 @@ class _FragmentCheck:
         row = key_columns(keys, self._table.sort).first_disorder()
         if row is not None:
             faults.append(f"byte {offset}: row {row} of row group {number} is out of order")
-        chunks = workers.each(lambda named: self._checked(*named), zip(names, keys, strict=True))
+        chunks = crew.each(lambda named: self._checked(*named), zip(names, keys, strict=True))
         return iter([_KeyGroup(offset, first, last, faults, chunks)])
 
     def _checked_values(
-        self, stream: FragmentStream, number: int, name: str, block: Block, _workers: Workers
+        self, stream: FragmentStream, number: int, name: str, block: Block, _crew: Crew
     ) -> Iterator[tuple[int, _Chunk]]:
         return iter([(number, self._checked(name, self._decoded(stream, name, block)))])
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.read.templated_column import TemplatedColumn
-from compactor.resources.workers import CALLER, Workers
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
 from compactor.table.overtaken import overtaken_explained
 from format.cast import widened
+from format.crew import ALONE, Crew
 from format.reader import FragmentReader
 from format.template_chunk import TemplateChunk
 from format.types import storage_type
@@ -62,21 +62,21 @@ def read_columns(
     group: int,
     names: Collection[str],
     schema: pa.Schema,
-    workers: Workers = CALLER,
+    crew: Crew = ALONE,
     *,
     needs_text: bool = True,
 ) -> dict[str, Column]:
     """Returns columns of one row group by name, in the storage types of the table.
 
     Strings that are stored as templates are not decoded yet, unless their type changes. A column that the
-    fragment does not have is all null. schema: the table's. workers: read and decode several columns at a
+    fragment does not have is all null. schema: the table's. crew: read and decode several columns at a
     time. needs_text: see `FragmentReader.read_lazily`. Raises `DataError` where the stored type or a value
     does not fit the table's type.
     """
     reader.footer.fetch(names)
     for name in names:
         _check_type(reader, name, schema.field(name).type)
-    arrays = workers.each(
+    arrays = crew.each(
         lambda name: _read_column(
             reader, group, name, schema.field(name).type, needs_text=needs_text
         ),

@@ -27,11 +27,11 @@ from compactor.read.wanted import Wanted
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
-from compactor.resources.workers import CALLER, Workers
 from compactor.rows.flags import KEPT
 from compactor.rows.fold import merged_rows as merged_by_key
 from compactor.table.metadata import TableMetadata
 from format.arrays import batch_of
+from format.crew import ALONE, Crew
 from format.gather import gather_arrays
 from format.storage import to_logical
 
@@ -58,11 +58,11 @@ def merged_rows(
     readers: Sequence[RowGroupReader],
     parts: Sequence[Part],
     wanted: Wanted,
-    workers: Workers,
+    crew: Crew,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the merged rows of the parts in order."""
-    for sources, window in merged_windows(table, readers, parts, wanted, workers):
-        yield _batch(sources, window, wanted, workers)
+    for sources, window in merged_windows(table, readers, parts, wanted, crew):
+        yield _batch(sources, window, wanted, crew)
 
 
 def merged_windows(
@@ -70,18 +70,18 @@ def merged_windows(
     readers: Sequence[RowGroupReader],
     parts: Sequence[Part],
     wanted: Wanted,
-    workers: Workers,
+    crew: Crew,
 ) -> Iterator[tuple[Sequence[MergedPart], MergeWindow]]:
     """Yields windows of the parts' merged rows with the row rule's decisions.
 
     The caller takes the columns of each window from the sources, one for each part.
     """
     with closing(LocalDisk()) as disk:
-        ahead_bytes = AHEAD_BYTES if workers.threads > 1 else 0
+        ahead_bytes = AHEAD_BYTES if crew.threads > 1 else 0
         budget = MemoryBudget(_PLAN, soft_bytes=MEMORY_BYTES - ahead_bytes)
         slice_bytes = max(_MIN_SLICE_BYTES, MEMORY_BYTES // 16 // len(parts))
         names = [*(column.column for column in table.sort), *wanted.columns]
-        groups = RowGroupsAhead(readers, parts, names, table.key_comparator(), workers)
+        groups = RowGroupsAhead(readers, parts, names, table.key_comparator(), crew)
         sources = [
             MergedPart(
                 readers[part.fragment].name,
@@ -99,9 +99,9 @@ def merged_windows(
 
 
 def _batch(
-    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, workers: Workers
+    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, crew: Crew
 ) -> pa.RecordBatch:
-    arrays, rows = columns_of_window(sources, window, wanted, workers)
+    arrays, rows = columns_of_window(sources, window, wanted, crew)
     if wanted.where_merged is not None:
         holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
         rows = holds.true_count
@@ -111,7 +111,7 @@ def _batch(
 
 
 def columns_of_window(
-    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, workers: Workers
+    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, crew: Crew
 ) -> tuple[dict[str, pa.Array], int]:
     """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows."""
     counts = np.bincount(window.inputs, minlength=len(sources))
@@ -125,8 +125,8 @@ def columns_of_window(
         return array if flags is None else merged_by_key(array, flags, name, wanted.rule)
 
     names = wanted.columns
-    workers = workers if window.rows >= _MIN_ROWS_FOR_THREADS else CALLER
-    arrays = workers.each(gathered, enumerate(names))
+    crew = crew if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
+    arrays = crew.each(gathered, enumerate(names))
     for source in sources:
         source.settle()
     rows = window.rows if flags is None else int(np.count_nonzero(flags & KEPT))

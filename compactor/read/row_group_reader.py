@@ -22,12 +22,12 @@ from compactor.read.fragment_columns import (
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics
 from compactor.read.read_reports import ScanReport
 from compactor.read.templated_column import TemplatedColumn
-from compactor.resources.workers import Workers
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from format.crew import Crew
 from format.footer import RowGroupStats
 
 _COUNTING: Final = Lock()
@@ -128,19 +128,19 @@ class RowGroupReader:
         asked = list(dict.fromkeys([*self._conditions, *names]))
         return held_bytes(self._reader, group.number, asked)
 
-    def read(self, group: RowGroup, names: Sequence[str], workers: Workers) -> WantedRows | None:
+    def read(self, group: RowGroup, names: Sequence[str], crew: Crew) -> WantedRows | None:
         """Reads columns of a row group; returns None if it has no wanted rows.
 
         Raises `FormatError`, `DataError`, `StoreError`.
         """
-        found = self.find(group, names, workers)
+        found = self.find(group, names, crew)
         if found is None:
             return None
-        arrays = workers.each(lambda name: rows_of(found.columns[name], found.keep), names)
+        arrays = crew.each(lambda name: rows_of(found.columns[name], found.keep), names)
         self._note_text(found.columns)
         return WantedRows(arrays, found.rows)
 
-    def find(self, group: RowGroup, names: Sequence[str], workers: Workers) -> FoundRows | None:
+    def find(self, group: RowGroup, names: Sequence[str], crew: Crew) -> FoundRows | None:
         """Returns columns of a row group as they are before other rows are left out; None without wanted
         rows.
 
@@ -152,7 +152,7 @@ class RowGroupReader:
             group.number,
             self._conditions,
             self._schema,
-            workers,
+            crew,
             needs_text=self._needed_text,
         )
         keep = self._wanted(columns, group)
@@ -161,7 +161,7 @@ class RowGroupReader:
         if not kept:
             return None
         missing = [name for name in dict.fromkeys(names) if name not in columns]
-        columns |= read_columns(self._reader, group.number, missing, self._schema, workers)
+        columns |= read_columns(self._reader, group.number, missing, self._schema, crew)
         return FoundRows(columns, keep if kept < group.rows else None, kept)
 
     def _note_text(self, columns: dict[str, Column]) -> None:

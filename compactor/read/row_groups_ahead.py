@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from compactor.errors import CompactorError
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.stretches import Part
-from compactor.resources.workers import CALLER, Workers
+from format.crew import ALONE, Crew, Work
 from format.errors import FormatError
 from format.key_comparator import ComparableKey, KeyComparator
 
@@ -27,7 +26,7 @@ class _Source:
     """The next one to begin, once it was asked for."""
     ends_at: ComparableKey = b""
     """Bound of the keys of the row group that was begun last."""
-    begun: deque[tuple[Future[WantedRows | None], int]] = field(default_factory=deque)
+    begun: deque[tuple[Work[WantedRows | None], int]] = field(default_factory=deque)
     """Row groups that were begun and not taken, with their sizes in bytes."""
     error: Exception | None = None
     """The error with which the row groups end."""
@@ -57,11 +56,11 @@ class RowGroupsAhead:
         parts: Sequence[Part],
         names: Sequence[str],
         compare: KeyComparator,
-        workers: Workers,
+        crew: Crew,
     ) -> None:
         """names: the columns to read. compare: of the table's keys."""
         self._names = names
-        self._workers = workers
+        self._crew = crew
         has_keys = all(reader.has_key_types() for reader in readers)
         self._compare = compare if has_keys else None
         self._sources = [
@@ -71,7 +70,7 @@ class RowGroupsAhead:
             )
             for part in parts
         ]
-        self._unread = list(self._sources) if workers.threads > 1 else []
+        self._unread = list(self._sources) if crew.threads > 1 else []
         """The sources that may have row groups to begin ahead."""
         self._count = self._held = 0
         """Number of row groups that are begun and not taken, and their bytes."""
@@ -86,13 +85,13 @@ class RowGroupsAhead:
         source = self._sources[place]
         while True:
             if source.begun:
-                future, size = source.begun.popleft()
-                found = future.result()
+                work, size = source.begun.popleft()
+                found = self._crew.wait(work)
                 self._count -= 1
                 self._held -= size
             elif (group := source.look()) is not None:
                 self._advance(source, group)
-                found = source.reader.read(group, self._names, self._workers)
+                found = source.reader.read(group, self._names, self._crew)
             elif source.error is not None:
                 raise source.error
             else:
@@ -104,7 +103,7 @@ class RowGroupsAhead:
 
     def _top_up(self) -> None:
         """Begins row groups as far as there is room."""
-        most = min(self._workers.threads + 1, self._taken)
+        most = min(self._crew.threads + 1, self._taken)
         while self._unread and self._count < most:
             source = min(self._unread, key=lambda source: source.ends_at)
             group = source.look()
@@ -125,7 +124,7 @@ class RowGroupsAhead:
             return None
 
     def _begin(self, source: _Source, group: RowGroup, size: int) -> None:
-        work = self._workers.begin(lambda: source.reader.read(group, self._names, CALLER))
+        work = self._crew.begin(lambda: source.reader.read(group, self._names, ALONE))
         source.begun.append((work, size))
         self._count += 1
         self._held += size

@@ -8,7 +8,6 @@ footer. Several row groups are read and decoded at a time where there are thread
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import partial
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.stored_rows import stored_rows
 from compactor.read.stretches import Part, stretches_of, whole_fragments
 from compactor.read.wanted import Wanted, scan_schema, stored_schema, wanted_rows
-from compactor.resources.workers import Step, Workers, in_order
+from compactor.resources.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -64,8 +63,8 @@ def batches(
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the steps in their order and counts them. schema: has the names to show."""
-    with closing(Workers(threads)) as workers:
-        for batch in in_order(steps, workers, AHEAD_BYTES):
+    with crew_of(threads) as crew:
+        for batch in in_order(steps, crew, AHEAD_BYTES):
             if batch.num_rows:
                 report.rows += batch.num_rows
                 yield batch.rename_columns(schema.names) if table.names else batch

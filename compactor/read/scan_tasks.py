@@ -21,7 +21,7 @@ from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.scan import batches, steps_of_group
 from compactor.read.stored_rows import stored_rows
 from compactor.read.wanted import Wanted, rule_of_readers, scan_schema, stored_schema, wanted_rows
-from compactor.resources.workers import Step
+from compactor.resources.steps import Step
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata

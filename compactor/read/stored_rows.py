@@ -11,8 +11,9 @@ import pyarrow as pa
 from compactor.read.limits import BATCH_BYTES, BATCH_ROWS
 from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.wanted import Wanted
-from compactor.resources.workers import Step, Workers
+from compactor.resources.steps import Step
 from format.arrays import batch_of
+from format.crew import Crew
 from format.sizes import rows_within, total_bytes
 from format.storage import to_logical
 
@@ -31,18 +32,18 @@ def stored_rows(
 
 
 def _batches_of_group(
-    reader: RowGroupReader, group: RowGroup, schema: pa.Schema, workers: Workers
+    reader: RowGroupReader, group: RowGroup, schema: pa.Schema, crew: Crew
 ) -> Iterator[pa.RecordBatch]:
-    found = reader.read(group, schema.names, workers)
+    found = reader.read(group, schema.names, crew)
     if found is None:
         return iter(())
     is_light = sum(map(total_bytes, found.arrays)) <= _AT_ONCE_BYTES
-    batches = _batches(found, schema, workers, None if is_light else BATCH_BYTES)
+    batches = _batches(found, schema, crew, None if is_light else BATCH_BYTES)
     return iter(list(batches)) if is_light else batches
 
 
 def _batches(
-    found: WantedRows, schema: pa.Schema, workers: Workers, most_bytes: int | None
+    found: WantedRows, schema: pa.Schema, crew: Crew, most_bytes: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Yields batches within the limits of a merge's. most_bytes: of a column; None if all rows are within."""
     start = 0
@@ -51,9 +52,7 @@ def _batches(
         if most_bytes is not None:
             rest = [array.slice(start, count) for array in found.arrays]
             count = rows_within(rest, most_bytes)
-        columns = workers.each(
-            partial(_logical, start, count), zip(found.arrays, schema, strict=True)
-        )
+        columns = crew.each(partial(_logical, start, count), zip(found.arrays, schema, strict=True))
         yield batch_of(columns, schema, count)
         start += count
 

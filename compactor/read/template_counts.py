@@ -6,7 +6,6 @@ Templates of columns that are stored so are counted by their codes. Other string
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -26,9 +25,10 @@ from compactor.read.scan import scan
 from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
 from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
-from compactor.resources.workers import Step, Workers, in_order
+from compactor.resources.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
+from format.crew import Crew
 from format.storage import to_storage
 from format.templates import codes_of, split, templates_of
 from format.types import is_string, storage_type
@@ -96,14 +96,12 @@ def _stored(
                 size = reader.held_bytes(group, [name])
                 yield Step(partial(_of_group, reader, group, name), size)
 
-    with closing(Workers(threads)) as workers:
-        yield from in_order(steps(), workers, AHEAD_BYTES)
+    with crew_of(threads) as crew:
+        yield from in_order(steps(), crew, AHEAD_BYTES)
 
 
-def _of_group(
-    reader: RowGroupReader, group: RowGroup, name: str, workers: Workers
-) -> Iterator[_Found]:
-    found = reader.find(group, [name], workers)
+def _of_group(reader: RowGroupReader, group: RowGroup, name: str, crew: Crew) -> Iterator[_Found]:
+    found = reader.find(group, [name], crew)
     return iter(()) if found is None else iter([_of_column(found.columns[name], found.keep)])
 
 

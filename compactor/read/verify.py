@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from typing import Any
 
 from compactor.read.fragment_check import CheckedFragment, check_fragment
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.read_reports import VerifyReport
-from compactor.resources.workers import Step, Workers, in_order
+from compactor.resources.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
+from format.crew import Crew
 from format.keys import Bound
 
 
@@ -40,8 +40,8 @@ def verify(
     report = VerifyReport(snapshot.version, faults=log_faults(store))
     exact: dict[str, tuple[Bound, Bound]] = {}
     steps = (_step(store, snapshot.table, entry) for entry in snapshot.by_age())
-    with closing(Workers(threads)) as workers:
-        for entry, found in in_order(steps, workers, AHEAD_BYTES):
+    with crew_of(threads) as crew:
+        for entry, found in in_order(steps, crew, AHEAD_BYTES):
             report.fragments += 1
             report.rows += found.rows
             report.bytes_read += found.bytes_read
@@ -61,9 +61,9 @@ def _step(store: Store, table: TableMetadata, entry: FragmentEntry) -> Step[_Che
 
 
 def _checked(
-    store: Store, table: TableMetadata, entry: FragmentEntry, workers: Workers
+    store: Store, table: TableMetadata, entry: FragmentEntry, crew: Crew
 ) -> Iterator[_Checked]:
-    return iter([(entry, check_fragment(store, table, entry, workers))])
+    return iter([(entry, check_fragment(store, table, entry, crew))])
 
 
 def _overlaps_within_runs(

@@ -9,7 +9,6 @@ deletion covers all rows of the version before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,7 +23,7 @@ from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics, unless_ruled_out
-from compactor.resources.workers import Step, Workers, in_order
+from compactor.resources.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, read_deletion, write_deletions
@@ -34,6 +33,7 @@ from compactor.table.object_names import deletions_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.delete_merged import rows_behind
+from format.crew import Crew
 from format.reader import FragmentReader
 
 _MAX_TRIES: Final = 50
@@ -78,8 +78,8 @@ def delete_rows(
     Raises `FormatError` or `DataError` for damaged fragments and then deletes nothing;
     `CommitConflictError` if fragments change faster than they can be searched.
     """
-    with closing(Workers(threads)) as workers:
-        return _delete(log, _Search(store, where, workers, on_progress), ids, dry_run=dry_run)
+    with crew_of(threads) as crew:
+        return _delete(log, _Search(store, where, crew, on_progress), ids, dry_run=dry_run)
 
 
 def _delete(log: CommitLog, search: _Search, ids: Ids, *, dry_run: bool) -> DeleteReport:
@@ -137,11 +137,11 @@ class _Search:
     """A search for the rows that satisfy the condition, which remembers its findings by fragment."""
 
     def __init__(
-        self, store: Store, where: Predicate, workers: Workers, on_progress: FragmentProgress
+        self, store: Store, where: Predicate, crew: Crew, on_progress: FragmentProgress
     ) -> None:
         self.store = store
         self._where = where
-        self._workers = workers
+        self._crew = crew
         self._on_progress = on_progress
         self._found: dict[_Identity, _MatchedRows | None] = {}
         self.opened = 0
@@ -162,7 +162,7 @@ class _Search:
         )
         done = len(entries) - len(unknown)
         self._on_progress(done)
-        for seen in in_order(steps, self._workers, AHEAD_BYTES):
+        for seen in in_order(steps, self._crew, AHEAD_BYTES):
             self._found[_identity(seen.entry)] = seen.matched
             self.opened += seen.is_opened
             done += 1
@@ -176,7 +176,7 @@ class _Search:
             return
         self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
         self.opened = 0
-        for entry, bits in rows_behind(self.store, snapshot, self._where, self._workers):
+        for entry, bits in rows_behind(self.store, snapshot, self._where, self._crew):
             self.opened += 1
             if bits.true_count:
                 before = read_deletion(self.store, entry)
@@ -184,9 +184,7 @@ class _Search:
                 self._found[_identity(entry)] = _MatchedRows(entry, bits.true_count, deleted)
             self._on_progress(self.opened)
 
-    def _look_at(
-        self, entry: FragmentEntry, table: TableMetadata, workers: Workers
-    ) -> Iterator[_Seen]:
+    def _look_at(self, entry: FragmentEntry, table: TableMetadata, crew: Crew) -> Iterator[_Seen]:
         skips = unless_ruled_out(self.store, entry, table, self._where)
         if skips is None:
             return iter([_Seen(entry, False, None)])
@@ -199,7 +197,7 @@ class _Search:
             )
             for group in range(reader.row_groups)
         )
-        pieces = in_order(steps, workers, AHEAD_BYTES)
+        pieces = in_order(steps, crew, AHEAD_BYTES)
         matched: Deleted = pa.concat_arrays([pa.array([], pa.bool_()), *pieces])
         before = read_deletion(self.store, entry)
         new = matched if before is None else pc.and_not(matched, before)
@@ -215,14 +213,14 @@ class _Search:
         group: int,
         skips: SkipIndexes,
         schema: pa.Schema,
-        workers: Workers,
+        crew: Crew,
     ) -> Iterator[Deleted]:
         """Returns which rows of a row group satisfy the condition."""
         rows = reader.footer.row_groups[group].rows
         if not may_match(self._where, bounds_by_statistics(reader, group, schema, skips)):
             return iter([pa.repeat(False, rows)])
         asked = columns_of(self._where)
-        arrays = read_columns(reader, group, asked, schema, workers, needs_text=False)
+        arrays = read_columns(reader, group, asked, schema, crew, needs_text=False)
         return iter([pc.fill_null(matching(self._where, arrays, rows), False)])
 
 

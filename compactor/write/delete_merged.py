@@ -22,18 +22,18 @@ from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.stretches import whole_fragments
 from compactor.read.wanted import wanted_rows
-from compactor.resources.workers import Workers
 from compactor.rows.flags import KEPT
 from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
+from format.crew import Crew
 
 _Bits = npt.NDArray[np.bool_]
 
 
 def rows_behind(
-    store: Store, snapshot: Snapshot, where: Predicate, workers: Workers
+    store: Store, snapshot: Snapshot, where: Predicate, crew: Crew
 ) -> Iterator[tuple[FragmentEntry, Deleted]]:
     """Yields each fragment read, with a bit for each row: set if the merged row of its key satisfies `where`.
 
@@ -53,8 +53,8 @@ def rows_behind(
         found: list[list[_Bits]] = [[] for _ in group]
         readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in group]
         whole = whole_fragments([reader.row_groups for reader in readers])
-        for sources, window in merged_windows(table, readers, whole, wanted, workers):
-            arrays, rows = columns_of_window(sources, window, wanted, workers)
+        for sources, window in merged_windows(table, readers, whole, wanted, crew):
+            arrays, rows = columns_of_window(sources, window, wanted, crew)
             holds = pc.fill_null(matching(where, arrays, rows), False)
             of_key_that_matches = _spread(
                 holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags

@@ -36,8 +36,24 @@ def test_the_caller_does_not_wait_for_a_thread_that_is_busy() -> None:
         other = crew.begin(lambda: is_done.wait(10))
         names = crew.each(lambda _: threading.current_thread().name, [1, 2, 3], [1, 1, 1])
         is_done.set()
-        assert other.result()
+        assert crew.wait(other)
     assert set(names) == {threading.current_thread().name}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_without_weights_the_first_is_begun_first_and_its_error_is_raised(threads: int) -> None:
+    others_failed = threading.Event()
+
+    def work(item: int) -> None:
+        if item == 1 and threads > 1:
+            others_failed.wait(10)
+        if item == 2:
+            others_failed.set()
+        if item:
+            raise ValueError(item)
+
+    with closing(Crew(threads)) as crew, pytest.raises(ValueError, match=r"^1$"):
+        crew.each(work, range(4))
 
 
 @pytest.mark.parametrize("threads", [1, 3])

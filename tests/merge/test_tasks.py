@@ -19,11 +19,12 @@ from compactor.common.clock import random_id
 from compactor.compaction.compaction import Compaction
 from compactor.merge import group_work
 from compactor.merge.merge import MergeResult
-from compactor.merge.tasks import OrderedTasks, Shared
+from compactor.merge.tasks import OrderedTasks
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
 from compactor.settings.compaction import CompactionSettings
 from format.blocks import Chunk, make_chunk
+from format.crew import Work
 from format.encode import Coding
 from format.errors import LimitError
 from format.gather import gather
@@ -53,7 +54,7 @@ def tasks(budget: MemoryBudget) -> Iterator[OrderedTasks]:
 
 
 def working_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("merge")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
 
 
 @pytest.mark.long
@@ -235,11 +236,11 @@ def test_an_error_in_a_thread_ends_the_merge_and_leaves_nothing(
             raise MemoryError("no more")
         return make_chunk(array, level=level, coding=coding)
 
-    def do(shared: Shared[Any]) -> bool:
-        return threading.current_thread() is not threading.main_thread() and done(shared)
+    def do(work: Work[Any]) -> bool:
+        return threading.current_thread() is not threading.main_thread() and done(work)
 
-    done = Shared.do
-    monkeypatch.setattr(Shared, "do", do)
+    done = Work.do
+    monkeypatch.setattr(Work, "do", do)
     monkeypatch.setattr(group_work, "make_chunk", failing)
     with refuses(MemoryError):
         merged.run()

@@ -54,14 +54,14 @@ ROWS = pa.table({"k": range(4_000), "v": [f"value {n % 37}" for n in range(4_000
 
 
 def reading_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("worker")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("crew")]
 
 
 @pytest.fixture(params=["small ones", "ordinary ones", "large ones"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets row groups be so small that threads read several, or so large that threads read their columns."""
     if request.param == "ordinary ones":
-        monkeypatch.setattr("compactor.resources.workers._BUNDLE_BYTES", 1)
+        monkeypatch.setattr("compactor.resources.steps._BUNDLE_BYTES", 1)
     if request.param == "large ones":
         for module in MODULES:
             monkeypatch.setattr(f"compactor.{module}.AHEAD_BYTES", 1)
@@ -244,14 +244,16 @@ def test_row_groups_are_read_side_by_side_within_a_bound(
     seen = []
 
     def meet(operation: str, _key: str) -> None:
-        if operation == "read_range" and threading.current_thread().name.startswith("worker"):
+        if operation == "read_range":
+            seen.append(threading.current_thread().name)
             if next(meetings) < 2:
                 together.wait()
-            seen.append(threading.current_thread().name)
 
+    monkeypatch.setattr("compactor.resources.steps._BUNDLE_BYTES", 1)
+    batches = scan(store, snapshot, threads=2)
+    rows = sum(next(batches).num_rows for _ in range(4))  # from now on steps are begun ahead
     store.fault = meet
-    monkeypatch.setattr("compactor.resources.workers._BUNDLE_BYTES", 1)
-    assert sum(batch.num_rows for batch in scan(store, snapshot, threads=2)) == 4_000
+    assert rows + sum(batch.num_rows for batch in batches) == 4_000
     assert len(set(seen)) == 2
     # With room for one row group, no two are read at a time, but the columns of one are.
     reading, most = 0, 0

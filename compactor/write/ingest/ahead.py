@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
 from functools import partial
 
 import pyarrow as pa
 
 from compactor.files.source import BatchesOf, FileBatches
-from format.crew import Crew
+from format.crew import Crew, Work
 
 
 def _nothing() -> None: ...
@@ -35,8 +34,7 @@ class BatchesAhead(BatchesOf):
         self._next = self._begin()
 
     def close(self) -> None:
-        if not self._next.cancel():
-            wait([self._next])
+        self._next.drop()
         super().close()
 
     def before_waiting(self) -> None:
@@ -45,7 +43,7 @@ class BatchesAhead(BatchesOf):
             on_end()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self._next.result()) is not None:
+        while (batch := self._crew.wait(self._next)) is not None:
             if self._is_free:
                 self._next = self._begin()
             yield batch
@@ -57,5 +55,5 @@ class BatchesAhead(BatchesOf):
         if self._is_free:
             self.before_waiting()
 
-    def _begin(self) -> Future[pa.RecordBatch | None]:
+    def _begin(self) -> Work[pa.RecordBatch | None]:
         return self._crew.begin(partial(next, self._rest, None))

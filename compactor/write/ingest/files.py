@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self
@@ -29,7 +28,7 @@ from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
-from format.crew import ALONE, Crew
+from format.crew import ALONE, Crew, Work
 from format.schema import SortSchema
 
 _PARQUET_BATCH_BYTES: Final = 32 << 20
@@ -81,7 +80,7 @@ class FilesIngest:
         set_up_heap()
         self._crew = Crew(options.threads)
         self._reader = self._crew if options.threads > 1 else Crew(2)
-        self._begun: Future[_OpenFile] | None = None
+        self._begun: Work[_OpenFile] | None = None
         """The opening of the file that follows."""
 
     def add(
@@ -128,9 +127,8 @@ class FilesIngest:
     def _take_begun(self, path: str, table: TableMetadata | None) -> _OpenFile | None:
         """Returns the file that is open already; None if it is another, or would be read otherwise now."""
         begun, self._begun = self._begun, None
-        if begun is None or begun.exception() is not None:  # opening it again tells of the error
+        if begun is None or (opened := self._opened(begun)) is None:
             return None
-        opened = begun.result()
         if opened.path == path and (opened.table == table or _has_own_types(path)):
             return opened
         opened.batches.close()
@@ -138,8 +136,17 @@ class FilesIngest:
 
     def _drop_begun(self) -> None:
         begun, self._begun = self._begun, None
-        if begun is not None and not begun.cancel() and begun.exception() is None:
-            begun.result().batches.close()
+        if begun is not None and not begun.cancel():
+            opened = self._opened(begun)
+            if opened is not None:
+                opened.batches.close()
+
+    def _opened(self, begun: Work[_OpenFile]) -> _OpenFile | None:
+        """Returns the file, None if it cannot be opened: opening it again tells of the error."""
+        try:
+            return self._reader.wait(begun)
+        except Exception:  # noqa: BLE001 - told when it is opened again
+            return None
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
         open_file = partial(_open_for, path, table, self._options)

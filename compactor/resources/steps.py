@@ -1,82 +1,43 @@
-"""Runs independent work in threads, gives results in the order of the work, and bounds what is held."""
+"""Runs independent steps in threads, gives their results in order, and bounds what is held."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from threading import local
 from typing import Any, Final, Generic, TypeVar
 
 from compactor.common.heap import set_up_heap
+from format.crew import ALONE, Crew, Work
 
 _BUNDLE_BYTES: Final = 4 << 20
 """Small steps are begun together up to this size: to hand one over takes longer than a short step."""
-S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Workers:
-    """Threads that work for one caller, which closes them. One thread is the caller itself.
-
-    Work that runs in them must not use them: it would wait for itself.
-    """
-
-    def __init__(self, threads: int) -> None:
-        """Starts no thread before there is work for it."""
-        self.threads = threads
-        self._pool: ThreadPoolExecutor | None = None
-        self._inside = local()
-        """Marks the threads."""
-
-    def begin(self, work: Callable[[], T]) -> Future[T]:
-        """Begins some work in a thread. There must be more than one."""
-        assert self.threads > 1, "with one thread the caller works itself"
-        return self._started().submit(work)
-
-    def each(self, work: Callable[[S], T], items: Iterable[S]) -> list[T]:
-        """Returns the result of the work on each item, several at a time.
-
-        Raises the error of the first item that fails.
-        """
-        asked = list(items)
-        if self.threads == 1 or len(asked) < 2:
-            return [work(item) for item in asked]
-        return list(self._started().map(work, asked))
-
-    def close(self) -> None:
-        """Drops the work that was not begun, and waits for the threads."""
-        if self._pool is not None:
-            # Python may drop a forgotten caller, which closes, in one of the threads.
-            is_inside = getattr(self._inside, "is_set", False)
-            self._pool.shutdown(wait=not is_inside, cancel_futures=True)
-
-    def _started(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            set_up_heap()
-            mark = partial(setattr, self._inside, "is_set", True)
-            self._pool = ThreadPoolExecutor(self.threads, "worker", mark)
-        return self._pool
-
-
-CALLER: Final = Workers(1)
-"""No threads: the caller does all work itself."""
+@contextmanager
+def crew_of(threads: int) -> Iterator[Crew]:
+    """Gives a crew of so many threads until the caller has read all it wants."""
+    if threads > 1:
+        set_up_heap()
+    with closing(Crew(threads)) as crew:
+        yield crew
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
     """A part of some work whose results have an order."""
 
-    run: Callable[[Workers], Iterator[T]]
+    run: Callable[[Crew], Iterator[T]]
     """Returns the results. What it leaves to the iterator is done when the results are taken."""
     size: int | None
     """The bytes that it holds until its results are taken; None if the caller has to run it alone."""
 
 
-def in_order(steps: Iterable[Step[T]], workers: Workers, most_bytes: int) -> Iterator[T]:
+def in_order(steps: Iterable[Step[T]], crew: Crew, most_bytes: int) -> Iterator[T]:
     """Yields the results of all steps in their order, the same for any number of threads.
 
     Steps are begun ahead: one more than there are threads, or as many bundles of small ones, of `most_bytes`
@@ -85,11 +46,11 @@ def in_order(steps: Iterable[Step[T]], workers: Workers, most_bytes: int) -> Ite
     A step that has to run alone, or has more than half of `most_bytes`, is run by the caller with all
     threads. An error of a step, or of `steps`, is raised in its place.
     """
-    if workers.threads == 1:
+    if crew.threads == 1:
         for step in steps:
-            yield from step.run(workers)
+            yield from step.run(crew)
         return
-    ahead = _Ahead(iter(steps), workers, most_bytes)
+    ahead = _Ahead(iter(steps), crew, most_bytes)
     try:
         while (results := ahead.take()) is not None:
             yield from results
@@ -101,7 +62,7 @@ def in_order(steps: Iterable[Step[T]], workers: Workers, most_bytes: int) -> Ite
 class _Bundle(Generic[T]):
     """Neighbouring steps that one thread runs."""
 
-    future: Future[list[Iterator[T]]]
+    work: Work[list[Iterator[T]]]
     steps: int
     size: int
 
@@ -109,9 +70,9 @@ class _Bundle(Generic[T]):
 class _Ahead(Generic[T]):
     """Steps that were begun and not taken."""
 
-    def __init__(self, steps: Iterator[Step[T]], workers: Workers, most_bytes: int) -> None:
+    def __init__(self, steps: Iterator[Step[T]], crew: Crew, most_bytes: int) -> None:
         self._steps = steps
-        self._workers = workers
+        self._crew = crew
         self._most_bytes = most_bytes
         self._begun: deque[_Bundle[T]] = deque()
         self._next: Step[T] | None = None
@@ -132,7 +93,7 @@ class _Ahead(Generic[T]):
         self._top_up()
         if self._begun:
             bundle = self._begun.popleft()
-            results = bundle.future.result()
+            results = self._crew.wait(bundle.work)
             self._lent = bundle.size
             self._taken += bundle.steps
             self._top_up()
@@ -141,23 +102,23 @@ class _Ahead(Generic[T]):
         if step is not None:
             self._taken += 1
             is_small = self._is_shareable(step) and (step.size or 0) <= _BUNDLE_BYTES
-            return step.run(CALLER if is_small else self._workers)
+            return step.run(ALONE if is_small else self._crew)
         if self._error is not None:
             raise self._error
         return None
 
     def cancel(self) -> None:
         for bundle in self._begun:
-            bundle.future.cancel()
+            bundle.work.cancel()
 
     def _top_up(self) -> None:
         """Begins the next steps as far as there is room."""
-        while len(self._begun) <= self._workers.threads:
+        while len(self._begun) <= self._crew.threads:
             steps, size = self._next_bundle()
             if not steps:
                 return
-            future = self._workers.begin(partial(_run, steps))
-            self._begun.append(_Bundle(future, len(steps), size))
+            work = self._crew.begin(partial(_run, steps))
+            self._begun.append(_Bundle(work, len(steps), size))
             self._held += size
 
     def _next_bundle(self) -> tuple[list[Step[T]], int]:
@@ -194,7 +155,7 @@ def _run(steps: Sequence[Step[T]]) -> list[Iterator[T]]:
     results: list[Iterator[T]] = []
     for step in steps:
         try:
-            results.append(step.run(CALLER))
+            results.append(step.run(ALONE))
         except Exception as error:  # noqa: BLE001 - raised in its place
             results.append(_failing(error))
             break

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -15,14 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.resources.workers import Step, Workers, in_order
+from compactor.resources.steps import Step, crew_of, in_order
+from format.crew import Crew
 
 
 def running_threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("worker")}
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("crew")}
 
 
-def numbers(first: int, count: int, _workers: Workers) -> Iterator[int]:
+def numbers(first: int, count: int, _crew: Crew) -> Iterator[int]:
     return iter(range(first, first + count))
 
 
@@ -47,8 +47,8 @@ def test_results_and_errors_come_in_the_order_of_the_steps(
         steps.append(Step(partial(numbers, len(expected), count), size))
         expected += range(len(expected), len(expected) + count)
     found: list[int] = []
-    with closing(Workers(threads)) as workers:
-        results = in_order(steps, workers, 100)
+    with crew_of(threads) as crew:
+        results = in_order(steps, crew, 100)
         if fails is not None and fails < len(shapes):
             with pytest.raises(Refused):
                 found.extend(results)
@@ -58,7 +58,7 @@ def test_results_and_errors_come_in_the_order_of_the_steps(
     assert not running_threads()
 
 
-def refused(_workers: Workers) -> Iterator[int]:
+def refused(_crew: Crew) -> Iterator[int]:
     raise Refused
 
 
@@ -70,8 +70,8 @@ def test_an_error_of_the_steps_themselves_comes_after_the_results_before_it(thre
         raise Refused
 
     found = []
-    with closing(Workers(threads)) as workers, pytest.raises(Refused):
-        for result in in_order(steps(), workers, 100):
+    with crew_of(threads) as crew, pytest.raises(Refused):
+        for result in in_order(steps(), crew, 100):
             found.append(result)  # noqa: PERF402 - what comes before the error counts
     assert found == [0, 1, 2]
 
@@ -82,13 +82,13 @@ def test_an_error_of_the_steps_themselves_comes_after_the_results_before_it(thre
 def test_no_more_steps_are_begun_than_were_taken_before(size: int, expected: list[int]) -> None:
     begun: list[int] = []
 
-    def step(number: int, _workers: Workers) -> Iterator[int]:
+    def step(number: int, _crew: Crew) -> Iterator[int]:
         begun.append(number)
         return iter([number])
 
-    with closing(Workers(2)) as workers:
+    with crew_of(2) as crew:
         steps = (Step(partial(step, n), size) for n in range(100))
-        results = in_order(steps, workers, 1 << 30)
+        results = in_order(steps, crew, 1 << 30)
         most = []
         for taken in range(5):
             assert next(results) == taken
@@ -100,13 +100,13 @@ def test_no_more_steps_are_begun_than_were_taken_before(size: int, expected: lis
 def test_an_error_within_a_bundle_comes_after_the_results_before_it() -> None:
     begun: list[int] = []
 
-    def step(number: int, _workers: Workers) -> Iterator[int]:
+    def step(number: int, _crew: Crew) -> Iterator[int]:
         begun.append(number)
-        return refused(_workers) if number == 5 else iter([number])
+        return refused(_crew) if number == 5 else iter([number])
 
     found = []
-    with closing(Workers(2)) as workers, pytest.raises(Refused):
-        for result in in_order((Step(partial(step, n), 1) for n in range(99)), workers, 100):
+    with crew_of(2) as crew, pytest.raises(Refused):
+        for result in in_order((Step(partial(step, n), 1) for n in range(99)), crew, 100):
             found.append(result)  # noqa: PERF402 - what comes before the error counts
     assert found == [0, 1, 2, 3, 4]
 
@@ -114,7 +114,7 @@ def test_an_error_within_a_bundle_comes_after_the_results_before_it() -> None:
 def test_steps_that_were_begun_hold_no_more_than_is_allowed() -> None:
     lock, held, peak = threading.Lock(), 0, 0
 
-    def step(size: int, workers: Workers) -> Iterator[int]:
+    def step(size: int, crew: Crew) -> Iterator[int]:
         nonlocal held, peak
         with lock:
             held += size
@@ -122,8 +122,8 @@ def test_steps_that_were_begun_hold_no_more_than_is_allowed() -> None:
         return iter([size])
 
     sizes = [30, 40, 10, 30, 30, 20, 50, 50, 10] * 10
-    with closing(Workers(4)) as workers:
-        for size in in_order((Step(partial(step, n), n) for n in sizes), workers, 100):
+    with crew_of(4) as crew:
+        for size in in_order((Step(partial(step, n), n) for n in sizes), crew, 100):
             with lock:
                 held -= size
     assert peak <= 100
@@ -134,41 +134,28 @@ def test_a_heavy_step_has_all_threads_and_no_company() -> None:
     alone: list[bool] = []
     running = 0
 
-    def step(size: int | None, workers: Workers) -> Iterator[int]:
+    def step(size: int | None, crew: Crew) -> Iterator[int]:
         nonlocal running
         running += 1
         if size in (None, 51):
-            assert workers.threads == 3
-            assert workers.each(abs, [-1, -2, -3]) == [1, 2, 3]
+            assert crew.threads == 3
+            assert crew.each(abs, [-1, -2, -3]) == [1, 2, 3]
             alone.append(running == 1)
         running -= 1
         return iter([0])
 
     sizes = [1, 1, 1, 51, 1, None, 1, 1, 51]
-    with closing(Workers(3)) as workers:
-        assert len(list(in_order((Step(partial(step, n), n) for n in sizes), workers, 100))) == 9
+    with crew_of(3) as crew:
+        assert len(list(in_order((Step(partial(step, n), n) for n in sizes), crew, 100))) == 9
     assert alone == [True, True, True]
-
-
-def test_each_raises_the_error_of_the_first_item_that_fails() -> None:
-    def work(item: int) -> int:
-        if item == 1:
-            time.sleep(0.02)
-        if item:
-            raise ValueError(item)
-        return item
-
-    for threads in (1, 4):
-        with closing(Workers(threads)) as workers, pytest.raises(ValueError, match=r"^1$"):
-            workers.each(work, range(4))
 
 
 @pytest.mark.parametrize("ends", ["close", "drop", "error"])
 def test_threads_end_with_the_one_who_reads(ends: str) -> None:
     def results() -> Iterator[int]:
         steps = (Step(partial(numbers, n, 1), 1) for n in range(100))
-        with closing(Workers(3)) as workers:
-            yield from in_order(steps, workers, 100)
+        with crew_of(3) as crew:
+            yield from in_order(steps, crew, 100)
 
     reading = results()
     assert [next(reading) for _ in range(4)] == [0, 1, 2, 3]
@@ -189,7 +176,7 @@ def test_a_reading_that_python_drops_in_one_of_its_threads_ends_them(
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     is_forgotten, is_collected = threading.Event(), threading.Event()
 
-    def step(number: int, _workers: Workers) -> Iterator[int]:
+    def step(number: int, _crew: Crew) -> Iterator[int]:
         if number == 2:
             assert is_forgotten.wait(10)
             gc.collect()
@@ -197,9 +184,9 @@ def test_a_reading_that_python_drops_in_one_of_its_threads_ends_them(
         return iter([number])
 
     def results() -> Iterator[Any]:
-        with closing(Workers(2)) as workers:
+        with crew_of(2) as crew:
             cycle = yield None
-            yield from in_order((Step(partial(step, n), 1) for n in range(9)), workers, 100)
+            yield from in_order((Step(partial(step, n), 1) for n in range(9)), crew, 100)
             del cycle
 
     gc.disable()
