@@ -1,4 +1,4 @@
-"""Queries of ids that are stored by half bytes, against the rows that Python picks."""
+"""Queries of ids that are stored as letters, against the rows that Python picks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compactor.table.conditions import condition_on
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
 from format import encode
-from tests.format.test_nibbles import ids
+from tests.format.test_letters import ids
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
 
@@ -89,7 +89,7 @@ def expected(picks: Callable[[str, str | None, str], bool]) -> list[tuple[str, s
 
 
 def test_conditions_on_ids_pick_the_rows_that_python_picks(store: MemoryStore) -> None:
-    assert (encodings(store, "trace"), encodings(store, "span")) == ({"NIBBLES"}, {"NIBBLES"})
+    assert (encodings(store, "trace"), encodings(store, "span")) == ({"LETTERS"}, {"LETTERS"})
     for where, picks in CONDITIONS.items():
         assert found(store, where) == expected(picks), where
     assert verify(store, CommitLog(store).current()).faults == []
