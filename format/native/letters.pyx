@@ -156,15 +156,14 @@ cdef uint64_t pack_strip(
     const uint8_t* letters, int64_t count, uint8_t* out, int width, const uint64_t* places
 ) noexcept nogil:
     """Packs letters. Writes up to 8 bytes more than they take. Returns their groups, or-ed."""
-    cdef uint64_t word, group, every = 0
+    cdef const uint8_t* eight
+    cdef uint64_t group, every = 0
     cdef int64_t index
     cdef int place
     for index in range(count // GROUP):
-        memcpy(&word, letters + GROUP * index, 8)
-        group = places[word & 0xFF] | places[0x100 | word >> 8 & 0xFF]
-        group |= places[0x200 | word >> 16 & 0xFF] | places[0x300 | word >> 24 & 0xFF]
-        group |= places[0x400 | word >> 32 & 0xFF] | places[0x500 | word >> 40 & 0xFF]
-        group |= places[0x600 | word >> 48 & 0xFF] | places[0x700 | word >> 56]
+        eight = letters + GROUP * index
+        group = places[eight[0]] | places[0x100 + eight[1]] | places[0x200 + eight[2]] | places[0x300 + eight[3]]
+        group |= places[0x400 + eight[4]] | places[0x500 + eight[5]] | places[0x600 + eight[6]] | places[0x700 + eight[7]]
         every |= group
         memcpy(out + width * index, &group, 8)
     if count % GROUP:
