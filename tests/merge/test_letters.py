@@ -10,7 +10,7 @@ from format import encode
 from format.nodes import Encoding, Node
 from format.reader import FragmentReader
 from format.writer import WriterOptions
-from tests.format.test_letters import ids
+from tests.format.test_letters import ids, uuids
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 from tests.merge.test_templates import data_of, messages, words
@@ -42,6 +42,21 @@ def test_ids_of_several_inputs_merge_and_are_packed_again() -> None:
     assert data_of(one) == data_of(two)
 
 
+def test_values_merge_to_the_frame_that_they_share() -> None:
+    columns = [
+        pa.array(
+            [f"{value[:14]}{version}{value[15:]}" for value in uuids(ROWS, version)],
+            mask=np.arange(ROWS) % 41 == 3,
+        )
+        for version in (1, 4, 7)
+    ]
+    one, two = (
+        merged_rows(interleaved(columns), max_rows=700, threads=threads) for threads in (1, 3)
+    )
+    assert encodings(one) == {"LETTERS"}
+    assert data_of(one) == data_of(two)
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -49,9 +64,11 @@ def test_ids_of_several_inputs_merge_and_are_packed_again() -> None:
         messages(1, ROWS),
         pa.array([f"few {n % 4}" for n in range(ROWS)]),
         pa.array(ids(100) * 20),
+        pa.array(uuids(ROWS)),
+        pa.array([value.upper()[:30] for value in ids(ROWS, 3)]),
         pa.nulls(ROWS, pa.string()),
     ],
-    ids=["words", "templates", "few values", "few ids", "nulls"],
+    ids=["words", "templates", "few values", "few ids", "uuids", "other letters", "nulls"],
 )
 def test_ids_merge_with_columns_that_are_stored_otherwise(other: pa.Array) -> None:
     tables = interleaved([some_ids(1), other, some_ids(2)])

@@ -26,10 +26,14 @@ TRACES = ids(ROWS)
 SKIPS = SkipSpec((("span", SkipKind.BLOOM), ("session", SkipKind.VALUES)))
 
 
+def span_of(trace: str) -> str:
+    return f"{trace[:8]}-{trace[8:15]}"
+
+
 def some_rows() -> list[pa.Table]:
-    """Rows of two fragments with a key, ids that differ, ids with nulls and ids that recur."""
+    """Rows of two fragments with a key, ids that differ, ids with a frame and nulls, and ids that recur."""
     order = sorted(range(ROWS), key=lambda n: TRACES[n])
-    spans = [None if n % 11 == 0 else TRACES[n][:16] for n in range(ROWS)]
+    spans = [None if n % 11 == 0 else span_of(TRACES[n]) for n in range(ROWS)]
     rows = pa.table(
         {"trace": TRACES, "span": spans, "session": [TRACES[n % 200][::-1] for n in range(ROWS)]}
     )
@@ -59,7 +63,8 @@ SOME = TRACES[77]
 CONDITIONS: dict[str, Callable[[str, str | None, str], bool]] = {
     f"trace = '{SOME}'": lambda trace, span, session: trace == SOME,
     f"trace <> '{SOME}'": lambda trace, span, session: trace != SOME,
-    f"span = '{SOME[:16]}'": lambda trace, span, session: span == SOME[:16],
+    f"span = '{span_of(SOME)}'": lambda trace, span, session: span == span_of(SOME),
+    "span LIKE '%-a%'": lambda trace, span, session: "-a" in (span or ""),
     f"trace IN ('{SOME}', '{TRACES[9]}', 'none')": lambda t, span, s: t in (SOME, TRACES[9]),
     "trace LIKE '%ab%'": lambda trace, span, session: "ab" in trace,
     "span LIKE 'f%'": lambda trace, span, session: (span or "").startswith("f"),
