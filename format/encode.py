@@ -780,6 +780,7 @@ def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Letter
     lettering = likely.framed_by(data)
     if (codes := lettering.pack(data)) is not None:
         return lettering, codes
+    # The sample has not all letters.
     complete = find_lettering(data, length, is_text=is_text)
     if complete is None or not _pays(complete, sample):
         return None

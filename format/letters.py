@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,7 +26,7 @@ class Lettering:
 
     alphabet: bytes
     """Ascending."""
-    holes: U8 = field(default_factory=lambda: _NO_HOLES)
+    holes: U8
     """Of each place of a value: 1 if a letter stands there, 0 if the same byte does in all of them; empty if
     the text has no frame."""
 
