@@ -412,7 +412,7 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
     if encoded.encoding is Encoding.TEMPLATE:
         return encoded.text_bytes + 4 * len(array)
     if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(value_type(array.type)):
-        return 4 * len(array) + encoded.raw_bytes + encoded.unpacked_bytes
+        return 4 * len(array) + encoded.raw_bytes + encoded.text_bytes
     return total_bytes(array)
 
 

@@ -18,12 +18,13 @@ from pyarrow import types as pt
 from format.alphabets import DIGITS
 from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from format.native.decode import Cursor, IntegerStream
-from format.native.nibbles import ALPHABET_BYTES, unpack
+from format.native.letters import MOST_FRAME_BYTES, unpack
 from format.native.text import is_ascii
 from format.nodes import (
     INT_ENCODINGS,
     MAX_UNBACKED_VALUES,
     Encoding,
+    bits_of,
     fixed_width_bytes,
     integer_bytes,
 )
@@ -31,6 +32,7 @@ from format.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
 from format.storage import decoded
 from format.templates import (
     NUMBER,
+    U8,
     U64,
     Bits,
     Layout,
@@ -290,8 +292,8 @@ class _Chunk:
         children: list[pa.Array] = []
         if encoding == Encoding.VARLEN and is_binary_like(dtype):
             buffers = self._strings(dtype, length, validity)
-        elif encoding == Encoding.NIBBLES and is_binary_like(dtype):
-            buffers = self._packed_strings(dtype, length, validity)
+        elif encoding == Encoding.LETTERS and is_binary_like(dtype):
+            buffers = self._letters(dtype, length, validity)
         elif encoding == Encoding.PLAIN:
             buffers = [validity, self._plain(dtype, length)]
         elif encoding in INT_ENCODINGS:
@@ -314,7 +316,7 @@ class _Chunk:
         else:
             raise _unfit(encoding, dtype)
         array = pa.Array.from_buffers(dtype, length, buffers, null_count, children=children)
-        if encoding != Encoding.NIBBLES and _may_hold_others(array):
+        if encoding != Encoding.LETTERS and _may_hold_others(array):
             array.validate(full=True)
         return array
 
@@ -340,14 +342,35 @@ class _Chunk:
         offsets = self.cursor.child_integers(length).offsets(data.size, is_large)
         return [validity, offsets, data]
 
-    def _packed_strings(
+    def _letters(
         self, dtype: pa.DataType, length: int, validity: pa.Buffer | None
     ) -> list[pa.Buffer | None]:
-        cursor, size = self.cursor, self.cursor.param
-        codes, alphabet = cursor.buffer((size + 1) // 2), cursor.buffer(ALPHABET_BYTES)
-        offsets = cursor.child_integers(length).offsets(size, is_large_offsets(dtype))
+        cursor, letters, width = self.cursor, self.cursor.param, self.cursor.width
+        if letters < 0:
+            raise ValueError("fewer letters than none")
+        codes = cursor.buffer(letters // 8 * width + (letters % 8 * width + 7) // 8)
+        alphabet = cursor.buffer(1 << width)
+        holes, frame = self._frame()
+        in_row = int(np.count_nonzero(holes))
+        size = letters // in_row * len(holes) if in_row else letters
         self._allowance.charge(size)
-        return [validity, offsets, unpack(codes, alphabet, size, is_string(dtype))]
+        offsets = cursor.child_integers(length).offsets(size, is_large_offsets(dtype))
+        text = unpack(codes, alphabet, width, letters, holes, frame, is_string(dtype))
+        return [validity, offsets, text]
+
+    def _frame(self) -> tuple[U8, U8]:
+        """Takes the node of what letters leave out. Returns for each place whether a letter stands there, and
+        the bytes that stand in the others."""
+        cursor, size = self.cursor, self.cursor.next_length
+        if cursor.take(size) != Encoding.PLAIN or size > MOST_FRAME_BYTES:
+            raise ValueError(
+                f"a frame of letters that is not PLAIN with up to {MOST_FRAME_BYTES} bytes"
+            )
+        if size and not cursor.null_count:
+            raise ValueError("a frame that has no place for letters")
+        holes = ~bits_of(cursor.validity(), 0, size)
+        frame = np.frombuffer(self._plain(pa.uint8(), size), dtype=np.uint8)
+        return holes.view(np.uint8), frame
 
     def _templates(self, dtype: pa.DataType, length: int, *, keep: bool) -> pa.Array:
         head = self.template_head(dtype, length)

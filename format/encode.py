@@ -6,6 +6,7 @@ cascading light encodings before a general codec is BtrBlocks'.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,8 +24,8 @@ from format.arrays import in_order_of_use
 from format.compression import Part, compressed_bytes
 from format.dictionaries import list_bytes, with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
+from format.letters import Lettering, find_lettering, sampled_bytes
 from format.nested import list_parts, present_items
-from format.nibbles import find_alphabet, pack_nibbles, sampled_bytes
 from format.nodes import (
     WORD_BYTES,
     Buffer,
@@ -108,10 +109,8 @@ _DISTINCT_LISTS_SHARE: Final = 2
 """The same as `_DISTINCT_SHARE` for lists, which take more room and more work."""
 
 
-_LEAST_NIBBLES: Final = 1024
-"""The fewest bytes that are packed by half bytes: fewer take hardly any room, and an alphabet beside them."""
-_LEAST_ALPHABET: Final = 11
-"""The fewest different bytes that are packed so: of ten a codec makes 3.4 bits each."""
+_LEAST_LETTERS: Final = 1024
+"""The fewest bytes that are packed as letters: fewer take hardly any room, and an alphabet beside them."""
 _APART_BYTES: Final = 256 << 10
 """Text of so many bytes is compressed apart from its lengths, since copying it takes longer."""
 _LEAST_TEMPLATED: Final = 64
@@ -157,9 +156,7 @@ class EncodedArray:
     dictionaries: int
     """Number of dictionary nodes."""
     text_bytes: int
-    """The bytes of the strings that the root's templates and variables make, if it has them."""
-    unpacked_bytes: int
-    """The bytes of all text that is packed by four bits a byte."""
+    """The bytes of all strings that templates and variables, or letters, make."""
 
     @property
     def raw_bytes(self) -> int:
@@ -197,8 +194,7 @@ def encode_array(
         sum(map(_most_decoded_bytes, nodes)),
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
-        root.text_bytes,
-        sum(node.param for node in nodes if node.encoding is Encoding.NIBBLES),
+        sum(node.text_bytes for node in nodes),
     )
 
 
@@ -209,7 +205,7 @@ def _parts(root: Node) -> tuple[Part, ...]:
         *head, numbers, texts = root.children
         whole, rest = _apart(numbers, texts)
         return Part(join_buffers(replace(root, children=tuple(head)))), *whole, Part(rest)
-    if root.encoding in (Encoding.VARLEN, Encoding.NIBBLES) and not root.has_validity:
+    if root.encoding in (Encoding.VARLEN, Encoding.LETTERS) and not root.has_validity:
         whole, raw = _apart(root, replace(root, buffers=root.buffers[1:]))
     else:
         whole, raw = (), join_buffers(root)
@@ -746,50 +742,115 @@ def _middle_bytes(data: Buffer) -> memoryview:
 
 
 def _encode_strings(array: pa.Array) -> Node:
-    """Encodes strings or binaries without a dictionary, by half bytes where a codec hardly makes less of
+    """Encodes strings or binaries without a dictionary, as letters where a codec hardly makes less of
     them."""
-    node = _encode_varlen(array)
-    *validity, data = node.buffers
+    valid, lengths, data = _text_parts(array)
     is_text = is_string(array.type)
-    packed = _nibbles(data, is_text=is_text)
+    common = _common_length(lengths, data.nbytes)
+    packed = _by_letters(data, common, is_text=is_text)
     if packed is None:
-        return replace(node, is_dense=not is_text and _is_noise(data))
+        return _varlen_node(valid, lengths, data, is_dense=not is_text and _is_noise(data))
+    lettering, codes = packed
+    node = _with_validity(
+        Encoding.LETTERS,
+        len(array),
+        valid,
+        [codes, lettering.stored_alphabet],
+        param=lettering.letters(data.nbytes),
+        is_dense=True,
+        children=(_frame_node(data, lettering.holes), _lengths_node(lengths, common)),
+    )
     return replace(
         node,
-        encoding=Encoding.NIBBLES,
-        buffers=(*validity, *packed),
-        known_bytes=_MOST_VALUE_BYTES * node.length + node.param,
-        is_dense=True,
+        width=lettering.width,
+        known_bytes=_MOST_VALUE_BYTES * len(array) + data.nbytes,
+        text_bytes=data.nbytes,
     )
 
 
-def _nibbles(data: memoryview, *, is_text: bool) -> tuple[Buffer, Buffer] | None:
-    """Returns the bytes by half bytes, and their alphabet; None if a sample has too many different ones, or a
-    codec makes clearly less of it."""
-    sample = sampled_bytes(data)
-    alphabet = find_alphabet(sample, is_text=is_text)
-    if alphabet is None or len(alphabet) < _LEAST_ALPHABET or data.nbytes < _LEAST_NIBBLES:
+def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Lettering, Buffer] | None:
+    """Returns how bytes are packed as letters, and their codes; None if a sample has too many different ones,
+    or a codec makes clearly less of it. length: see `find_lettering`."""
+    if data.nbytes < _LEAST_LETTERS:
         return None
-    if compressed_bytes(sample) < _CODEC_PAYS * sample.nbytes / 2:
+    sample = sampled_bytes(data, length)
+    likely = find_lettering(sample, length, is_text=is_text)
+    if likely is None or not _pays(likely, sample):
         return None
-    return pack_nibbles(data, alphabet, is_text=is_text)
+    lettering = likely.framed_by(data)
+    if (codes := lettering.pack(data)) is not None:
+        return lettering, codes
+    # The sample has not all letters.
+    complete = find_lettering(data, length, is_text=is_text)
+    if complete is None or not _pays(complete, sample):
+        return None
+    return complete, complete.pack(data)
+
+
+def _pays(lettering: Lettering, sample: memoryview) -> bool:
+    """Returns whether a codec makes hardly less of a sample than its letters take packed, or more."""
+    if math.log2(len(lettering.alphabet)) < _CODEC_PAYS * lettering.width:
+        return False  # whatever their frequencies are
+    return compressed_bytes(sample) >= _CODEC_PAYS * lettering.packed_bytes(sample.nbytes)
+
+
+def _common_length(lengths: npt.NDArray[Any], total: int) -> int:
+    """Returns the bytes of every value that has any; 0 if these differ."""
+    longest = int(lengths.max(initial=0))
+    return longest if longest * np.count_nonzero(lengths) == total else 0
+
+
+def _lengths_node(lengths: npt.NDArray[Any], common: int) -> Node:
+    """Encodes lengths, those that are 0 or `common` by a bit each, which a codec need not look at."""
+    if not common or lengths.all():
+        return encode_ints(lengths)
+    present = encode_ints((lengths != 0).view(np.uint8), allow_runs=False)
+    return Node(Encoding.MULTIPLE, len(lengths), param=common, children=(present,))
+
+
+def _frame_node(data: memoryview, holes: npt.NDArray[np.uint8]) -> Node:
+    """Makes the node of what letters leave out: bytes, and nulls for letters."""
+    size = len(holes)
+    first = np.frombuffer(data[:size], dtype=np.uint8)
+    valid = None if not size else holes == 0
+    node = _with_validity(
+        Encoding.PLAIN, size, valid, [np.where(holes, np.uint8(0), first)], param=1
+    )
+    return replace(node, known_bytes=size)
 
 
 def _encode_varlen(array: pa.Array, ints: Callable[[npt.NDArray[Any]], Node] = encode_ints) -> Node:
+    return _varlen_node(*_text_parts(array), ints=ints)
+
+
+def _varlen_node(
+    valid: npt.NDArray[np.bool_] | None,
+    lengths: npt.NDArray[Any],
+    data: memoryview,
+    *,
+    is_dense: bool = False,
+    ints: Callable[[npt.NDArray[Any]], Node] = encode_ints,
+) -> Node:
+    return _with_validity(
+        Encoding.VARLEN,
+        len(lengths),
+        valid,
+        [data],
+        param=data.nbytes,
+        is_dense=is_dense,
+        children=(ints(lengths),),
+    )
+
+
+def _text_parts(
+    array: pa.Array,
+) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[Any], memoryview]:
+    """Returns which strings or binaries are valid, the length of each, 0 for nulls, and all their bytes."""
     valid = valid_mask(array)
     if hidden_bytes(array):
         array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
     offsets, data = binary_parts(array)
-    start, stop = int(offsets[0]), int(offsets[-1])
-    lengths = ints(np.diff(offsets))
-    return _with_validity(
-        Encoding.VARLEN,
-        len(array),
-        valid,
-        [data[start:stop]],
-        param=stop - start,
-        children=(lengths,),
-    )
+    return valid, np.diff(offsets), data[int(offsets[0]) : int(offsets[-1])]
 
 
 def _encode_nested(array: pa.Array) -> Node:

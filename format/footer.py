@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from format.keys import Bound, Value
 from format.nodes import Encoding
 
-_LESS_THAN_TEXT: Final = frozenset({Encoding.TEMPLATE.name, Encoding.NIBBLES.name})
+_LESS_THAN_TEXT: Final = frozenset({Encoding.TEMPLATE.name, Encoding.LETTERS.name})
 """Encodings whose payload has fewer bytes than the strings that it stands for."""
 
 
@@ -43,8 +43,8 @@ class ChunkStats(NamedTuple):
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of the payload, or of the strings that templates and variables or half bytes make: by these
-        row groups are cut, whatever their strings are stored as."""
+        """Bytes of the payload, or of the strings that templates and variables or letters make: by these row
+        groups are cut, whatever their strings are stored as."""
         is_less = self.encoding in _LESS_THAN_TEXT
         return max(self.raw_bytes, self.decoded_bytes) if is_less else self.raw_bytes
 

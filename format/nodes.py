@@ -40,7 +40,7 @@ class Encoding(IntEnum):
     DECIMAL = 10
     MULTIPLE = 11
     TEMPLATE = 12
-    NIBBLES = 13
+    LETTERS = 13
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
@@ -65,9 +65,9 @@ class Node:
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
     known_bytes: int = 0
-    """Bytes that decoding a NULL, TEMPLATE or NIBBLES node takes; known when writing, and not stored."""
+    """Bytes that decoding a NULL, TEMPLATE or LETTERS node takes; known when writing, and not stored."""
     text_bytes: int = 0
-    """The bytes of a TEMPLATE node's strings; known when writing, and not stored."""
+    """The bytes of a TEMPLATE or LETTERS node's strings; known when writing, and not stored."""
     is_dense: bool = False
     """Whether no codec makes the buffers smaller; known when writing, and not stored."""
 

@@ -8,7 +8,7 @@ bits       packs integers by bits
 floats     turns floats into integers
 decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
 text       finds out whether text is ASCII
-nibbles    packs text of few different bytes by four bits each
+letters    packs text of few different letters by one to six bits each, apart from what all values share
 gather     gathers rows of several sources in merged order
 ids        numbers the distinct strings of many dictionaries
 origins    counts, divides and renumbers the sources of rows in merged order
@@ -49,7 +49,7 @@ try:
         integers,
         key_merge,
         keys,
-        nibbles,
+        letters,
         origins,
         patterns,
         strings,
@@ -76,7 +76,7 @@ __all__ = [
     "integers",
     "key_merge",
     "keys",
-    "nibbles",
+    "letters",
     "origins",
     "patterns",
     "strings",

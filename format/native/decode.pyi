@@ -15,6 +15,7 @@ class Cursor:
     null_count: int
     param: int
     children: int
+    width: int
     def __init__(
         self,
         meta: bytes,

@@ -23,6 +23,7 @@ cdef enum:
     NODE = 32
     HAS_VALIDITY = 1
     MOST_LENGTH_BITS = 48  # no value is longer, and so many lengths of a block cannot overflow
+    MOST_LETTER_BITS = 6
     MOST_EXACT_BITS = 53  # of integers that doubles hold exactly
 
 cdef enum:  # as `format.nodes.Encoding` has them
@@ -39,7 +40,7 @@ cdef enum:  # as `format.nodes.Encoding` has them
     DECIMALS = 10
     MULTIPLE = 11
     TEMPLATES = 12
-    NIBBLES = 13
+    LETTERS = 13
     ENCODINGS = 14
 
 cdef enum:  # what a stream may be found to be; all are below 0
@@ -52,12 +53,13 @@ cdef enum:  # what a stream may be found to be; all are below 0
 cdef int IN_MULTIPLES = 1 << CONSTANT | 1 << PACKED
 cdef int IN_RUNS = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE
 cdef int IN_CHILDREN = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE | 1 << RUN_LENGTH
+cdef int WITH_WIDTH = 1 << PACKED | 1 << LETTERS
 cdef int WITH_PARAM = (
     1 << PLAIN | 1 << CONSTANT | 1 << PACKED | 1 << VARLEN | 1 << DECIMALS | 1 << MULTIPLE | 1 << TEMPLATES
-    | 1 << NIBBLES
+    | 1 << LETTERS
 )
 cdef int[ENCODINGS] CHILDREN
-CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 5, 1]
+CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 5, 2]
 
 
 cdef struct Node:
@@ -445,7 +447,7 @@ cdef class Cursor:
     cdef readonly int64_t null_count
     cdef readonly int64_t param
     cdef readonly int64_t children
-    cdef int width
+    cdef readonly int width
     cdef bint has_validity
     cdef object _meta, _payload, _charge
     cdef const uint8_t* _nodes
@@ -646,8 +648,10 @@ cdef int check_node(const Node* node) except -1:
         raise ValueError("an encoding node contradicts itself about nulls")
     if node.encoding == ALL_NULL and (node.null_count != node.length or node.flags):
         raise ValueError("NULL with values that are none")
-    if (node.width and node.encoding != PACKED) or (node.param and not (1 << node.encoding) & WITH_PARAM):
+    if (node.width and not (1 << node.encoding) & WITH_WIDTH) or (node.param and not (1 << node.encoding) & WITH_PARAM):
         raise ValueError("an encoding node has a width or a parameter that it does not need")
+    if node.encoding == LETTERS and not 1 <= node.width <= MOST_LETTER_BITS:
+        raise ValueError(f"letters of {node.width} bits")
     return 0
 
 

@@ -20,6 +20,7 @@ from format.reader import FragmentReader
 from format.schema import FragmentHeader
 from format.storage import to_storage
 from format.writer import WriterOptions
+from tests.format.test_letters import ids
 from tests.support.fragments import (
     BytesSource,
     NonSeekableSink,
@@ -113,6 +114,15 @@ def test_a_value_that_compresses_too_well_is_stored_uncompressed(limit: Limit) -
     text = "".join(f"{n:x}," for n in range(40_000))
     assert len(text) > 100_000
     assert reads_back(pa.array([text])).codec is Codec.ZSTD
+
+
+def test_letters_of_a_frame_that_makes_too_much_are_stored_as_text(limit: Limit) -> None:
+    values = pa.array(["prefix " * 100 + value for value in ids(300, length=8)])
+    framed = reads_back(values)
+    assert (framed.encoding, len(framed.stored) < 3000) == ("LETTERS", True)
+    limit(100_000)
+    plain = reads_back(values)
+    assert (plain.encoding, len(plain.stored) > 3000) == ("VARLEN", True)
 
 
 def test_constants_of_a_list_get_bytes_where_there_are_too_many(

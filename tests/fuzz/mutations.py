@@ -268,12 +268,16 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
                 ),
             ]
         case 13:
-            param = rng.choice((length, 8 * length, 3))
-            codes = _random_bytes(rng, min(-(-param // 2), 512))
-            alphabet = rng.choice((b"0123456789abcdef", b"\0\1\2\3", b"\0\xff", b"ba", b"a\0b"))
+            param, width = (
+                rng.choice((length, 8 * length, 3)),
+                rng.choice((1, 4, 5, 6, 6, 0, 7, 255)),
+            )
+            codes = _random_bytes(rng, min(-(-param * width // 8), 512))
+            alphabet = rng.choice((bytes(range(32, 96)), b"\0\1\2\3", b"\0\xff", b"ba", b"a\0b"))
+            size = 1 << min(width, 6)
             buffers += bytes(-len(buffers) % 8) + codes + bytes(-len(codes) % 8)
-            buffers += alphabet.ljust(16, b"\0")
-            parts = [_ints(rng, length, rng.choice((1, 8, 0)))]
+            buffers += alphabet[:size].ljust(size, b"\0")
+            parts = [_frame(rng), _ints(rng, length, rng.choice((1, 8, 0)))]
     children = len(parts)
     node = NODE.pack(
         encoding, flags, width, 0, children, length % 2**64, nulls % 2**64, _signed(param)
@@ -289,6 +293,16 @@ def _variables(rng: random.Random, value: bytes, length: int) -> tuple[bytes, by
         data = _random_bytes(rng, 24)
     node = NODE.pack(1, 0, 0, 0, 0, len(data), 0, rng.choice((1, 1, 1, 2)))
     return node, data + bytes(-len(data) % 8)
+
+
+def _frame(rng: random.Random) -> tuple[bytes, bytes]:
+    """No frame, or one of any bytes and some or other letters."""
+    size = rng.choice((0, 0, 1, 8, 9, 1024, 1025))
+    bitmap = _random_bytes(rng, -(-size // 8))
+    nulls = size - sum(bitmap[place // 8] >> place % 8 & 1 for place in range(size))
+    node = NODE.pack(1, nulls > 0, 0, 0, 0, size, nulls, 1)
+    parts = [bitmap] * (nulls > 0) + [_random_bytes(rng, size)]
+    return node, b"".join(part + bytes(-len(part) % 8) for part in parts)
 
 
 def _texts(rng: random.Random, values: list[bytes]) -> tuple[bytes, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -92,13 +93,15 @@ def _encoded() -> list[Seed]:
         for level in (0, 3)
     ]
     ids = [sha256(b"%d" % n).hexdigest()[:32] for n in range(80)]
-    half_bytes = {
+    letters = {
         "k": sorted(ids),
         "nulls": [None if n % 7 == 0 else value for n, value in enumerate(ids)],
         "bytes": pa.array([value.encode()[: n % 33] for n, value in enumerate(ids)]),
+        "framed": [f"{value[:8]}-{value[8:12]}-{value[12:]}" for value in ids],
+        "base 64": [b64encode(bytes.fromhex(value)).decode() for value in ids],
     }
     found += [
-        _seed("half bytes", pa.table(half_bytes), "k", max_rows=70, level=level) for level in (0, 3)
+        _seed("letters", pa.table(letters), "k", max_rows=70, level=level) for level in (0, 3)
     ]
     found.append(_seed("all encodings", pa.table({"k": rows} | columns), "k", max_rows=30, level=0))
     return found

@@ -10,8 +10,10 @@ from __future__ import annotations
 import decimal
 import json
 import math
+from base64 import b32encode, b64encode
 from hashlib import sha256
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -73,7 +75,7 @@ def golden_tables() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions
         WriterOptions(max_rows=500),
     )
     tables["templates"] = (_templates(), "k", WriterOptions(max_rows=700, compression_level=3))
-    tables["nibbles"] = (_nibbles(), "id", WriterOptions(max_rows=200))
+    tables["letters"] = (_letters(), "id", WriterOptions(max_rows=200))
     tables |= _orders() | _odd_names()
     return tables
 
@@ -98,9 +100,12 @@ def _templates() -> pa.Table:
     )
 
 
-def _nibbles() -> pa.Table:
-    """Ids by half bytes: as keys, with nulls and other lengths, in a dictionary, in lists, as any bytes."""
-    ids = [sha256(b"%d" % n).hexdigest()[:32] for n in range(300)]
+def _letters() -> pa.Table:
+    """Ids and tokens: as keys, with nulls and other lengths, in a dictionary, in lists, as any bytes, with
+    frames, of all widths."""
+    digests = [sha256(b"%d" % n).digest()[:18] for n in range(300)]
+    ids = [digest[:16].hex() for digest in digests]
+    uuids = [str(UUID(value, version=4)) for value in ids]
     return pa.table(
         {
             "id": sorted(ids),
@@ -112,6 +117,14 @@ def _nibbles() -> pa.Table:
             "bytes": pa.array(
                 [bytes(16 * int(c, 16) for c in value) for value in ids], pa.binary()
             ),
+            "uuids": uuids,
+            "framed nulls": [None if n % 9 == 0 else value for n, value in enumerate(uuids)],
+            "base 64": [b64encode(digest).decode() for digest in digests],
+            "padded base 64": [b64encode(digest[:16]).decode() for digest in digests],
+            "base 32": [b32encode(digest[:15]).decode() for digest in digests],
+            "eight": [f"{int(value, 16):o}"[:30] for value in ids],
+            "four": ["".join("ACGT"[byte % 4] for byte in digest) for digest in digests],
+            "two": [f"{int(value[:8], 16):032b}" for value in ids],
         }
     )
 

@@ -109,7 +109,7 @@ def test_spilling_free_text_that_is_superseded_changes_no_byte() -> None:
         pa.table({"k": range(3500), "v": words(2, 3500)}),
     ]
     fragments = [write_fragment(table, "k", WriterOptions(65_536)) for table in tables]
-    assert [stored_as(fragment) for fragment in fragments] == [{"TEMPLATE"}, {"VARLEN"}]
+    assert [stored_as(fragment) for fragment in fragments] == [{"TEMPLATE"}, {"LETTERS"}]
     schema, sort = tables[0].schema, sort_schema("k")
     rule = RowRule(RowPolicy(RowKind.FIRST), None, schema, sort, is_bottom=True)
 

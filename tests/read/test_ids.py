@@ -1,4 +1,4 @@
-"""Queries of ids that are stored by half bytes, against the rows that Python picks."""
+"""Queries of ids that are stored as letters, against the rows that Python picks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compactor.table.conditions import condition_on
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
 from format import encode
-from tests.format.test_nibbles import ids
+from tests.format.test_letters import ids
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
 
@@ -26,10 +26,14 @@ TRACES = ids(ROWS)
 SKIPS = SkipSpec((("span", SkipKind.BLOOM), ("session", SkipKind.VALUES)))
 
 
+def span_of(trace: str) -> str:
+    return f"{trace[:8]}-{trace[8:15]}"
+
+
 def some_rows() -> list[pa.Table]:
-    """Rows of two fragments with a key, ids that differ, ids with nulls and ids that recur."""
+    """Rows of two fragments with a key, ids that differ, ids with a frame and nulls, and ids that recur."""
     order = sorted(range(ROWS), key=lambda n: TRACES[n])
-    spans = [None if n % 11 == 0 else TRACES[n][:16] for n in range(ROWS)]
+    spans = [None if n % 11 == 0 else span_of(TRACES[n]) for n in range(ROWS)]
     rows = pa.table(
         {"trace": TRACES, "span": spans, "session": [TRACES[n % 200][::-1] for n in range(ROWS)]}
     )
@@ -59,7 +63,8 @@ SOME = TRACES[77]
 CONDITIONS: dict[str, Callable[[str, str | None, str], bool]] = {
     f"trace = '{SOME}'": lambda trace, span, session: trace == SOME,
     f"trace <> '{SOME}'": lambda trace, span, session: trace != SOME,
-    f"span = '{SOME[:16]}'": lambda trace, span, session: span == SOME[:16],
+    f"span = '{span_of(SOME)}'": lambda trace, span, session: span == span_of(SOME),
+    "span LIKE '%-a%'": lambda trace, span, session: "-a" in (span or ""),
     f"trace IN ('{SOME}', '{TRACES[9]}', 'none')": lambda t, span, s: t in (SOME, TRACES[9]),
     "trace LIKE '%ab%'": lambda trace, span, session: "ab" in trace,
     "span LIKE 'f%'": lambda trace, span, session: (span or "").startswith("f"),
@@ -89,7 +94,7 @@ def expected(picks: Callable[[str, str | None, str], bool]) -> list[tuple[str, s
 
 
 def test_conditions_on_ids_pick_the_rows_that_python_picks(store: MemoryStore) -> None:
-    assert (encodings(store, "trace"), encodings(store, "span")) == ({"NIBBLES"}, {"NIBBLES"})
+    assert (encodings(store, "trace"), encodings(store, "span")) == ({"LETTERS"}, {"LETTERS"})
     for where, picks in CONDITIONS.items():
         assert found(store, where) == expected(picks), where
     assert verify(store, CommitLog(store).current()).faults == []

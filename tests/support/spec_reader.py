@@ -24,7 +24,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
-CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 5, 13: 1}
+CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 5, 13: 2}
 FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
@@ -147,7 +147,7 @@ class Cursor:
         encoding, flags, width, reserved, children, length, nulls, param = self.nodes.pop(0)
         assert reserved == 0
         assert children == CHILDREN.get(encoding, children)
-        assert width == 0 or encoding == 3
+        assert width == 0 or encoding in (3, 13)
         assert param == 0 or encoding in (1, 2, 3, 6, 10, 11, 12, 13)
         return encoding, flags, width, length, nulls, param
 
@@ -273,7 +273,7 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
         assert kind in ("string", "large_string")
         values = list(templated(cursor, dtype, valid, param))
     elif encoding == 13:
-        data, lengths = by_half_bytes(cursor, kind, param), integers(cursor)
+        data, lengths = by_letters(cursor, kind, width, param), integers(cursor)
         values = [text(piece, kind) for piece in pieces(data, lengths)]
     else:
         assert encoding == 9
@@ -282,15 +282,28 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
     return [value if ok else None for value, ok in zip(values, valid, strict=True)]
 
 
-def by_half_bytes(cursor: Cursor, kind: str, size: int) -> bytes:
-    assert size >= 0
-    data, alphabet = cursor.buffer(-(-size // 2)), cursor.buffer(16)
+def by_letters(cursor: Cursor, kind: str, width: int, count: int) -> bytes:
+    assert 1 <= width <= 6
+    assert count >= 0
+    data, alphabet = cursor.buffer(-(-count * width // 8)), cursor.buffer(2**width)
     alphabet = alphabet[:1] + alphabet[1:].rstrip(b"\0")
     assert list(alphabet) == sorted(set(alphabet))
-    assert alphabet.isascii() or kind not in ("string", "large_string")
-    places = [place for byte in data for place in (byte & 15, byte >> 4)]
-    assert not any(places[size:])
-    return bytes(alphabet[place] for place in places[:size])
+    groups = (bit_fields(data[at : at + width], 8, width) for at in range(0, len(data), width))
+    places = [place for group in groups for place in group]
+    assert not any(places[count:])
+    letters = iter([alphabet[place : place + 1] for place in places[:count]])
+    encoding, *_, size = cursor.nodes[0]
+    assert (encoding, size) == (1, 1)
+    frame = node_values(cursor, {"kind": "fixed_size_binary", "byte_width": 1})
+    if kind in ("string", "large_string"):
+        assert b"".join([alphabet, *filter(None, frame)]).isascii()
+    if not frame:
+        return b"".join(letters)
+    assert len(frame) <= 1024
+    assert None in frame
+    rows, left = divmod(count, frame.count(None))
+    assert left == 0
+    return b"".join(next(letters) if byte is None else byte for byte in frame * rows)
 
 
 def templated(

@@ -1,4 +1,4 @@
-"""Columns of ids, which are stored by half bytes: whatever their inputs store."""
+"""Columns of ids, which are stored as letters: whatever their inputs store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from format import encode
 from format.nodes import Encoding, Node
 from format.reader import FragmentReader
 from format.writer import WriterOptions
-from tests.format.test_nibbles import ids
+from tests.format.test_letters import ids, uuids
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 from tests.merge.test_templates import data_of, messages, words
@@ -25,7 +25,7 @@ def _no_templates_of_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     by_templates, as_strings = encode._encode_by_templates, encode._encode_strings
 
     def chosen(array: pa.Array) -> Node | None:
-        is_packed = as_strings(array).encoding is Encoding.NIBBLES
+        is_packed = as_strings(array).encoding is Encoding.LETTERS
         return None if is_packed else by_templates(array)
 
     monkeypatch.setattr(encode, "_encode_by_templates", chosen)
@@ -38,7 +38,22 @@ def some_ids(seed: int) -> pa.Array:
 def test_ids_of_several_inputs_merge_and_are_packed_again() -> None:
     tables = interleaved([some_ids(seed) for seed in range(3)])
     one, two = (merged_rows(tables, max_rows=700, threads=threads) for threads in (1, 3))
-    assert encodings(one) == {"NIBBLES"}
+    assert encodings(one) == {"LETTERS"}
+    assert data_of(one) == data_of(two)
+
+
+def test_values_merge_to_the_frame_that_they_share() -> None:
+    columns = [
+        pa.array(
+            [f"{value[:14]}{version}{value[15:]}" for value in uuids(ROWS, version)],
+            mask=np.arange(ROWS) % 41 == 3,
+        )
+        for version in (1, 4, 7)
+    ]
+    one, two = (
+        merged_rows(interleaved(columns), max_rows=700, threads=threads) for threads in (1, 3)
+    )
+    assert encodings(one) == {"LETTERS"}
     assert data_of(one) == data_of(two)
 
 
@@ -49,9 +64,11 @@ def test_ids_of_several_inputs_merge_and_are_packed_again() -> None:
         messages(1, ROWS),
         pa.array([f"few {n % 4}" for n in range(ROWS)]),
         pa.array(ids(100) * 20),
+        pa.array(uuids(ROWS)),
+        pa.array([value.upper()[:30] for value in ids(ROWS, 3)]),
         pa.nulls(ROWS, pa.string()),
     ],
-    ids=["words", "templates", "few values", "few ids", "nulls"],
+    ids=["words", "templates", "few values", "few ids", "uuids", "other letters", "nulls"],
 )
 def test_ids_merge_with_columns_that_are_stored_otherwise(other: pa.Array) -> None:
     tables = interleaved([some_ids(1), other, some_ids(2)])
@@ -68,7 +85,7 @@ def test_ids_are_merged_as_keys(dtype: pa.DataType) -> None:
     merged = merged_rows(tables, max_rows=700)
     for data in data_of(merged):
         footer = FragmentReader(BytesSource(data), len(data), "out").footer
-        assert {chunk.encoding for chunk in footer.columns["k"]} == {"NIBBLES"}
+        assert {chunk.encoding for chunk in footer.columns["k"]} == {"LETTERS"}
 
 
 def test_spilling_ids_changes_no_byte() -> None:
@@ -76,7 +93,7 @@ def test_spilling_ids_changes_no_byte() -> None:
     knobs = {"target_row_group_bytes": 100_000, "max_rows": 3200}
     plain = merged_rows(tables, **knobs)
     tight = merged_rows(tables, memory_limit_bytes=plain.plan.stages.need_bytes, **knobs)
-    assert encodings(plain) == {"NIBBLES"}
+    assert encodings(plain) == {"LETTERS"}
     assert data_of(plain) == data_of(tight)
 
 
@@ -96,7 +113,7 @@ def test_row_groups_of_ids_have_as_many_rows_as_those_of_text(
         return [group.rows for reader in readers for group in reader.footer.row_groups]
 
     packed = max(rows_of_groups())
-    monkeypatch.setattr(encode, "_nibbles", lambda data, *, is_text: None)
+    monkeypatch.setattr(encode, "_by_letters", lambda data, length, *, is_text: None)
     assert packed == pytest.approx(max(rows_of_groups()), rel=0.2)
 
 
@@ -104,6 +121,6 @@ def test_written_fragments_pack_ids_and_their_bytes_come_back() -> None:
     table = pa.table({"k": range(ROWS), "v": some_ids(1)})
     data = write_fragment(table, "k", WriterOptions(max_rows=700))
     reader = FragmentReader(BytesSource(data), len(data), "in")
-    assert {chunk.encoding for chunk in reader.footer.columns["v"]} == {"NIBBLES"}
+    assert {chunk.encoding for chunk in reader.footer.columns["v"]} == {"LETTERS"}
     found = pa.chunked_array([c for g in reader.read_storage(["v"], [0, 1, 2]) for c in g])
     assert rows_of(pa.table({"v": found})) == rows_of(table.select(["v"]))
