@@ -126,6 +126,8 @@ _TEMPLATE_BYTES_SHARE: Final = 4
 """Bytes of text to each byte of templates, at least."""
 _TEMPLATES_PAY: Final = 1
 """The share of the bytes of text that templates and variables may take, for the time that they spare."""
+_ALL_VARIABLE: Final = 0.95
+"""The share of a text in variables from which templates spare nothing, as of ids and tokens."""
 _MOSTLY_VARIABLE: Final = 0.75
 """The share of a text in variables from which templates spare no time, and so have to spare bytes."""
 
@@ -635,10 +637,12 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     found = divide(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
     if found is None or not count_marks(templates_of(found.array)):
         return None
-    as_text = _stored_bytes(_encode_strings(sample))
     codes, *variables = _by_row(found.array)
-    by_row = _stored_bytes(codes, *variables) / as_text
-    is_variable = sum(map(raw_bytes, variables)) > _MOSTLY_VARIABLE * _text_bytes(sample)
+    share = sum(map(raw_bytes, variables)) / max(1, _text_bytes(sample))
+    if share > _ALL_VARIABLE:
+        return None
+    by_row = _stored_bytes(codes, *variables) / (as_text := _stored_bytes(_encode_strings(sample)))
+    is_variable = share > _MOSTLY_VARIABLE
     most = _CODEC_PAYS if is_variable else _TEMPLATES_PAY
     if by_row > most:
         return None
