@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -465,10 +466,10 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
     """
     if is_templated(array.type):
-        sample, present = _middle(array), len(array) - array.null_count
-        parts = numbers_of(sample), texts_of(sample)
-        if not all(_are_few(_counts(part), present, _DISTINCT_SHARE) for part in parts):
-            return array  # where the variables of rows differ, so do rows
+        sample = _middle(array)
+        for part in (numbers_of, texts_of):
+            if not _are_few(array, sample, _DISTINCT_SHARE, partial(_counts_of_part, part)):
+                return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
         return _by_sampled_dictionary(array) or array
@@ -482,12 +483,12 @@ def recoded(array: pa.Array) -> pa.Array:
         array = with_distinct_values(array)
     array = in_order_of_use(array)
     share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
-    present, sample = len(array) - array.null_count, _middle(array)
+    present = len(array) - array.null_count
     if present < 2 or len(array.dictionary) * share > present:
         return decoded(array)
-    counts = np.bincount(dictionary_codes(sample))
-    is_few = _are_few(counts[counts > 0], present, share)
-    return array if is_few or len(sample) == len(array) else decoded(array)
+    sample = _middle(array)
+    is_few = len(sample) == len(array) or _are_few(array, sample, share, _counts_of_codes)
+    return array if is_few else decoded(array)
 
 
 def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
@@ -505,25 +506,35 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
         return None
     share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.type) else _DISTINCT_SHARE
     sample = _middle(array)
-    if len(sample) < len(array):
-        counts = _counts(sample)
-        if len(counts) > most_distinct or not _are_few(counts, present, share):
-            return None
+    if len(sample) < len(array) and not _are_few(array, sample, share, _counts, most_distinct):
+        return None
     return _coded_values(array, min(most_distinct, present // share))
 
 
-def _are_few(counts: npt.NDArray[np.int64], present: int, share: int) -> bool:
-    """Returns whether `present` values are likely to have so few distinct ones that a dictionary pays.
+def _are_few(
+    array: pa.Array,
+    sample: pa.Array,
+    share: int,
+    counts_of: Callable[[pa.Array], npt.NDArray[np.int64]],
+    most: int = sys.maxsize,
+) -> bool:
+    """Returns whether values are likely to have so few distinct ones, and at most so many, that a dictionary
+    pays.
 
-    counts: how often a sample has each of its values.
+    sample: neighbouring rows. counts_of: tells how often a sample without nulls has each of its values.
     """
+    counts = counts_of(sample)
+    if len(counts) > most:
+        return False
     if len(counts) * share <= _SAMPLE_SLACK * counts.sum():
         return True
     # Where values recur far apart, a sample has most of them once. How many there are in all is told by how
-    # many of them it has twice (Chao's estimate).
+    # many of them it has twice (Chao's estimate), if its rows are as far apart: neighbours are often equal
+    # only because rows are sorted.
+    counts = counts_of(_spread(array))
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
     distinct = len(counts) + once * (once - 1) / (2 * (twice + 1))
-    return bool(distinct * _RECURRING_SHARE <= present)
+    return bool(distinct * _RECURRING_SHARE <= len(array) - array.null_count)
 
 
 def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:
@@ -531,6 +542,19 @@ def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:
     found = _codes(sample, len(sample))
     assert found is not None, "a sample has more distinct values than rows"
     return np.bincount(found[0])
+
+
+def _counts_of_part(
+    part: Callable[[pa.Array], pa.Array], sample: pa.Array
+) -> npt.NDArray[np.int64]:
+    """Returns the same of the numbers or texts of a templated sample."""
+    return _counts(part(sample))
+
+
+def _counts_of_codes(sample: pa.Array) -> npt.NDArray[np.int64]:
+    """Returns the same of a dictionary-coded sample whose dictionary has no value twice."""
+    counts = np.bincount(dictionary_codes(sample))
+    return counts[counts > 0]
 
 
 def _distinct(array: pa.Array) -> int:
@@ -590,6 +614,14 @@ def _middle(array: pa.Array) -> pa.Array:
     present = max(1, len(array) - array.null_count)
     rows = min(len(array), _SAMPLE_VALUES * len(array) // present)
     sample = array.slice((len(array) - rows) // 2, rows)
+    return sample.drop_null() if sample.null_count else sample
+
+
+def _spread(array: pa.Array) -> pa.Array:
+    """Returns about as many values that lie as far apart as they can."""
+    rows = min(len(array), _SAMPLE_VALUES)
+    places = np.arange(rows, dtype=np.int64) * (len(array) // rows)
+    sample = array.take(pa.array(places))
     return sample.drop_null() if sample.null_count else sample
 
 
