@@ -277,27 +277,26 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
 
 
 def _encode_fixed_width(array: pa.Array) -> Node:
-    integers = _integers(array)
-    if integers is None:
+    words, valid = _words(array), valid_mask(array)
+    if words is None:
         return _encode_by_sampled_dictionary(array) or _encode_wide(array)
-    valid = valid_mask(array)
     if valid is not None:
-        integers = _filled(integers, valid)
-    sample = sampled(integers)
+        words = _filled(words, valid)
+    sample = _as_integers(sampled(words), array.type)
     seen = survey(sample)
-    if not seen.has_runs and seen.bits > _WIDE_BITS:
-        node = (
-            _encode_decimals(array, valid, seen)
-            or _encode_by_small_dictionary(array, seen)
-            or encode_multiples(integers, sample)
-        )
-        if node is None and (is_dense := _plain_is_dense(array, sample, seen)) is not None:
-            return _encode_plain(array, is_dense=is_dense)
-        if node is not None and node.encoding is Encoding.DICTIONARY:
+    is_wide = not seen.has_runs and seen.bits > _WIDE_BITS
+    if is_wide:
+        if (node := _encode_decimals(words, array.type, seen)) is not None:
+            return _under_nulls(node, valid)
+        if (node := _encode_by_small_dictionary(array, seen)) is not None:
             return node
-    else:
-        node = None
-    return _under_nulls(node or encode_surveyed(integers, sample, seen), valid)
+    integers = _as_integers(words, array.type)
+    if is_wide:
+        if (node := encode_multiples(integers, sample)) is not None:
+            return _under_nulls(node, valid)
+        if (is_dense := _plain_is_dense(array, sample, seen)) is not None:
+            return _encode_plain(array, is_dense=is_dense)
+    return _under_nulls(encode_surveyed(integers, sample, seen), valid)
 
 
 def _under_nulls(node: Node, valid: npt.NDArray[np.bool_] | None) -> Node:
@@ -319,17 +318,14 @@ def _filled(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> npt.NDArr
     return out
 
 
-def _integers(array: pa.Array) -> npt.NDArray[Any] | None:
-    """Returns the integers that values are or stand for (anything in null places); None if the type or the
-    values are wider."""
+def _words(array: pa.Array) -> npt.NDArray[Any] | None:
+    """Returns integers, or the patterns of floats (anything in null places); None if the type or the values
+    are wider."""
     dtype = int_dtype(array.type)
     if dtype is not None:
         return fixed_width_view(array, dtype)
     if (words := float_words(array.type)) is not None:
-        patterns = fixed_width_view(array, words)
-        ordered = np.empty_like(patterns)
-        native.floats.order(patterns, ordered)
-        return ordered.view(f"i{patterns.itemsize}")
+        return fixed_width_view(array, words)
     if pt.is_decimal128(array.type):
         halves = fixed_width_view(array, np.dtype((np.int64, 2))).reshape(-1, 2)
         fits = halves[:, 1] == halves[:, 0] >> 63
@@ -337,6 +333,15 @@ def _integers(array: pa.Array) -> npt.NDArray[Any] | None:
         if bool(np.all(fits if valid is None else fits | ~valid)):
             return np.ascontiguousarray(halves[:, 0])
     return None
+
+
+def _as_integers(words: npt.NDArray[Any], dtype: pa.DataType) -> npt.NDArray[Any]:
+    """Returns the integers that words are or, of floats, stand for."""
+    if not pt.is_floating(dtype):
+        return words
+    ordered = np.empty_like(words)
+    native.floats.order(words, ordered)
+    return ordered.view(f"i{words.itemsize}")
 
 
 def _plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> bool | None:
@@ -391,16 +396,12 @@ def _encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
     )
 
 
-def _encode_decimals(
-    array: pa.Array, valid: npt.NDArray[np.bool_] | None, seen: Survey
-) -> Node | None:
+def _encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) -> Node | None:
     """Encodes doubles that are decimals of few digits as integers, but for some; None if that takes no less
     (the idea is ALP's)."""
-    if not pt.is_float64(array.type):
+    if not pt.is_float64(dtype):
         return None
-    values = fixed_width_view(array, np.float64)
-    if valid is not None:
-        values = _filled(values, valid)
+    values = words.view(np.float64)
     sample = sampled(values)
     digits = native.floats.find_digits(sample, len(sample) // _OTHERS_SHARE)
     if digits < 0:
@@ -528,13 +529,18 @@ def _are_few(
         return False
     if len(counts) * share <= _SAMPLE_SLACK * counts.sum():
         return True
-    # Where values recur far apart, a sample has most of them once. How many there are in all is told by how
-    # many of them it has twice (Chao's estimate), if its rows are as far apart: neighbours are often equal
-    # only because rows are sorted.
-    counts = counts_of(_spread(array))
+    # Neighbours are often equal only because rows are sorted, so rows far apart are asked too.
+    few = (len(array) - array.null_count) // _RECURRING_SHARE
+    return _all_distinct(counts) <= few and _all_distinct(counts_of(_spread(array))) <= few
+
+
+def _all_distinct(counts: npt.NDArray[np.int64]) -> float:
+    """Returns how many distinct values there are in all, whose sample has most of them once.
+
+    That is told by how many of them it has twice (Chao's estimate).
+    """
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
-    distinct = len(counts) + once * (once - 1) / (2 * (twice + 1))
-    return bool(distinct * _RECURRING_SHARE <= len(array) - array.null_count)
+    return float(len(counts) + once * (once - 1) / (2 * (twice + 1)))
 
 
 def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:

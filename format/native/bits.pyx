@@ -241,12 +241,16 @@ cdef uint8_t* put_block(
     return put_bits(out + 2 * patches, upper, patches, entry.patch_width)
 
 
-cdef inline Plan step_plan(const uint64_t* values, uint64_t* steps, int64_t count, int least_width) noexcept nogil:
-    """Takes the steps between values. Returns how they and the first value take the fewest bits."""
+cdef inline void take_steps(const uint64_t* values, uint64_t* steps, int64_t count) noexcept nogil:
     cdef int64_t index
-    cdef Plan plan
     for index in range(count - 1):
         steps[index] = values[index + 1] - values[index]
+
+
+cdef inline Plan step_plan(const uint64_t* values, uint64_t* steps, int64_t count, int least_width) noexcept nogil:
+    """Takes the steps between values. Returns how they and the first value take the fewest bits."""
+    cdef Plan plan
+    take_steps(values, steps, count)
     plan = planned(steps, count - 1, least_width)
     plan.bits += 64
     return plan
@@ -320,14 +324,15 @@ def pack(
     cdef Entry entry
     cdef int64_t start, count, number
     cdef int least = 64
-    with nogil:
-        for number in range(blocks_of(values.shape[0])):
-            start = number * VALUES
-            count = min(<int64_t>VALUES, values.shape[0] - start)
-            load(block, &values[start], count)
-            out = pack_block(&entry, out, block, count, least_width, tries_values, tries_steps)
-            memcpy(&entries[ENTRY * number], &entry, ENTRY)
-            least = min(least, <int>entry.width)
+    state = let_go(values.shape[0])
+    for number in range(blocks_of(values.shape[0])):
+        start = number * VALUES
+        count = min(<int64_t>VALUES, values.shape[0] - start)
+        load(block, &values[start], count)
+        out = pack_block(&entry, out, block, count, least_width, tries_values, tries_steps)
+        memcpy(&entries[ENTRY * number], &entry, ENTRY)
+        least = min(least, <int>entry.width)
+    take_back(state)
     return out - begin, least
 
 
@@ -368,24 +373,25 @@ def pack_alike(
     cdef uint64_t* packed
     plan.base = base
     plan.width = width
-    with nogil:
-        for number in range(blocks_of(values.shape[0])):
-            start = number * VALUES
-            count = min(<int64_t>VALUES, values.shape[0] - start)
-            load(block, &values[start], count)
-            packed = block
-            if holds_steps:
-                step_plan(block, steps, count, 0)
-                memcpy(out, block, 8)
-                out += 8
-                count -= 1
-                packed = steps
-            if 8 * count_wider(packed, count, base, width) > count:
-                out = NULL
-                break
-            plan.patch_width = max(0, bits_in(all_bits(packed, count, base)) - width)
-            out = put_block(&entry, out, packed, count, plan, holds_steps)
-            memcpy(&entries[ENTRY * number], &entry, ENTRY)
+    state = let_go(values.shape[0])
+    for number in range(blocks_of(values.shape[0])):
+        start = number * VALUES
+        count = min(<int64_t>VALUES, values.shape[0] - start)
+        load(block, &values[start], count)
+        packed = block
+        if holds_steps:
+            take_steps(block, steps, count)
+            memcpy(out, block, 8)
+            out += 8
+            count -= 1
+            packed = steps
+        if 8 * count_wider(packed, count, base, width) > count:
+            out = NULL
+            break
+        plan.patch_width = max(0, bits_in(all_bits(packed, count, base)) - width)
+        out = put_block(&entry, out, packed, count, plan, holds_steps)
+        memcpy(&entries[ENTRY * number], &entry, ENTRY)
+    take_back(state)
     return out - begin if out != NULL else -1
 
 

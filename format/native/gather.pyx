@@ -211,7 +211,8 @@ def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
     cdef const Piece* piece
     cdef const offset* at
     for number in range(pieces.shape[0]):
-        rows += pieces[number, 1]
+        if pieces[number, 0] in (CODES, TEMPLATES):
+            rows += pieces[number, 1]
     state = let_go(rows)
     for number in range(pieces.shape[0]):
         piece = <const Piece*>&pieces[number, 0]

@@ -31,8 +31,7 @@ cdef extern from *:
     """
     #include <stdint.h>
 
-    /* Has a loop over integers compiled for several levels of x86-64, of which the machine's is chosen when the module
-       is loaded. Not for loops over floats: a level that multiplies and adds in one step rounds in another way. */
+    /* Has a loop compiled for several levels of x86-64, of which the machine's is chosen when the module is loaded. */
     #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
     #define FOR_EACH_LEVEL __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
     #else
