@@ -530,7 +530,7 @@ def _are_few(
     if len(counts) * share <= _SAMPLE_SLACK * counts.sum():
         return True
     # Neighbours are often equal only because rows are sorted, so rows far apart are asked too.
-    few = (len(array) - array.null_count) // _RECURRING_SHARE
+    few = int(len(array) - array.null_count) // _RECURRING_SHARE
     return _all_distinct(counts) <= few and _all_distinct(counts_of(_spread(array))) <= few
 
 
