@@ -25,10 +25,12 @@ class KeyPieces(NamedTuple):
 
     columns: Sequence[Pieces]
     """Pieces of each contributing input, for each sort column."""
+    inputs: npt.NDArray[np.intp]
+    """The contributing inputs, ascending."""
     origins: Origins
     """The place among these inputs of each row's."""
     counts: I64
-    """How many rows each input has. Shape (inputs,)."""
+    """How many rows each input has, contributing or not."""
     give_back: Callable[[], None]
     """What to call when nobody looks at them any more; until then they are in memory."""
 
@@ -52,7 +54,7 @@ def borrowed(sources: Sequence[DecodedRows], inputs: U16, skips: I64) -> KeyPiec
             give_back()
 
     origins = Origins(_places(inputs, numbers), counts[numbers], of_all.runs)
-    return KeyPieces(pieces_of_spans(spans), origins, counts, give_all_back)
+    return KeyPieces(pieces_of_spans(spans), numbers, origins, counts, give_all_back)
 
 
 def counts_of(inputs: U16, sources: int) -> I64:

@@ -80,12 +80,13 @@ class RowOrder:
     def __len__(self) -> int:
         return len(self._tape)
 
-    def append(self, origins: npt.NDArray[np.uint16], flags: Flags | None = None) -> None:
-        """Appends a row group: the input of each row in output order, and what becomes of the rows."""
-        of_all = Origins.of(origins, int(origins.max()) + 1)
-        inputs = np.flatnonzero(of_all.counts)
-        form, data = _stored(of_all, inputs)
-        self._record(len(origins), of_all.runs, inputs, of_all.counts[inputs], form, data, flags)
+    def append(
+        self, inputs: npt.NDArray[np.integer[Any]], origins: Origins, flags: Flags | None = None
+    ) -> None:
+        """Appends a row group: the inputs that contribute, ascending, which of them each row comes from, and
+        what becomes of the rows."""
+        form, data = _stored(origins, _place_type(len(inputs)))
+        self._record(len(origins), origins.runs, inputs, origins.counts, form, data, flags)
 
     def append_copied(self, source: int, rows: int, group: int) -> None:
         """Appends a row group that is copied from an input."""
@@ -134,19 +135,14 @@ class RowOrder:
             )
 
 
-def _stored(origins: Origins, inputs: npt.NDArray[np.integer[Any]]) -> tuple[_Form, bytes]:
+def _stored(origins: Origins, place: type[np.uint8] | type[np.uint16]) -> tuple[_Form, bytes]:
     """Returns the form of an order and its bytes."""
-    place = _place_type(len(inputs))
-    place_of = np.zeros(int(inputs[-1]) + 1, dtype=place)
-    place_of[inputs] = np.arange(len(inputs), dtype=place)
-    runs = origins.runs
-    if runs * (place_of.itemsize + _LENGTH.itemsize) < len(origins) * place_of.itemsize:
-        sources, lengths = np.empty(runs, dtype=np.uint16), np.empty(runs, dtype=_LENGTH)
+    size = np.dtype(place).itemsize
+    if origins.runs * (size + _LENGTH.itemsize) < len(origins) * size:
+        sources, lengths = np.empty(origins.runs, np.uint16), np.empty(origins.runs, _LENGTH)
         native.divide(origins.sources, sources, lengths)
-        return _Form.RUNS, place_of[sources].tobytes() + lengths.tobytes()
-    places = np.empty(len(origins), dtype=place)
-    native.renumber(origins.sources, place_of, places)
-    return _Form.ROWS, places.tobytes()
+        return _Form.RUNS, sources.astype(place).tobytes() + lengths.tobytes()
+    return _Form.ROWS, origins.sources.astype(place).tobytes()
 
 
 def _place_type(inputs: int) -> type[np.uint8] | type[np.uint16]:

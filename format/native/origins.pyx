@@ -3,14 +3,9 @@
 
 import numpy as np
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 
 from format.native.gil cimport let_go, take_back
-
-ctypedef fused place:
-    uint8_t
-    uint16_t
-
 
 cdef enum:
     COUNTERS = 4  # of each source: neighbours mostly have one, and must not wait for what was just added to it
@@ -66,7 +61,7 @@ def divide(const uint16_t[::1] origins, uint16_t[::1] sources, uint32_t[::1] len
             run += 1
 
 
-def renumber(const uint16_t[::1] origins, const place[::1] places, place[::1] out):
+def renumber(const uint16_t[::1] origins, const uint16_t[::1] places, uint16_t[::1] out):
     """Fills in the place of each row's source. Raises ValueError if one has none."""
     cdef int64_t row
     if out.shape[0] != origins.shape[0]:
