@@ -393,18 +393,25 @@ cdef int64_t gathered_bits(
 cdef int64_t each_bit(
     const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, bint are_values, uint8_t[::1] out
 ) noexcept nogil:
-    """Gathers bits row by row. Returns how many are set."""
-    cdef int64_t source, row, count = 0
+    """Gathers bits row by row, and writes them by bytes. Returns how many are set."""
+    cdef int64_t source, row, first, count = 0
+    cdef uint8_t bit, byte
     cdef Head* head
     cdef const Piece* end = walk.pieces + pieces
     for source in range(firsts.shape[0]):
         enter_bits(&heads[source], walk.pieces + firsts[source], end, are_values)
-    for row in range(walk.rows):
-        head = heads + walk.origins[row]
-        count += copy_bits(head, 1, &out[0], row)
-        head.left -= 1
-        if head.left == 0:
-            enter_bits(head, head.piece + 1, end, are_values)
+    for first in range(0, walk.rows, 8):
+        byte = 0
+        for row in range(first, min(first + 8, walk.rows)):
+            head = heads + walk.origins[row]
+            bit = (head.bytes[head.bit >> 3] >> (head.bit & 7)) & 1
+            byte |= bit << (row - first)
+            count += bit
+            head.bit += head.step
+            head.left -= 1
+            if head.left == 0:
+                enter_bits(head, head.piece + 1, end, are_values)
+        out[first >> 3] = byte
     return count
 
 
