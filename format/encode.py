@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -274,27 +275,26 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
 
 
 def _encode_fixed_width(array: pa.Array) -> Node:
-    integers = _integers(array)
-    if integers is None:
+    words, valid = _words(array), valid_mask(array)
+    if words is None:
         return _encode_by_sampled_dictionary(array) or _encode_wide(array)
-    valid = valid_mask(array)
     if valid is not None:
-        integers = _filled(integers, valid)
-    sample = sampled(integers)
+        words = _filled(words, valid)
+    sample = _as_integers(sampled(words), array.type)
     seen = survey(sample)
-    if not seen.has_runs and seen.bits > _WIDE_BITS:
-        node = (
-            _encode_decimals(array, valid, seen)
-            or _encode_by_small_dictionary(array, seen)
-            or encode_multiples(integers, sample)
-        )
-        if node is None and (is_dense := _plain_is_dense(array, sample, seen)) is not None:
-            return _encode_plain(array, is_dense=is_dense)
-        if node is not None and node.encoding is Encoding.DICTIONARY:
+    is_wide = not seen.has_runs and seen.bits > _WIDE_BITS
+    if is_wide:
+        if (node := _encode_decimals(words, array.type, seen)) is not None:
+            return _under_nulls(node, valid)
+        if (node := _encode_by_small_dictionary(array, seen)) is not None:
             return node
-    else:
-        node = None
-    return _under_nulls(node or encode_surveyed(integers, sample, seen), valid)
+    integers = _as_integers(words, array.type)
+    if is_wide:
+        if (node := encode_multiples(integers, sample)) is not None:
+            return _under_nulls(node, valid)
+        if (is_dense := _plain_is_dense(array, sample, seen)) is not None:
+            return _encode_plain(array, is_dense=is_dense)
+    return _under_nulls(encode_surveyed(integers, sample, seen), valid)
 
 
 def _under_nulls(node: Node, valid: npt.NDArray[np.bool_] | None) -> Node:
@@ -316,17 +316,14 @@ def _filled(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> npt.NDArr
     return out
 
 
-def _integers(array: pa.Array) -> npt.NDArray[Any] | None:
-    """Returns the integers that values are or stand for (anything in null places); None if the type or the
-    values are wider."""
+def _words(array: pa.Array) -> npt.NDArray[Any] | None:
+    """Returns integers, or the patterns of floats (anything in null places); None if the type or the values
+    are wider."""
     dtype = int_dtype(array.type)
     if dtype is not None:
         return fixed_width_view(array, dtype)
     if (words := float_words(array.type)) is not None:
-        patterns = fixed_width_view(array, words)
-        ordered = np.empty_like(patterns)
-        native.floats.order(patterns, ordered)
-        return ordered.view(f"i{patterns.itemsize}")
+        return fixed_width_view(array, words)
     if pt.is_decimal128(array.type):
         halves = fixed_width_view(array, np.dtype((np.int64, 2))).reshape(-1, 2)
         fits = halves[:, 1] == halves[:, 0] >> 63
@@ -334,6 +331,15 @@ def _integers(array: pa.Array) -> npt.NDArray[Any] | None:
         if bool(np.all(fits if valid is None else fits | ~valid)):
             return np.ascontiguousarray(halves[:, 0])
     return None
+
+
+def _as_integers(words: npt.NDArray[Any], dtype: pa.DataType) -> npt.NDArray[Any]:
+    """Returns the integers that words are or, of floats, stand for."""
+    if not pt.is_floating(dtype):
+        return words
+    ordered = np.empty_like(words)
+    native.floats.order(words, ordered)
+    return ordered.view(f"i{words.itemsize}")
 
 
 def _plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> bool | None:
@@ -388,16 +394,12 @@ def _encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
     )
 
 
-def _encode_decimals(
-    array: pa.Array, valid: npt.NDArray[np.bool_] | None, seen: Survey
-) -> Node | None:
+def _encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) -> Node | None:
     """Encodes doubles that are decimals of few digits as integers, but for some; None if that takes no less
     (the idea is ALP's)."""
-    if not pt.is_float64(array.type):
+    if not pt.is_float64(dtype):
         return None
-    values = fixed_width_view(array, np.float64)
-    if valid is not None:
-        values = _filled(values, valid)
+    values = words.view(np.float64)
     sample = sampled(values)
     digits = native.floats.find_digits(sample, len(sample) // _OTHERS_SHARE)
     if digits < 0:
@@ -463,10 +465,10 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
     """
     if is_templated(array.type):
-        sample, present = _middle(array), len(array) - array.null_count
-        parts = numbers_of(sample), texts_of(sample)
-        if not all(_are_few(_counts(part), present, _DISTINCT_SHARE) for part in parts):
-            return array  # where the variables of rows differ, so do rows
+        sample = _middle(array)
+        for part in (numbers_of, texts_of):
+            if not _are_few(array, sample, _DISTINCT_SHARE, partial(_counts_of_part, part)):
+                return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
         return _by_sampled_dictionary(array) or array
@@ -480,12 +482,12 @@ def recoded(array: pa.Array) -> pa.Array:
         array = with_distinct_values(array)
     array = in_order_of_use(array)
     share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
-    present, sample = len(array) - array.null_count, _middle(array)
+    present = len(array) - array.null_count
     if present < 2 or len(array.dictionary) * share > present:
         return decoded(array)
-    counts = np.bincount(dictionary_codes(sample))
-    is_few = _are_few(counts[counts > 0], present, share)
-    return array if is_few or len(sample) == len(array) else decoded(array)
+    sample = _middle(array)
+    is_few = len(sample) == len(array) or _are_few(array, sample, share, _counts_of_codes)
+    return array if is_few else decoded(array)
 
 
 def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
@@ -503,25 +505,40 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
         return None
     share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.type) else _DISTINCT_SHARE
     sample = _middle(array)
-    if len(sample) < len(array):
-        counts = _counts(sample)
-        if len(counts) > most_distinct or not _are_few(counts, present, share):
-            return None
+    if len(sample) < len(array) and not _are_few(array, sample, share, _counts, most_distinct):
+        return None
     return _coded_values(array, min(most_distinct, present // share))
 
 
-def _are_few(counts: npt.NDArray[np.int64], present: int, share: int) -> bool:
-    """Returns whether `present` values are likely to have so few distinct ones that a dictionary pays.
+def _are_few(
+    array: pa.Array,
+    sample: pa.Array,
+    share: int,
+    counts_of: Callable[[pa.Array], npt.NDArray[np.int64]],
+    most: int = sys.maxsize,
+) -> bool:
+    """Returns whether values are likely to have so few distinct ones, and at most so many, that a dictionary
+    pays.
 
-    counts: how often a sample has each of its values.
+    sample: neighbouring rows. counts_of: tells how often a sample without nulls has each of its values.
     """
+    counts = counts_of(sample)
+    if len(counts) > most:
+        return False
     if len(counts) * share <= _SAMPLE_SLACK * counts.sum():
         return True
-    # Where values recur far apart, a sample has most of them once. How many there are in all is told by how
-    # many of them it has twice (Chao's estimate).
+    # Neighbours are often equal only because rows are sorted, so rows far apart are asked too.
+    few = int(len(array) - array.null_count) // _RECURRING_SHARE
+    return _all_distinct(counts) <= few and _all_distinct(counts_of(_spread(array))) <= few
+
+
+def _all_distinct(counts: npt.NDArray[np.int64]) -> float:
+    """Returns how many distinct values there are in all, whose sample has most of them once.
+
+    That is told by how many of them it has twice (Chao's estimate).
+    """
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
-    distinct = len(counts) + once * (once - 1) / (2 * (twice + 1))
-    return bool(distinct * _RECURRING_SHARE <= present)
+    return float(len(counts) + once * (once - 1) / (2 * (twice + 1)))
 
 
 def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:
@@ -529,6 +546,19 @@ def _counts(sample: pa.Array) -> npt.NDArray[np.int64]:
     found = _codes(sample, len(sample))
     assert found is not None, "a sample has more distinct values than rows"
     return np.bincount(found[0])
+
+
+def _counts_of_part(
+    part: Callable[[pa.Array], pa.Array], sample: pa.Array
+) -> npt.NDArray[np.int64]:
+    """Returns the same of the numbers or texts of a templated sample."""
+    return _counts(part(sample))
+
+
+def _counts_of_codes(sample: pa.Array) -> npt.NDArray[np.int64]:
+    """Returns the same of a dictionary-coded sample whose dictionary has no value twice."""
+    counts = np.bincount(dictionary_codes(sample))
+    return counts[counts > 0]
 
 
 def _distinct(array: pa.Array) -> int:
@@ -588,6 +618,14 @@ def _middle(array: pa.Array) -> pa.Array:
     present = max(1, len(array) - array.null_count)
     rows = min(len(array), _SAMPLE_VALUES * len(array) // present)
     sample = array.slice((len(array) - rows) // 2, rows)
+    return sample.drop_null() if sample.null_count else sample
+
+
+def _spread(array: pa.Array) -> pa.Array:
+    """Returns about as many values that lie as far apart as they can."""
+    rows = min(len(array), _SAMPLE_VALUES)
+    places = np.arange(rows, dtype=np.int64) * (len(array) // rows)
+    sample = array.take(pa.array(places))
     return sample.drop_null() if sample.null_count else sample
 
 

@@ -1,7 +1,7 @@
 """Gathers rows of several sources in merged order: fixed-width values, strings, dictionary codes, templates
 and their variables in native code, nested values through Arrow unless their dictionaries are packed.
 
-Sources are numbered from 0; each has its rows in pieces. `origins` has the source of each output row, and the
+Sources are numbered from 0; each has its rows in pieces. `Origins` has the source of each output row, and the
 rows of one source keep their order.
 """
 
@@ -19,6 +19,7 @@ from pyarrow import types as pt
 from format.arrays import concat_storage, copied, in_order_of_use, with_nulls_of
 from format.native import gather as native
 from format.nodes import address_of, fixed_width_bytes
+from format.origins import Origins
 from format.packed import offset_type, packed, unpacked
 from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
@@ -34,8 +35,6 @@ from format.templates import (
     texts_of,
 )
 from format.types import is_binary_like, is_large_offsets, is_templated, value_type
-
-Origins = npt.NDArray[np.uint16]
 
 I64 = npt.NDArray[np.int64]
 
@@ -405,7 +404,7 @@ def _nested(pieces: Pieces, origins: Origins) -> pa.Array:
         return coded
     array = concat_storage([pieces.array(number) for number in range(len(pieces))])
     if len(pieces.firsts) > 1:
-        array = array.take(pa.array(positions_by_source(origins)))
+        array = array.take(pa.array(positions_by_source(origins.sources)))
     return in_order_of_use(array) if pt.is_dictionary(array.type) else array
 
 
@@ -484,17 +483,18 @@ class _Table:
 
     def __init__(self, pieces: Pieces, origins: Origins) -> None:
         self._held = pieces.arrays
-        self._origins = origins
+        self._rows = len(origins)
         self._dtype = pieces.dtype
         self._offset_type = offset_type(pieces.dtype)
-        self._firsts = pieces.firsts
         self._pieces = pieces.fields
-        if not native.agrees(self._pieces, self._firsts, origins):
+        if not native.agrees(pieces.fields, pieces.firsts, origins.counts):
             raise ValueError("sources have other rows than the order names")
+        # What native code walks along.
+        self._walked = pieces.fields, pieces.firsts, origins.sources, origins.has_short_runs
         self._validity, self._nulls = None, 0
         if pieces.may_have_nulls:
             bits = self._bitmap()
-            self._nulls = native.validity(self._pieces, self._firsts, origins, bits)
+            self._nulls = native.validity(*self._walked, bits)
             if self._nulls:
                 self._validity = pa.py_buffer(bits)
 
@@ -502,14 +502,14 @@ class _Table:
         """Gathers values of fixed width."""
         width = fixed_width_bytes(self._dtype)
         assert width is not None
-        out = np.empty(len(self._origins) * width, dtype=np.uint8)
+        out = np.empty(self._rows * width, dtype=np.uint8)
         if width:
-            native.fixed(self._pieces, self._firsts, self._origins, width, out)
+            native.fixed(*self._walked, width, out)
         return self._array([pa.py_buffer(out)])
 
     def booleans(self) -> pa.Array:
         out = self._bitmap()
-        native.bits(self._pieces, self._firsts, self._origins, out)
+        native.bits(*self._walked, out)
         return self._array([pa.py_buffer(out)])
 
     def strings(self) -> pa.Array:
@@ -517,7 +517,7 @@ class _Table:
         placed, total = self._placed
         self._check_total(total)
         out = np.empty(total, dtype=np.uint8)
-        native.strings(self._pieces, self._firsts, self._origins, placed, out)
+        native.strings(*self._walked, placed, out)
         return self._array([pa.py_buffer(placed), pa.py_buffer(out)])
 
     def codes(self, most_plain_bytes: int) -> pa.Array | None:
@@ -526,7 +526,7 @@ class _Table:
         kinds = self._pieces[:, 0]
         if not (kinds == _CODES).any() or (kinds == _VALUES).any():
             return None
-        present = len(self._origins) - self._nulls
+        present = self._rows - self._nulls
         if not most_plain_bytes:
             return self._codes(present)
         coded = self._codes(present // _DISTINCT_SHARE)
@@ -536,7 +536,7 @@ class _Table:
 
     def _codes(self, most: int) -> pa.Array | None:
         """Gathers codes over one dictionary of at most `most` values; None if there are more."""
-        rows = len(self._origins)
+        rows = self._rows
         memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_SHARE, rows)
         most = min(most, distinct)
         if not most:
@@ -545,9 +545,7 @@ class _Table:
         codes = np.zeros(rows, dtype=np.int32)
         used = np.empty((most, 2), dtype=np.int64)
         count = native.codes(
-            self._pieces,
-            self._firsts,
-            self._origins,
+            *self._walked,
             np.empty(0, dtype=self._offset_type),
             most,
             np.zeros(slots, dtype=np.uint64),
@@ -565,8 +563,8 @@ class _Table:
     @cached_property
     def _placed(self) -> tuple[npt.NDArray[Any], int]:
         """Returns the offsets of the gathered strings, and their total, which the offsets may not hold."""
-        placed = np.empty(len(self._origins) + 1, dtype=self._offset_type)
-        return placed, native.offsets(self._pieces, self._firsts, self._origins, placed)
+        placed = np.empty(self._rows + 1, dtype=self._offset_type)
+        return placed, native.offsets(*self._walked, placed)
 
     def _used(self, used: npt.NDArray[np.int64]) -> pa.Array:
         """Returns the strings that pieces and numbers in their dictionaries name."""
@@ -581,11 +579,11 @@ class _Table:
 
     def _array(self, buffers: list[pa.Buffer]) -> pa.Array:
         return pa.Array.from_buffers(
-            self._dtype, len(self._origins), [self._validity, *buffers], self._nulls
+            self._dtype, self._rows, [self._validity, *buffers], self._nulls
         )
 
     def _bitmap(self) -> npt.NDArray[np.uint8]:
-        return np.zeros((len(self._origins) + 7) // 8, dtype=np.uint8)
+        return np.zeros((self._rows + 7) // 8, dtype=np.uint8)
 
     def _check_total(self, total: int) -> None:
         if self._offset_type.itemsize == 4 and total > _MAX_OFFSET_32:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -21,6 +20,7 @@ from format.gather import gather, gather_arrays, pieces_of
 from format.hashing import add_column
 from format.layout import BlockKind, unpack_block_header
 from format.ordering import sort_keys, stable_order
+from format.origins import Origins
 from format.schema import parse_sort_schema
 from format.storage import to_storage
 
@@ -42,11 +42,12 @@ def pieces(column: str) -> list[pa.Array]:
 
 
 @cache
-def origins() -> npt.NDArray[np.uint16]:
-    """Returns the run of each merged row."""
+def origins() -> Origins:
+    """Returns the runs that merged rows come from."""
     stamps = np.concatenate([run["timestamp"].cast(pa.int64()).to_numpy() for run in runs()])
     of_rows = np.repeat(np.arange(len(runs())), [run.num_rows for run in runs()])
-    return of_rows[np.argsort(stamps, kind="stable")].astype(np.uint16)
+    ordered = of_rows[np.argsort(stamps, kind="stable")].astype(np.uint16)
+    return Origins.of(ordered, len(runs()))
 
 
 def merged(column: str) -> pa.Array:

@@ -137,7 +137,7 @@ class ColumnPhase:
         release = cursors.take(order, pieces)
         if (bits := pieces.row_bits) is not None:
             if divisible and int(bits.sum()) > 8 * most_bytes:
-                bits = bits[positions_by_source(order.origins())]
+                bits = bits[positions_by_source(order.origins().sources)]
                 self.splits.add(number, stops_within(bits, self._target_bytes, order.flags))
             self._context.tasks.then(release)
             return

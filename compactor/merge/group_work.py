@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -26,6 +25,7 @@ from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, add_column, column_contributions, surveyed
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
+from format.origins import Origins
 from format.sizes import (
     most_templated_bytes,
     most_total_bytes,
@@ -44,8 +44,8 @@ class ColumnRows:
     name: str
     pieces: Pieces
     """Pieces of each contributing input, in the column's storage type."""
-    origins: npt.NDArray[np.uint16]
-    """The place among the inputs of each row's. Shape (rows,)."""
+    origins: Origins
+    """The place among the inputs of each row's."""
     flags: Flags | None
     """What becomes of each row; None if all are written."""
     function: RowFunction | None
@@ -146,8 +146,8 @@ class KeyGroup:
     names: Sequence[str]
     pieces: Sequence[Pieces]
     """Pieces of each contributing input, for each column."""
-    origins: npt.NDArray[np.uint16]
-    """The place among the inputs of each row's. Shape (rows,)."""
+    origins: Origins
+    """The place among the inputs of each row's."""
     flags: Flags | None
     rule: RowRule | None
     level: int

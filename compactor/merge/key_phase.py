@@ -167,7 +167,7 @@ class KeyPhase:
             size=WORK_COPIES * size + WORK_ROW_BYTES * group.rows,
             release=taken.give_back,
         )
-        self._context.order.append(group.origins, group.flags)
+        self._context.order.append(taken.inputs, taken.origins, group.flags)
 
     def _append(self, output: OutputFragment, made: KeyChunks) -> None:
         """Takes what was made of a row group's keys, in output order."""

@@ -13,6 +13,7 @@ from format.gather import Pieces, Span, pieces_of_spans, positions_by_source
 from format.key_comparator import ComparableKey
 from format.native import origins as native
 from format.ordering import KeyLayout
+from format.origins import Origins
 from format.sizes import cumulative_bits
 
 U16 = npt.NDArray[np.uint16]
@@ -24,10 +25,12 @@ class KeyPieces(NamedTuple):
 
     columns: Sequence[Pieces]
     """Pieces of each contributing input, for each sort column."""
-    origins: U16
-    """The place among these inputs of each row's. Shape (rows,)."""
+    inputs: npt.NDArray[np.intp]
+    """The contributing inputs, ascending."""
+    origins: Origins
+    """The place among these inputs of each row's."""
     counts: I64
-    """How many rows each input has. Shape (inputs,)."""
+    """How many rows each input has, contributing or not."""
     give_back: Callable[[], None]
     """What to call when nobody looks at them any more; until then they are in memory."""
 
@@ -37,8 +40,8 @@ def borrowed(sources: Sequence[DecodedRows], inputs: U16, skips: I64) -> KeyPiec
 
     inputs: the input of each row. skips: rows of each input that come before them and were not taken.
     """
-    counts = counts_of(inputs, len(sources))
-    numbers = np.flatnonzero(counts)
+    of_all = Origins.of(inputs, len(sources))
+    counts, numbers = of_all.counts, np.flatnonzero(of_all.counts)
     spans: list[list[Span]] = []
     lent: list[Callable[[], None]] = []
     for number in numbers.tolist():
@@ -50,7 +53,8 @@ def borrowed(sources: Sequence[DecodedRows], inputs: U16, skips: I64) -> KeyPiec
         for give_back in lent:
             give_back()
 
-    return KeyPieces(pieces_of_spans(spans), _places(inputs, numbers), counts, give_all_back)
+    origins = Origins(_places(inputs, numbers), counts[numbers], of_all.runs)
+    return KeyPieces(pieces_of_spans(spans), numbers, origins, counts, give_all_back)
 
 
 def counts_of(inputs: U16, sources: int) -> I64:
@@ -118,8 +122,8 @@ def _places(inputs: U16, numbers: npt.NDArray[np.intp]) -> U16:
     return places
 
 
-def _rows_within(pieces: Pieces, origins: U16, limit_bytes: int) -> int:
+def _rows_within(pieces: Pieces, origins: Origins, limit_bytes: int) -> int:
     bits = (cumulative_bits(pieces.array(number)) for number in range(len(pieces)))
     by_source = np.concatenate([np.diff(totals) for totals in bits])
-    totals = np.cumsum(by_source[positions_by_source(origins)]) // 8
+    totals = np.cumsum(by_source[positions_by_source(origins.sources)]) // 8
     return int(np.searchsorted(totals, limit_bytes, side="right"))

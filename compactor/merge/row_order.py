@@ -18,9 +18,10 @@ import numpy.typing as npt
 from compactor.resources.tape import Tape
 from compactor.rows.flags import COUNTS, KEPT, Flags
 from format.native import origins as native
+from format.origins import Origins
 
-_HEAD: Final = struct.Struct("<IIBBxx")
-"""Number of rows, number of inputs, form, and whether flags follow the counts."""
+_HEAD: Final = struct.Struct("<IIIBBxx")
+"""Number of rows, of their runs, of inputs, form, and whether flags follow the counts."""
 _LENGTH: Final = np.dtype(np.uint32)
 
 
@@ -45,6 +46,7 @@ class GroupOrder:
     _form: _Form
     _record: bytes
     _data_at: int
+    _runs: int
     flags: Flags | None = None
     """What becomes of each row in output order (`compactor.rows.flags`); None if all are written."""
 
@@ -55,18 +57,17 @@ class GroupOrder:
             return None
         return int.from_bytes(self._record[self._data_at :], "little")
 
-    def origins(self) -> npt.NDArray[np.uint16]:
-        """Returns for each output row the place of its input in `inputs`. Shape (rows,)."""
-        place = _place_type(len(self.inputs))
+    def origins(self) -> Origins:
+        """Returns the sources of the output rows: the places of their inputs in `inputs`."""
+        place, counts = _place_type(len(self.inputs)), self.counts.astype(np.int64)
         if self._form is _Form.COPIED:
-            return np.zeros(self.rows, dtype=np.uint16)
+            return Origins(np.zeros(self.rows, dtype=np.uint16), counts, self._runs)
         if self._form is _Form.ROWS:
-            return np.frombuffer(self._record, place, self.rows, self._data_at).astype(np.uint16)
-        size = len(self._record) - self._data_at
-        runs = size // (np.dtype(place).itemsize + _LENGTH.itemsize)
-        places = np.frombuffer(self._record, place, runs, self._data_at)
-        lengths = np.frombuffer(self._record, _LENGTH, runs, self._data_at + places.nbytes)
-        return np.repeat(places.astype(np.uint16), lengths)
+            places = np.frombuffer(self._record, place, self.rows, self._data_at)
+            return Origins(places.astype(np.uint16), counts, self._runs)
+        places = np.frombuffer(self._record, place, self._runs, self._data_at)
+        lengths = np.frombuffer(self._record, _LENGTH, self._runs, self._data_at + places.nbytes)
+        return Origins(np.repeat(places.astype(np.uint16), lengths), counts, self._runs)
 
 
 class RowOrder:
@@ -79,24 +80,24 @@ class RowOrder:
     def __len__(self) -> int:
         return len(self._tape)
 
-    def append(self, origins: npt.NDArray[np.uint16], flags: Flags | None = None) -> None:
-        """Appends a row group: the input of each row in output order, and what becomes of the rows."""
-        per_input = np.empty(int(origins.max()) + 1, dtype=np.int64)
-        native.count(origins, per_input)
-        inputs = np.flatnonzero(per_input)
-        form, data = _stored(origins, inputs)
-        self._record(len(origins), inputs, per_input[inputs], form, data, flags)
+    def append(
+        self, inputs: npt.NDArray[np.integer[Any]], origins: Origins, flags: Flags | None = None
+    ) -> None:
+        """Appends a row group: the inputs that contribute, ascending, which of them each row comes from, and
+        what becomes of the rows."""
+        form, data = _stored(origins, _place_type(len(inputs)))
+        self._record(len(origins), origins.runs, inputs, origins.counts, form, data, flags)
 
     def append_copied(self, source: int, rows: int, group: int) -> None:
         """Appends a row group that is copied from an input."""
         self.copied_rows += rows
-        self._record(
-            rows, np.array([source]), np.array([rows]), _Form.COPIED, group.to_bytes(4, "little")
-        )
+        number = group.to_bytes(4, "little")
+        self._record(rows, 1, np.array([source]), np.array([rows]), _Form.COPIED, number)
 
     def _record(
         self,
         rows: int,
+        runs: int,
         inputs: npt.NDArray[np.integer[Any]],
         counts: npt.NDArray[np.integer[Any]],
         form: _Form,
@@ -106,7 +107,7 @@ class RowOrder:
         self._tape.append(
             b"".join(
                 (
-                    _HEAD.pack(rows, len(inputs), form, flags is not None),
+                    _HEAD.pack(rows, runs, len(inputs), form, flags is not None),
                     inputs.astype(np.uint16).tobytes(),
                     counts.astype(np.uint32).tobytes(),
                     b"" if flags is None else _packed(flags),
@@ -118,7 +119,7 @@ class RowOrder:
     def groups(self) -> Iterator[GroupOrder]:
         """Yields all row groups in output order; may be called many times."""
         for record in self._tape:
-            rows, count, form, has_flags = _HEAD.unpack_from(record)
+            rows, runs, count, form, has_flags = _HEAD.unpack_from(record)
             counts_at = _HEAD.size + 2 * count
             flags_at = counts_at + 4 * count
             data_at = flags_at + (2 * -(-rows // 8) if has_flags else 0)
@@ -129,25 +130,19 @@ class RowOrder:
                 _Form(form),
                 record,
                 data_at,
+                runs,
                 _unpacked(record[flags_at:data_at], rows) if has_flags else None,
             )
 
 
-def _stored(
-    origins: npt.NDArray[np.uint16], inputs: npt.NDArray[np.integer[Any]]
-) -> tuple[_Form, bytes]:
+def _stored(origins: Origins, place: type[np.uint8] | type[np.uint16]) -> tuple[_Form, bytes]:
     """Returns the form of an order and its bytes."""
-    place = _place_type(len(inputs))
-    place_of = np.zeros(int(inputs[-1]) + 1, dtype=place)
-    place_of[inputs] = np.arange(len(inputs), dtype=place)
-    runs = native.count_runs(origins)
-    if runs * (place_of.itemsize + _LENGTH.itemsize) < len(origins) * place_of.itemsize:
-        sources, lengths = np.empty(runs, dtype=np.uint16), np.empty(runs, dtype=_LENGTH)
-        native.divide(origins, sources, lengths)
-        return _Form.RUNS, place_of[sources].tobytes() + lengths.tobytes()
-    places = np.empty(len(origins), dtype=place)
-    native.renumber(origins, place_of, places)
-    return _Form.ROWS, places.tobytes()
+    size = np.dtype(place).itemsize
+    if origins.runs * (size + _LENGTH.itemsize) < len(origins) * size:
+        sources, lengths = np.empty(origins.runs, np.uint16), np.empty(origins.runs, _LENGTH)
+        native.divide(origins.sources, sources, lengths)
+        return _Form.RUNS, sources.astype(place).tobytes() + lengths.tobytes()
+    return _Form.ROWS, origins.sources.astype(place).tobytes()
 
 
 def _place_type(inputs: int) -> type[np.uint8] | type[np.uint16]:

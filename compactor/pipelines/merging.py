@@ -19,6 +19,7 @@ from compactor.resources.disk import LocalDisk
 from format.errors import OrderError
 from format.gather import gather_arrays, positions_by_source
 from format.key_comparator import KeyComparator
+from format.origins import Origins
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage
 
@@ -202,12 +203,14 @@ class _Closers:
 def _gathered(
     sources: Sequence[_KeyInput], which: npt.NDArray[np.uint16], schema: pa.Schema
 ) -> pa.RecordBatch:
-    counts = np.bincount(which, minlength=len(sources))
-    taken = [source.rows.take(n) for source, n in zip(sources, counts.tolist(), strict=True)]
+    origins = Origins.of(which, len(sources))
+    taken = [
+        source.rows.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)
+    ]
     columns = []
     for index, field in enumerate(schema):
         pieces = [[piece[index] for piece in of_source] for of_source in taken]
-        columns.append(to_logical(gather_arrays(pieces, which), field.type))
+        columns.append(to_logical(gather_arrays(pieces, origins), field.type))
     for source in sources:
         source.rows.settle()
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -33,6 +33,7 @@ from compactor.table.metadata import TableMetadata
 from format.arrays import batch_of
 from format.crew import ALONE, Crew
 from format.gather import gather_arrays
+from format.origins import Origins
 from format.storage import to_logical
 
 _MIN_SLICE_BYTES: Final = 16 << 10
@@ -114,14 +115,14 @@ def columns_of_window(
     sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, crew: Crew
 ) -> tuple[dict[str, pa.Array], int]:
     """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows."""
-    counts = np.bincount(window.inputs, minlength=len(sources))
-    taken = [source.take(n) for source, n in zip(sources, counts.tolist(), strict=True)]
+    origins = Origins.of(window.inputs, len(sources))
+    taken = [source.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)]
     flags = window.flags
 
     def gathered(column: tuple[int, str]) -> pa.Array:
         index, name = column
         pieces = [[piece[index] for piece in of_source] for of_source in taken]
-        array = gather_arrays(pieces, window.inputs)
+        array = gather_arrays(pieces, origins)
         return array if flags is None else merged_by_key(array, flags, name, wanted.rule)
 
     names = wanted.columns

@@ -22,6 +22,117 @@ BLOCK_VALUES = VALUES
 ENTRY_BYTES = ENTRY
 
 
+cdef extern from *:
+    """
+    FOR_EACH_LEVEL static void find_span(const uint64_t* values, int64_t count, int64_t* low, int64_t* high) {
+        int64_t least = (int64_t)values[0], most = least;
+        for (int64_t at = 1; at < count; at++) {
+            int64_t value = (int64_t)values[at];
+            least = value < least ? value : least;
+            most = value > most ? value : most;
+        }
+        *low = least;
+        *high = most;
+    }
+
+    FOR_EACH_LEVEL static uint64_t all_bits(const uint64_t* values, int64_t count, uint64_t base) {
+        uint64_t every = 0;
+        for (int64_t at = 0; at < count; at++)
+            every |= values[at] - base;
+        return every;
+    }
+
+    /* Counts the values that `width` bits do not hold. */
+    FOR_EACH_LEVEL static int64_t count_wider(const uint64_t* values, int64_t count, uint64_t base, int width) {
+        int64_t wider = 0;
+        for (int64_t at = 0; at < count; at++)
+            wider += (values[at] - base) >> width != 0;
+        return wider;
+    }
+
+    /* Lists the values that `width` bits do not hold, and their upper bits. Returns how many there are. */
+    FOR_EACH_LEVEL static int64_t list_wider(
+        const uint64_t* values, int64_t count, int width, uint16_t* positions, uint64_t* upper
+    ) {
+        int64_t wider = 0;
+        for (int64_t at = 0; at < count; at++) {
+            uint64_t above = values[at] >> width;
+            positions[wider] = (uint16_t)at;
+            upper[wider] = above;
+            wider += above != 0;
+        }
+        return wider;
+    }
+
+    /* Counts how many of every `step`-th of up to 1,024 values have each number of bits. Neighbours, which mostly have
+       the same, do not wait for each other's counters. */
+    FOR_EACH_LEVEL static void count_widths(
+        const uint64_t* values, int64_t count, int64_t step, uint64_t base, int64_t* counts
+    ) {
+        uint8_t widths[1024];
+        uint16_t counters[4][65];
+        int64_t probes = (count + step - 1) / step;
+        if (step == 4)
+            for (int64_t at = 0; at < probes; at++)
+                widths[at] = (uint8_t)bits_in(values[4 * at] - base);
+        else
+            for (int64_t at = 0; at < probes; at++)
+                widths[at] = (uint8_t)bits_in(values[step * at] - base);
+        memset(counters, 0, sizeof counters);
+        for (int64_t at = 0; at < probes; at++)
+            counters[at & 3][widths[at]]++;
+        for (int64_t width = 0; width <= 64; width++) {
+            counts[width] = 0;
+            for (int64_t each = 0; each < 4; each++)
+                counts[width] += step * counters[each][width];
+        }
+    }
+
+    /* Eight fields of W bits fill W bytes. With W known to the compiler, so are the place and shift of each. Up to seven
+       bytes behind them are overwritten. */
+    #define PUT_FIELD(k) \
+        field = values[k] & mask; \
+        word |= field << ((k) * W & 63); \
+        if (((k) * W & 63) + W >= 64) { \
+            memcpy(out + ((k) * W >> 6) * 8, &word, 8); \
+            word = ((k) * W & 63) + W > 64 ? field >> ((64 - ((k) * W & 63)) & 63) : 0; \
+        }
+    #define PUT_FIELDS(width) \
+        case width: { \
+            enum { W = width }; \
+            const uint64_t mask = ~0ULL >> (64 - W); \
+            for (; eights > 0; eights--, values += 8, out += W) { \
+                uint64_t field, word = 0; \
+                PUT_FIELD(0) PUT_FIELD(1) PUT_FIELD(2) PUT_FIELD(3) PUT_FIELD(4) PUT_FIELD(5) PUT_FIELD(6) PUT_FIELD(7) \
+                if (W % 8) \
+                    memcpy(out + (W >> 3) * 8, &word, 8); \
+            } \
+            break; \
+        }
+    #define PUT_EIGHT(w) \
+        PUT_FIELDS(w) PUT_FIELDS(w + 1) PUT_FIELDS(w + 2) PUT_FIELDS(w + 3) \
+        PUT_FIELDS(w + 4) PUT_FIELDS(w + 5) PUT_FIELDS(w + 6) PUT_FIELDS(w + 7)
+
+    static void put_eights(unsigned char* out, const uint64_t* values, int64_t eights, int width) {
+        switch (width) {
+            PUT_EIGHT(1) PUT_EIGHT(9) PUT_EIGHT(17) PUT_EIGHT(25)
+            PUT_EIGHT(33) PUT_EIGHT(41) PUT_EIGHT(49)
+            PUT_FIELDS(57) PUT_FIELDS(58) PUT_FIELDS(59) PUT_FIELDS(60) PUT_FIELDS(61) PUT_FIELDS(62) PUT_FIELDS(63)
+        }
+    }
+    """
+    void find_span(const uint64_t* values, int64_t count, int64_t* low, int64_t* high) noexcept nogil
+    uint64_t all_bits(const uint64_t* values, int64_t count, uint64_t base) noexcept nogil
+    int64_t count_wider(const uint64_t* values, int64_t count, uint64_t base, int width) noexcept nogil
+    int64_t list_wider(
+        const uint64_t* values, int64_t count, int width, uint16_t* positions, uint64_t* upper
+    ) noexcept nogil
+    void count_widths(
+        const uint64_t* values, int64_t count, int64_t step, uint64_t base, int64_t* counts
+    ) noexcept nogil
+    void put_eights(uint8_t* out, const uint64_t* values, int64_t eights, int width) noexcept nogil
+
+
 cdef struct Plan:
     uint64_t base
     int width
@@ -32,15 +143,12 @@ cdef struct Plan:
 cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexcept nogil:
     """Returns how a block takes the fewest bits, as estimated from a part of it."""
     cdef Plan plan
-    cdef int64_t low = <int64_t>values[0], high = low, value, index, first, last, margin
+    cdef int64_t low, high, value, index, first, last, margin
     cdef int64_t counts[65]
     cdef int64_t step, above = 0, bits
-    cdef uint64_t base, every = 0
+    cdef uint64_t base
     cdef int width, full
-    for index in range(1, count):
-        value = <int64_t>values[index]
-        low = value if value < low else low
-        high = value if value > high else high
+    find_span(values, count, &low, &high)
     full = bits_in(<uint64_t>high - <uint64_t>low)
     plan.base = <uint64_t>low
     plan.width = full if full > least_width else least_width
@@ -62,18 +170,8 @@ cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexce
     if <uint64_t>first - <uint64_t>low > <uint64_t>margin:
         if bits_in(<uint64_t>last - <uint64_t>first + 2 * margin) < bits_in(<uint64_t>last - <uint64_t>low):
             base = <uint64_t>first - <uint64_t>margin
-    memset(counts, 0, sizeof(counts))
-    step = 4 if count >= 256 else 1
-    index = 0
-    while index < count:
-        counts[bits_in(values[index] - base)] += step
-        index += step
-    if base == <uint64_t>low:
-        width = full
-    else:
-        for index in range(count):
-            every |= values[index] - base
-        width = bits_in(every)
+    count_widths(values, count, 4 if count >= 256 else 1, base, counts)
+    width = full if base == <uint64_t>low else bits_in(all_bits(values, count, base))
     full = width
     while width >= least_width:
         bits = count * width + above * (POSITION_BITS + PATCH_PENALTY + full - width)
@@ -88,11 +186,12 @@ cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexce
 
 
 cdef uint8_t* put_bits(uint8_t* out, const uint64_t* values, int64_t count, int width) noexcept nogil:
-    """Writes the low `width` bits of every value, the first in the lowest bits. Returns where they end."""
+    """Writes the low `width` bits of every value, the first in the lowest bits. Returns where they end, behind which up
+    to seven bytes are overwritten."""
     cdef uint64_t mask = (<uint64_t>-1) >> (64 - width) if width else 0
     cdef uint64_t gathered = 0, value
     cdef int filled = 0
-    cdef int64_t index
+    cdef int64_t index, eights = count // 8
     if width == 0:
         return out
     if width == 64:
@@ -102,7 +201,9 @@ cdef uint8_t* put_bits(uint8_t* out, const uint64_t* values, int64_t count, int 
         for index in range(count):
             out[index] = <uint8_t>values[index]
         return out + count
-    for index in range(count):
+    put_eights(out, values, eights, width)
+    out += eights * width
+    for index in range(8 * eights, count):
         value = values[index] & mask
         gathered |= value << filled
         filled += width
@@ -125,10 +226,7 @@ cdef uint8_t* put_block(
     for index in range(count):
         values[index] -= plan.base
     if plan.patch_width:
-        for index in range(count):
-            positions[patches] = <uint16_t>index
-            upper[patches] = values[index] >> width
-            patches += upper[patches] != 0
+        patches = list_wider(values, count, width, positions, upper)
         if patches * (POSITION_BITS + plan.patch_width) > count * plan.patch_width:
             width += plan.patch_width  # the part that the plan looked at was unlike the rest
             patches = 0
@@ -143,12 +241,16 @@ cdef uint8_t* put_block(
     return put_bits(out + 2 * patches, upper, patches, entry.patch_width)
 
 
-cdef inline Plan step_plan(const uint64_t* values, uint64_t* steps, int64_t count, int least_width) noexcept nogil:
-    """Takes the steps between values. Returns how they and the first value take the fewest bits."""
+cdef inline void take_steps(const uint64_t* values, uint64_t* steps, int64_t count) noexcept nogil:
     cdef int64_t index
-    cdef Plan plan
     for index in range(count - 1):
         steps[index] = values[index + 1] - values[index]
+
+
+cdef inline Plan step_plan(const uint64_t* values, uint64_t* steps, int64_t count, int least_width) noexcept nogil:
+    """Takes the steps between values. Returns how they and the first value take the fewest bits."""
+    cdef Plan plan
+    take_steps(values, steps, count)
     plan = planned(steps, count - 1, least_width)
     plan.bits += 64
     return plan
@@ -222,14 +324,15 @@ def pack(
     cdef Entry entry
     cdef int64_t start, count, number
     cdef int least = 64
-    with nogil:
-        for number in range(blocks_of(values.shape[0])):
-            start = number * VALUES
-            count = min(<int64_t>VALUES, values.shape[0] - start)
-            load(block, &values[start], count)
-            out = pack_block(&entry, out, block, count, least_width, tries_values, tries_steps)
-            memcpy(&entries[ENTRY * number], &entry, ENTRY)
-            least = min(least, <int>entry.width)
+    state = let_go(values.shape[0])
+    for number in range(blocks_of(values.shape[0])):
+        start = number * VALUES
+        count = min(<int64_t>VALUES, values.shape[0] - start)
+        load(block, &values[start], count)
+        out = pack_block(&entry, out, block, count, least_width, tries_values, tries_steps)
+        memcpy(&entries[ENTRY * number], &entry, ENTRY)
+        least = min(least, <int>entry.width)
+    take_back(state)
     return out - begin, least
 
 
@@ -266,33 +369,29 @@ def pack_alike(
     cdef uint8_t* begin = out
     cdef Entry entry
     cdef Plan plan
-    cdef uint64_t every
-    cdef int64_t start, count, number, index, patches
+    cdef int64_t start, count, number
     cdef uint64_t* packed
     plan.base = base
     plan.width = width
-    with nogil:
-        for number in range(blocks_of(values.shape[0])):
-            start = number * VALUES
-            count = min(<int64_t>VALUES, values.shape[0] - start)
-            load(block, &values[start], count)
-            packed = block
-            if holds_steps:
-                step_plan(block, steps, count, 0)
-                memcpy(out, block, 8)
-                out += 8
-                count -= 1
-                packed = steps
-            every = patches = 0
-            for index in range(count):
-                every |= packed[index] - base
-                patches += (packed[index] - base) >> width != 0
-            if 8 * patches > count:
-                out = NULL
-                break
-            plan.patch_width = max(0, bits_in(every) - width)
-            out = put_block(&entry, out, packed, count, plan, holds_steps)
-            memcpy(&entries[ENTRY * number], &entry, ENTRY)
+    state = let_go(values.shape[0])
+    for number in range(blocks_of(values.shape[0])):
+        start = number * VALUES
+        count = min(<int64_t>VALUES, values.shape[0] - start)
+        load(block, &values[start], count)
+        packed = block
+        if holds_steps:
+            take_steps(block, steps, count)
+            memcpy(out, block, 8)
+            out += 8
+            count -= 1
+            packed = steps
+        if 8 * count_wider(packed, count, base, width) > count:
+            out = NULL
+            break
+        plan.patch_width = max(0, bits_in(all_bits(packed, count, base)) - width)
+        out = put_block(&entry, out, packed, count, plan, holds_steps)
+        memcpy(&entries[ENTRY * number], &entry, ENTRY)
+    take_back(state)
     return out - begin if out != NULL else -1
 
 

@@ -290,18 +290,36 @@ cdef inline void copy_values(
         memcpy(out + index * width, values + <int64_t>codes[index] * width, width)
 
 
+cdef extern from *:
+    """
+    /* Returns whether all integers are from -limit to limit. */
+    FOR_EACH_LEVEL static int put_quotients(
+        double* out, const uint64_t* integers, int64_t count, double power, int64_t limit
+    ) {
+        int64_t beyond = 0;
+        for (int64_t at = 0; at < count; at++) {
+            int64_t integer = (int64_t)integers[at];
+            beyond |= (integer < -limit) | (integer > limit);
+            out[at] = (double)integer / power;
+        }
+        return !beyond;
+    }
+    """
+    bint put_quotients(
+        double* out, const uint64_t* integers, int64_t count, double power, int64_t limit
+    ) noexcept nogil
+
+
 cdef int64_t put_decimals(Flow* flow, double* out, double power) noexcept nogil:
     """Writes the quotients of integers by a power of ten."""
     cdef uint64_t block[VALUES]
-    cdef int64_t count, index, limit = <int64_t>1 << MOST_EXACT_BITS
+    cdef int64_t count
     cdef bint fits = True
     while flow.left:
         count = next_block(flow, block)
         if count < 0:
             return count
-        for index in range(count):
-            fits &= -limit <= <int64_t>block[index] <= limit
-            out[index] = <double><int64_t>block[index] / power
+        fits &= put_quotients(out, block, count, power, <int64_t>1 << MOST_EXACT_BITS)
         out += count
     return 0 if fits else BAD_DECIMAL
 

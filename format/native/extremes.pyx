@@ -17,8 +17,68 @@ ctypedef fused number:
     float
     double
 
-cdef enum:
-    LANES = 16
+cdef extern from *:
+    """
+    /* Widens extremes, which are one value, by all that are not null. Returns whether there is a NaN; then the extremes
+       are as they were. Lanes do not wait for each other, and compilers make vectors of them. */
+    #define LANES 16
+    #define BLOCK 512
+    #define WIDEN(name, type) \
+        FOR_EACH_LEVEL static int name( \
+            const type* values, const uint8_t* valid, int64_t start, int64_t rows, type* low, type* high \
+        ) { \
+            type lows[LANES], highs[LANES], present[BLOCK], some = *low; \
+            uint8_t kept[BLOCK]; \
+            int has_nan = 0; \
+            for (int lane = 0; lane < LANES; lane++) \
+                lows[lane] = highs[lane] = some; \
+            while (rows > 0) { \
+                int64_t count = rows < BLOCK ? rows : BLOCK, at = 0; \
+                const type* block = values; \
+                if (valid) { \
+                    for (int64_t row = 0; row < count; row++) \
+                        kept[row] = (valid[(start + row) >> 3] >> ((start + row) & 7)) & 1; \
+                    for (int64_t row = 0; row < count; row++) { \
+                        type value = values[row]; \
+                        present[row] = kept[row] ? value : some; \
+                    } \
+                    block = present; \
+                } \
+                for (; at + LANES <= count; at += LANES) \
+                    for (int lane = 0; lane < LANES; lane++) { \
+                        type value = block[at + lane]; \
+                        lows[lane] = value < lows[lane] ? value : lows[lane]; \
+                        highs[lane] = value > highs[lane] ? value : highs[lane]; \
+                        has_nan |= value != value; \
+                    } \
+                for (; at < count; at++) { \
+                    type value = block[at]; \
+                    lows[0] = value < lows[0] ? value : lows[0]; \
+                    highs[0] = value > highs[0] ? value : highs[0]; \
+                    has_nan |= value != value; \
+                } \
+                values += count; \
+                start += count; \
+                rows -= count; \
+            } \
+            for (int lane = 0; lane < LANES && !has_nan; lane++) { \
+                *low = lows[lane] < *low ? lows[lane] : *low; \
+                *high = highs[lane] > *high ? highs[lane] : *high; \
+            } \
+            return has_nan; \
+        }
+    WIDEN(widen_int8, int8_t) WIDEN(widen_int16, int16_t) WIDEN(widen_int32, int32_t) WIDEN(widen_int64, int64_t)
+    WIDEN(widen_uint8, uint8_t) WIDEN(widen_uint16, uint16_t) WIDEN(widen_uint32, uint32_t) WIDEN(widen_uint64, uint64_t)
+    WIDEN(widen_float, float) WIDEN(widen_double, double)
+    #define widen(values, valid, start, rows, low, high) _Generic((low), \
+        int8_t*: widen_int8, int16_t*: widen_int16, int32_t*: widen_int32, int64_t*: widen_int64, \
+        uint8_t*: widen_uint8, uint16_t*: widen_uint16, uint32_t*: widen_uint32, uint64_t*: widen_uint64, \
+        float*: widen_float, double*: widen_double \
+    )(values, valid, start, rows, low, high)
+    """
+    bint widen(
+        const void* values, const uint8_t* valid, int64_t start, int64_t rows, void* low, void* high
+    ) noexcept nogil
 
 cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcmp must not get NULL
 
@@ -75,43 +135,14 @@ def extreme_numbers(const number[::1] values, const uint8_t[::1] valid, int64_t 
     has_value = first < rows
     if has_value:
         low = high = values[first]
-        if nulls.bits is NULL:
-            first = by_lanes(&values[0], rows, &low, &high)
-        for row in range(first, rows):
-            value = values[row]
-            if not is_null(nulls, row):
-                low = value if is_less(value, low) else low
-                high = value if is_less(high, value) else high
+        if widen(&values[first], nulls.bits, nulls.start + first, rows - first, &low, &high):
+            for row in range(first, rows):
+                value = values[row]
+                if not is_null(nulls, row):
+                    low = value if is_less(value, low) else low
+                    high = value if is_less(high, value) else high
     take_back(state)
     return (low, high) if has_value else None
-
-
-cdef int64_t by_lanes(const number* values, int64_t rows, number* low, number* high) noexcept nogil:
-    """Widens the extremes by as many first values as are a multiple of the lanes. Returns how many.
-
-    Lanes do not wait for each other, and compilers make vectors of them.
-    """
-    cdef number lows[LANES]
-    cdef number highs[LANES]
-    cdef number value
-    cdef bint has_nan = False
-    cdef int64_t row = 0, lane
-    for lane in range(LANES):
-        lows[lane] = highs[lane] = low[0]
-    while row + LANES <= rows:
-        for lane in range(LANES):
-            value = values[row + lane]
-            lows[lane] = value if value < lows[lane] else lows[lane]
-            highs[lane] = value if value > highs[lane] else highs[lane]
-            if number is float or number is double:
-                has_nan |= value != value
-        row += LANES
-    if has_nan:
-        return 0  # they compare with everything
-    for lane in range(LANES):
-        low[0] = min(low[0], lows[lane])
-        high[0] = max(high[0], highs[lane])
-    return row
 
 
 def extreme_wide(const uint64_t[:, ::1] values, const uint8_t[::1] valid, int64_t start):

@@ -5,7 +5,7 @@ Sources are numbered from 0. Each has its rows in pieces; `origins` has the sour
 rows of one source keep their order. So one forward cursor per source replays the order, without positions.
 A piece is `rows` rows of an array from `start` on: a row of a table of 64-bit integers, as `Piece` lays it out;
 its addresses must stay valid. The
-caller guarantees that the pieces of each source have as many rows as `origins` names, and that offsets and
+caller guarantees that the pieces of each source have as many rows as `origins` names (`agrees`), and that offsets and
 codes are within their bounds: `format.decode` checks those of every chunk.
 """
 
@@ -15,7 +15,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from format.native.counters cimport COUNTERS, count_rows, counted
 from format.native.gil cimport let_go, take_back
 from format.native.words cimport hash_of, offset
 
@@ -31,7 +30,6 @@ ctypedef fused word:
     Wide
 
 cdef enum:
-    SHORT_RUN = 8
     VALUES = 0
     CODES = 1
     NULLS = 2
@@ -65,6 +63,7 @@ cdef struct Walk:
     int64_t* piece_at
     int64_t* row_at
     const uint16_t* origins
+    bint has_short_runs
     int64_t rows
     int64_t row
     int64_t left
@@ -103,7 +102,8 @@ cdef struct Coded:
 
 
 cdef int begin(
-    Walk* walk, const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins
+    Walk* walk, const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+    bint has_short_runs,
 ) except -1:
     cdef int64_t sources = firsts.shape[0], source
     if pieces.shape[1] * 8 != sizeof(Piece):
@@ -117,6 +117,7 @@ cdef int begin(
         walk.piece_at[source] = firsts[source]
         walk.row_at[source] = 0
     walk.origins = &origins[0]
+    walk.has_short_runs = has_short_runs
     walk.rows = origins.shape[0]
     walk.row = walk.left = 0
     return 0
@@ -210,7 +211,8 @@ def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
     cdef const Piece* piece
     cdef const offset* at
     for number in range(pieces.shape[0]):
-        rows += pieces[number, 1]
+        if pieces[number, 0] in (CODES, TEMPLATES):
+            rows += pieces[number, 1]
     state = let_go(rows)
     for number in range(pieces.shape[0]):
         piece = <const Piece*>&pieces[number, 0]
@@ -246,29 +248,28 @@ cdef int64_t used_bytes(const Piece* piece, const offset[::1] like, int64_t limi
     return total
 
 
-def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins):
-    """Returns whether the pieces of each source have as many rows as `origins` names of it."""
+def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const int64_t[::1] counts):
+    """Returns whether the pieces of each source have as many rows as `counts` says."""
     cdef int64_t source, piece, stop, rows
-    cdef int64_t[:, ::1] counters = np.zeros((firsts.shape[0], COUNTERS), dtype=np.int64)
-    state = let_go(origins.shape[0])
-    cdef bint same = count_rows(origins, counters)
-    take_back(state)
+    if counts.shape[0] != firsts.shape[0]:
+        return False
     for source in range(firsts.shape[0]):
         stop = firsts[source + 1] if source + 1 < firsts.shape[0] else pieces.shape[0]
         rows = 0
         for piece in range(firsts[source], stop):
             rows += pieces[piece, 1]
-        same = same and rows == counted(counters, source)
-    return same
+        if rows != counts[source]:
+            return False
+    return True
 
 
-def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
           int64_t width, uint8_t[::1] out):
     """Gathers values of `width` bytes; of null sources zeros."""
     cdef Walk walk
     cdef Head* heads
-    begin(&walk, pieces, firsts, origins)
-    if width in (1, 2, 4, 8, 16) and has_short_runs(&walk):
+    begin(&walk, pieces, firsts, origins, has_short_runs)
+    if width in (1, 2, 4, 8, 16) and walk.has_short_runs:
         heads = heads_of(&walk, firsts.shape[0])
         with nogil:
             if width == 1:
@@ -291,14 +292,6 @@ def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
             else:
                 memset(&out[walk.out * width], 0, walk.count * width)
     free(walk.piece_at)
-
-
-cdef bint has_short_runs(const Walk* walk) noexcept nogil:
-    """Returns whether most runs are so short that going row by row is faster than finding them."""
-    cdef int64_t row, changes = 0
-    for row in range(1, walk.rows):
-        changes += walk.origins[row] != walk.origins[row - 1]
-    return changes * SHORT_RUN > walk.rows
 
 
 cdef Head* heads_of(const Walk* walk, int64_t sources) except NULL:
@@ -360,28 +353,29 @@ cdef inline void enter_values(Head* head, const Piece* piece, const Piece* end, 
         head.bytes = head.piece.values + head.piece.start * width if head.step else &ZEROS[0]
 
 
-def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
              uint8_t[::1] out):
     """Gathers validity bits. out: zeros. Returns how many rows are null."""
-    return origins.shape[0] - gathered_bits(pieces, firsts, origins, False, out)
+    return origins.shape[0] - gathered_bits(pieces, firsts, origins, has_short_runs, False, out)
 
 
-def bits(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, uint8_t[::1] out):
+def bits(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
+         uint8_t[::1] out):
     """Gathers booleans. out: zeros, which null sources leave."""
-    gathered_bits(pieces, firsts, origins, True, out)
+    gathered_bits(pieces, firsts, origins, has_short_runs, True, out)
 
 
 cdef int64_t gathered_bits(
-    const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint are_values,
-    uint8_t[::1] out,
+    const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+    bint has_short_runs, bint are_values, uint8_t[::1] out,
 ) except -1:
     """Gathers booleans, or else validity bits. out: zeros. Returns how many bits are set."""
     cdef Walk walk
     cdef Head* heads = NULL
     cdef Head head = [NULL, 0, 0, 0, NULL]
     cdef int64_t count = 0
-    begin(&walk, pieces, firsts, origins)
-    if has_short_runs(&walk):
+    begin(&walk, pieces, firsts, origins, has_short_runs)
+    if walk.has_short_runs:
         heads = heads_of(&walk, firsts.shape[0])
     with nogil:
         if heads:
@@ -399,18 +393,25 @@ cdef int64_t gathered_bits(
 cdef int64_t each_bit(
     const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, bint are_values, uint8_t[::1] out
 ) noexcept nogil:
-    """Gathers bits row by row. Returns how many are set."""
-    cdef int64_t source, row, count = 0
+    """Gathers bits row by row, and writes them by bytes. Returns how many are set."""
+    cdef int64_t source, row, first, count = 0
+    cdef uint8_t bit, byte
     cdef Head* head
     cdef const Piece* end = walk.pieces + pieces
     for source in range(firsts.shape[0]):
         enter_bits(&heads[source], walk.pieces + firsts[source], end, are_values)
-    for row in range(walk.rows):
-        head = heads + walk.origins[row]
-        count += copy_bits(head, 1, &out[0], row)
-        head.left -= 1
-        if head.left == 0:
-            enter_bits(head, head.piece + 1, end, are_values)
+    for first in range(0, walk.rows, 8):
+        byte = 0
+        for row in range(first, min(first + 8, walk.rows)):
+            head = heads + walk.origins[row]
+            bit = (head.bytes[head.bit >> 3] >> (head.bit & 7)) & 1
+            byte |= bit << (row - first)
+            count += bit
+            head.bit += head.step
+            head.left -= 1
+            if head.left == 0:
+                enter_bits(head, head.piece + 1, end, are_values)
+        out[first >> 3] = byte
     return count
 
 
@@ -437,13 +438,14 @@ cdef inline void enter_bits(Head* head, const Piece* piece, const Piece* end, bi
         head.bytes = &ZEROS[0] if are_values or head.piece.kind == NULLS else &ONES[0]
 
 
-def offsets(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, offset[::1] out):
+def offsets(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
+            offset[::1] out):
     """Gathers lengths of strings to offsets, from 0. Returns their total, which may be more than 32 bits hold."""
     cdef Walk walk
     cdef int64_t total
     cdef Head* heads = NULL
-    begin(&walk, pieces, firsts, origins)
-    if are_values(&walk, pieces.shape[0]) and has_short_runs(&walk):
+    begin(&walk, pieces, firsts, origins, has_short_runs)
+    if are_values(&walk, pieces.shape[0]) and walk.has_short_runs:
         heads = heads_of(&walk, firsts.shape[0])
     with nogil:
         total = each_length(&walk, heads, firsts, pieces.shape[0], out) if heads else each_segment(&walk, out)
@@ -514,7 +516,7 @@ cdef inline void enter_rows(Head* head, const Piece* piece, const Piece* end) no
         head.left = piece.rows
 
 
-def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
             const offset[::1] placed, uint8_t[::1] out):
     """Gathers the bytes of strings to where `placed`, the result of `offsets`, has them."""
     cdef Walk walk
@@ -523,8 +525,8 @@ def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint1
     cdef const offset* at
     cdef uint8_t* base = &out[0] if out.shape[0] else NULL
     cdef Head* heads
-    begin(&walk, pieces, firsts, origins)
-    if are_values(&walk, pieces.shape[0]) and has_short_runs(&walk):
+    begin(&walk, pieces, firsts, origins, has_short_runs)
+    if are_values(&walk, pieces.shape[0]) and walk.has_short_runs:
         heads = heads_of(&walk, firsts.shape[0])
         with nogil:
             each_string(&walk, heads, firsts, pieces.shape[0], placed, base)
@@ -644,7 +646,7 @@ cdef inline int64_t checked(int64_t source, int64_t sources) except -1:
 
 # --- one dictionary of several --------------------------------------------------------------
 
-def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
           const offset[::1] like, int64_t most, uint64_t[::1] table, int32_t[::1] memo, int32_t[::1] out,
           int64_t[:, ::1] used):
     """Gathers codes over one dictionary of the strings in use, numbered by first use.
@@ -658,13 +660,13 @@ def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
     cdef Coded* heads
     cdef Coded* head
     cdef Coded segment
-    begin(&walk, pieces, firsts, origins)
+    begin(&walk, pieces, firsts, origins, has_short_runs)
     heads = <Coded*>malloc(firsts.shape[0] * sizeof(Coded))
     if heads == NULL:
         free(walk.piece_at)
         raise MemoryError()
     with nogil:
-        if has_short_runs(&walk):
+        if walk.has_short_runs:
             for row in range(firsts.shape[0]):
                 enter_codes(&heads[row], walk.pieces + firsts[row], walk.pieces + pieces.shape[0], memo)
             for row in range(walk.rows):

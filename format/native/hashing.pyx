@@ -21,6 +21,40 @@ cdef extern from *:
     """
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
 
+cdef extern from *:
+    """
+    FOR_EACH_LEVEL static void add_mixed(uint64_t* out, const uint64_t* hashes, int64_t count, uint64_t seed) {
+        for (int64_t at = 0; at < count; at++)
+            out[at] += mixed(hashes[at] ^ seed);
+    }
+
+    /* kept: all bits of each value that is not null. */
+    FOR_EACH_LEVEL static void add_kept(
+        uint64_t* out, const uint64_t* hashes, const uint64_t* kept, int64_t count, uint64_t seed
+    ) {
+        for (int64_t at = 0; at < count; at++)
+            out[at] += mixed(hashes[at] ^ seed) & kept[at];
+    }
+
+    FOR_EACH_LEVEL static void put_mixed(uint64_t* out, const uint64_t* values, int64_t count) {
+        for (int64_t at = 0; at < count; at++)
+            out[at] = mixed(values[at]);
+    }
+
+    FOR_EACH_LEVEL static uint64_t sum_of_mixed(const uint64_t* values, int64_t count) {
+        uint64_t total = 0;
+        for (int64_t at = 0; at < count; at++)
+            total += mixed(values[at]);
+        return total;
+    }
+    """
+    void add_mixed(uint64_t* out, const uint64_t* hashes, int64_t count, uint64_t seed) noexcept nogil
+    void add_kept(
+        uint64_t* out, const uint64_t* hashes, const uint64_t* kept, int64_t count, uint64_t seed
+    ) noexcept nogil
+    void put_mixed(uint64_t* out, const uint64_t* values, int64_t count) noexcept nogil
+    uint64_t sum_of_mixed(const uint64_t* values, int64_t count) noexcept nogil
+
 ctypedef fused real:
     uint16_t
     float
@@ -77,10 +111,15 @@ def hash_booleans(
     """Hashes a bitmap's values as integers."""
     cdef Rows rows = rows_of(validity, start, seed, out)
     cdef const uint8_t* at = bytes_of(data, (start + rows.count + 7) // 8)
-    cdef int64_t row
+    cdef int64_t row = 0, count, index
+    cdef uint64_t hashes[BLOCK_ROWS]
     with nogil:
-        for row in range(rows.count):
-            put(rows, row, bit(at, start + row))
+        while row < rows.count:
+            count = min(<int64_t>BLOCK_ROWS, rows.count - row)
+            for index in range(count):
+                hashes[index] = bit(at, start + row + index)
+            put_block(rows, row, hashes, count)
+            row += count
 
 
 def hash_floats(
@@ -298,20 +337,18 @@ cdef bint of_codes(const integer* codes, const uint64_t[::1] contributions, Rows
 
 def mix(const uint64_t[::1] values, uint64_t[::1] out):
     """Mixes numbers. `out` may be `values`."""
-    cdef int64_t row
     require(values.shape[0] == out.shape[0], "the number of its values")
-    with nogil:
-        for row in range(values.shape[0]):
-            out[row] = mixed(values[row])
+    if values.shape[0]:
+        with nogil:
+            put_mixed(&out[0], &values[0], values.shape[0])
 
 
 def fold(const uint64_t[::1] numbers):
     """Returns the hash of a set of rows, which is the sum of their mixed numbers."""
     cdef uint64_t total = 0
-    cdef int64_t row
-    with nogil:
-        for row in range(numbers.shape[0]):
-            total += mixed(numbers[row])
+    if numbers.shape[0]:
+        with nogil:
+            total = sum_of_mixed(&numbers[0], numbers.shape[0])
     return total
 
 
@@ -355,13 +392,18 @@ cdef inline bint is_null(Rows rows, int64_t row) noexcept nogil:
 cdef void put_block(Rows rows, int64_t row, const uint64_t* hashes, int64_t count) noexcept nogil:
     """Puts the hashes of `count` rows from `row` on."""
     cdef int64_t index
+    cdef uint64_t kept[BLOCK_ROWS]
     cdef uint64_t* out = rows.out + row
     if rows.validity is not NULL:
         for index in range(count):
-            put(rows, row + index, hashes[index])
+            kept[index] = <uint64_t>0 - <uint64_t>bit(rows.validity, rows.start + row + index)
+        if rows.adds:
+            add_kept(out, hashes, kept, count, rows.seed)
+        else:
+            for index in range(count):
+                out[index] = hashes[index] & kept[index]
     elif rows.adds:
-        for index in range(count):
-            out[index] += mixed(hashes[index] ^ rows.seed)
+        add_mixed(out, hashes, count, rows.seed)
     else:
         memcpy(out, hashes, 8 * count)
 

@@ -29,6 +29,24 @@ cdef enum:
 
 cdef extern from *:
     """
+    #include <stdint.h>
+
+    /* Has a loop compiled for several levels of x86-64, of which the machine's is chosen when the module is loaded. */
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
+    #define FOR_EACH_LEVEL __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+    #else
+    #define FOR_EACH_LEVEL
+    #endif
+
+    /* The bijective finaliser of the row hash (SPEC section 7). */
+    static inline uint64_t mixed(uint64_t value) {
+        value ^= value >> 32;
+        value *= 0xD6E8FEB86659FD93ULL;
+        value ^= value >> 32;
+        value *= 0xD6E8FEB86659FD93ULL;
+        return value ^ (value >> 32);
+    }
+
     static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
     static inline int bits_in(unsigned long long value) { return value ? 64 - __builtin_clzll(value) : 0; }
 
@@ -39,18 +57,10 @@ cdef extern from *:
         return powers[digits];
     }
     """
+    uint64_t mixed(uint64_t value) noexcept nogil
     int lowest_bit(uint64_t value) noexcept nogil  # of a value other than 0
     int bits_in(uint64_t value) noexcept nogil  # up to the highest that is set
     double power_of_ten(int digits) noexcept nogil  # of 0 to MOST_FRACTION_DIGITS
-
-
-cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
-    """Applies the bijective finaliser of the row hash (SPEC section 7)."""
-    value ^= value >> 32
-    value *= <uint64_t>0xD6E8FEB86659FD93ULL
-    value ^= value >> 32
-    value *= <uint64_t>0xD6E8FEB86659FD93ULL
-    return value ^ (value >> 32)
 
 
 cdef inline uint64_t loaded(const uint8_t* at, int64_t size) noexcept nogil:

@@ -97,6 +97,18 @@ def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequen
     assert max(lengths) < ROWS // 10
 
 
+@pytest.mark.parametrize("are_strings", [False, True])
+def test_values_that_are_equal_only_to_their_neighbours_are_not_all_looked_at(
+    are_strings: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = lengths_looked_at(monkeypatch)
+    rng = np.random.default_rng(5)
+    times = pa.array(np.cumsum(rng.integers(0, 6, ROWS) * 1_000_003))
+    array = times.cast(pa.string()) if are_strings else times
+    assert encode_array(array).encoding is not Encoding.DICTIONARY
+    assert max(lengths) < ROWS // 10
+
+
 @pytest.mark.parametrize(
     "values",
     [

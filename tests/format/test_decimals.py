@@ -49,6 +49,14 @@ def test_decimals_of_few_digits_are_stored_as_integers(values, encoding) -> None
     assert round_trip(values) is encoding
 
 
+@pytest.mark.parametrize("other", [math.nan, math.inf, -math.inf, -0.0, 1 / 3, 2.0**60, 5e-324])
+def test_others_may_be_in_any_row_of_decimals(other: float) -> None:
+    for row in (0, 1, 63, 64, 100, 128, 199):
+        values: list[float | None] = [n / 100 for n in range(200)]
+        values[row] = other
+        assert round_trip(values) is Encoding.DECIMAL
+
+
 @given(st.lists(st.floats() | st.sampled_from([0.25, -0.0, math.nan]) | st.none(), max_size=50))
 def test_doubles_come_back_to_the_bit(values) -> None:
     round_trip(values)

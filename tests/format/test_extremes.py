@@ -86,6 +86,24 @@ def test_extremes_may_be_in_any_row(kind: Any, rows: int) -> None:
             assert str(min_max(array)) == str(bounds_of(array))
 
 
+@pytest.mark.parametrize("kind", [np.int16, np.int64, np.uint8, np.float32, np.float64])
+@pytest.mark.parametrize("null_share", [0, 0.3, 0.99])
+def test_extremes_of_many_rows_are_those_of_rows_that_are_not_null(
+    kind: Any, null_share: float
+) -> None:
+    rng = np.random.default_rng(3)
+    for rows in (511, 512, 513, 2000):
+        numbers = rng.integers(0, 250, rows).astype(kind)
+        mask = rng.random(rows) < null_share
+        array = pa.array(numbers, mask=mask).slice(3)
+        present = numbers[3:][~mask[3:]]
+        assert min_max(array) == (value_of(present.min()), value_of(present.max()))
+
+
+def value_of(number: np.generic) -> Any:
+    return value_to_json(number.item())
+
+
 @pytest.mark.parametrize("dtype", DECIMALS, ids=str)
 @given(st.data())
 def test_decimals_of_every_width(dtype: pa.DataType, data: st.DataObject) -> None:

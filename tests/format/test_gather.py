@@ -24,6 +24,7 @@ from format.native import as_bytes
 from format.native import gather as native
 from format.native.ids import StringTable
 from format.nodes import binary_parts
+from format.origins import Origins
 from format.storage import plain
 from tests.support.wording import refuses
 
@@ -96,11 +97,12 @@ def middle(array: pa.Array) -> pa.Array:
 @given(cases(), st.sampled_from([0, 1, 1 << 30]))
 def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) -> None:
     sources, origins, dtype = case
-    got = gather(prepared(sources, dtype), origins, most_plain_bytes)
+    pieces = prepared(sources, dtype)
+    got = gather(pieces, Origins.of(origins, len(sources)), most_plain_bytes)
     got.validate(full=True)
-    pieces = [plain(p) if len(p) and p.null_count < len(p) else pa.nulls(len(p), dtype)
+    parts = [plain(p) if len(p) and p.null_count < len(p) else pa.nulls(len(p), dtype)
               for source in sources for p in source]  # fmt: skip
-    together = pa.concat_arrays(pieces) if pieces else pa.nulls(0, dtype)
+    together = pa.concat_arrays(parts) if parts else pa.nulls(0, dtype)
     assert plain(got).equals(together.take(pa.array(positions_by_source(origins))))
     assert plain(got).type == dtype
 
@@ -124,7 +126,7 @@ def test_many_rows_in_runs_and_one_by_one(shape: str, pieces: str) -> None:
             piece if piece.type == dtype else piece.cast(dtype)
             for source in sources for piece in source])  # fmt: skip
         expected = together.take(pa.array(positions_by_source(origins)))
-        assert gather_arrays(sources, origins).equals(expected)
+        assert gather_arrays(sources, Origins.of(origins, len(sources))).equals(expected)
 
 
 def _random(
@@ -163,7 +165,7 @@ def test_strings_of_many_sources_in_many_pieces_come_one_by_one(dtype: pa.DataTy
         sources.append([pa.nulls(len(p)) if p.null_count == len(p) else p for p in pieces])
     together = pa.concat_arrays([p.cast(dtype) for source in sources for p in source])
     expected = together.take(pa.array(positions_by_source(origins)))
-    got = gather_arrays(sources, origins)
+    got = gather_arrays(sources, Origins.of(origins, len(sources)))
     got.validate(full=True)
     assert got.equals(expected)
 
@@ -171,7 +173,8 @@ def test_strings_of_many_sources_in_many_pieces_come_one_by_one(dtype: pa.DataTy
 def test_a_dictionary_has_the_values_in_use_by_first_use() -> None:
     first = pa.array(["unused", "b", "a", "b"]).dictionary_encode().slice(1)
     second = pa.array(["a", None, "c"]).dictionary_encode()
-    got = gather_arrays([[first], [second]], np.array([1, 0, 0, 1, 0, 1], dtype=np.uint16))
+    origins = Origins.of(np.array([1, 0, 0, 1, 0, 1], dtype=np.uint16), 2)
+    got = gather_arrays([[first], [second]], origins)
     assert got.dictionary.to_pylist() == ["a", "b", "c"]
     assert got.to_pylist() == ["a", "b", "a", None, "b", "c"]
 
@@ -202,7 +205,7 @@ def test_numbered_strings_are_gathered_as_others_are(
             array = array.slice(data.draw(st.integers(0, len(array) - 1)))
             arrays.append(pa.nulls(len(array)) if array.null_count == len(array) else array)
             order += [source] * len(array)
-    origins = np.array(data.draw(st.permutations(order)), np.uint16)
+    origins = Origins.of(np.array(data.draw(st.permutations(order)), np.uint16), len(firsts))
     series = [data.draw(st.integers(0, 2)) for _ in arrays]
     got = []
     for choice in ([0] * len(arrays), series):
@@ -257,16 +260,18 @@ def numbers_of(table: StringTable, texts: list[str] | pa.Array) -> list[int] | N
 def test_strings_that_hardly_repeat_are_values_only_if_these_are_small() -> None:
     long = "x" * 10_000
     few = pa.array([long] * 50 + [str(n) for n in range(50)]).dictionary_encode()
-    origins = np.zeros(100, dtype=np.uint16)
+    origins = Origins.of(np.zeros(100, dtype=np.uint16), 1)
     halves = prepared([[few.slice(0, 50), few.slice(50)]], pa.string())
     assert pa.types.is_string(gather(halves, origins, 1 << 20).type)
     assert pa.types.is_dictionary(gather(halves, origins, 1 << 16).type)
     assert pa.types.is_dictionary(gather(halves, origins).type)
 
 
-def test_sources_and_order_must_agree() -> None:
+@pytest.mark.parametrize("order", [[0, 1, 1], [0, 0, 1, 1], [0, 0], [0, 0, 1, 2]])
+def test_sources_and_order_must_agree(order: list[int]) -> None:
+    origins = Origins.of(np.array(order, dtype=np.uint16), max(order) + 1)
     with pytest.raises(ValueError, match="other rows"):
-        gather_arrays([[pa.array([1, 2])], [pa.array([3])]], np.array([0, 1, 1], dtype=np.uint16))
+        gather_arrays([[pa.array([1, 2])], [pa.array([3])]], origins)
 
 
 def test_rows_are_taken_of_every_source_as_far_as_it_has_some() -> None:

@@ -90,6 +90,25 @@ def test_packed_integers_are_what_the_specification_says(
     assert found == values.astype(np.uint64).tolist()
 
 
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 1023, 1024, 1025])
+@pytest.mark.parametrize("far", [0, 20])
+def test_values_of_every_width_are_packed_within_the_room_that_they_have(
+    length: int, far: int
+) -> None:
+    rng = np.random.default_rng(length)
+    entries = np.empty(native.bits.ENTRY_BYTES * -(-length // BLOCK), np.uint8)
+    most = native.bits.most_bytes(length)
+    for width in range(65):
+        values = rng.integers(0, 1 << width, length, np.uint64)
+        values[far :: far or length + 1] = 2**64 - 1  # patches
+        for steps_too in (False, True):
+            room = np.full(most + 8, 0xA5, np.uint8)
+            size, _ = native.bits.pack(values, 0, True, steps_too, entries, room[:most])
+            assert room[most:].tolist() == [0xA5] * 8
+            node = blocks_of(bytes(entries), bytes(room[:size]), length, width=0)
+            assert read(node, pa.uint64()).to_numpy().tolist() == values.tolist()
+
+
 @given(
     st.sampled_from([pa.float16(), pa.float32(), pa.float64()]),
     st.binary(min_size=8, max_size=800),

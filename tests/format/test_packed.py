@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from format import native
 from format.gather import GatherArray, Pieces, gather, pieces_of, positions_by_source
+from format.origins import Origins
 from format.packed import packed, unpacked
 from format.storage import plain
 from tests.support.wording import refuses
@@ -198,7 +199,7 @@ def test_packed_dictionaries_are_gathered_as_arrow_would(
         [pa.nulls(len(a), dtype) if pa.types.is_null(a.type) else plain(a) for a in sources]
     ).take(pa.array(positions_by_source(origins)))
     held, most = pieces.weigh()
-    found = gather(pieces, origins)
+    found = gather(pieces, Origins.of(origins, len(sources)))
     assert plain(found).to_pylist() == expected.to_pylist()
     assert held + most > 0
     if pieces.has_codes:

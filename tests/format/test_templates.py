@@ -21,6 +21,7 @@ from format.gather import gather, gather_arrays, pieces_of, with_few_templates
 from format.hashing import column_contributions
 from format.layout import BlockKind
 from format.nodes import NODE_BYTES, Encoding
+from format.origins import Origins
 from format.reader import FragmentReader
 from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
 from format.templates import (
@@ -330,7 +331,7 @@ def test_rows_are_gathered_whatever_form_their_sources_have(seed: int) -> None:
     ]
     expected = [next(rows[origin]) for origin in origins.tolist()]
     pieces = [[form.slice(0, cut), form.slice(cut)] for form in arrays for cut in [len(form) // 3]]
-    found = gather_arrays(pieces, origins)
+    found = gather_arrays(pieces, Origins.of(origins, len(pieces)))
     if is_templated(found.type):
         used = list(dict.fromkeys(codes_of(found)[np.asarray(found.is_valid())].tolist()))
         assert used == list(range(len(templates_of(found))))
@@ -348,7 +349,7 @@ def test_pieces_weigh_what_their_rows_take_however_uneven_these_are(start: int, 
     rows = found.slice(start, stop - start)
     pieces = pieces_of([[rows.slice(0, 7)], [rows.slice(7)]], pa.string())
     origins = np.array([0] * 7 + [1] * (len(rows) - 7), dtype=np.uint16)
-    gathered = gather(pieces, origins)
+    gathered = gather(pieces, Origins.of(origins, 2))
     own = sum(gathered.field(n).nbytes for n in (1, 2)) + 4 * len(gathered)
     held, most = pieces.weigh()
     assert own <= held <= own + 3 * templates_of(rows).nbytes + 100
@@ -384,7 +385,8 @@ def test_whether_rows_stay_templated_does_not_depend_on_their_pieces(
     others = pa.array([f"{'a' * (n % distinct)} at 7" for n in range(300)])
     parts = [others.slice(at, rows_of_piece) for at in range(0, 300, rows_of_piece)]
     origins = np.array([0, 1, 1, 1] * 100, dtype=np.uint16)
-    found = with_few_templates(gather_arrays([[split(lines, 1)], parts], origins))
+    gathered = gather_arrays([[split(lines, 1)], parts], Origins.of(origins, 2))
+    found = with_few_templates(gathered)
     assert is_templated(found.type) == (distinct + 1 <= 400 // 4)
     expected = [lines[n // 4] if n % 4 == 0 else others[n // 4 * 3 + n % 4 - 1] for n in range(400)]
     assert text(found).to_pylist() == [value.as_py() for value in expected]

@@ -16,7 +16,8 @@ from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
 from format import encode, templates
-from format.gather import Origins, Pieces, gather, pieces_of
+from format.gather import Pieces, gather, pieces_of
+from format.origins import Origins
 from format.reader import FragmentReader
 from format.sizes import total_bytes
 from format.template_chunk import TemplateChunk
@@ -148,7 +149,8 @@ def test_short_constant_templates_divide_row_groups_as_their_text_does(bytes_bey
     most_bytes = total_bytes(column) - bytes_beyond
 
     def stops(array: pa.Array) -> Sequence[int]:
-        pieces, origins = pieces_of([[array]], pa.string()), np.zeros(len(array), dtype=np.uint16)
+        pieces = pieces_of([[array]], pa.string())
+        origins = Origins.of(np.zeros(len(array), dtype=np.uint16), 1)
         return make_column_chunk(ColumnRows("v", pieces, origins, None, None, most_bytes, 1)).stops
 
     assert bool(stops(column)) == (bytes_beyond > 0)
