@@ -96,7 +96,7 @@ class GatherArray:
         self.packed = packed
         self._numbered = numbered
         self.kind = _kind(array)
-        self.fields = self._fields(is_weighed=is_weighed)
+        self.fields: I64 = np.array(self._fields(is_weighed=is_weighed), dtype=np.int64)
         """The fields of `Piece` in `format.native.gather` for a piece without rows."""
         self.variables = self._variables()
         """The same of the numbers and of the texts of a templated array."""
@@ -463,8 +463,8 @@ def pieces_of_spans(sources: Sequence[Sequence[Span]]) -> list[Pieces]:
     columns = []
     for column, first in enumerate(spans[0].columns):
         arrays = [span.columns[column] for span in spans]
-        fields = np.array([array.fields for array in arrays], dtype=np.int64)
-        fields[:, [ROWS, START]] = places
+        fields = np.concatenate([array.fields for array in arrays]).reshape(-1, FIELDS)
+        fields[:, ROWS : START + 1] = places
         pieces = Pieces(arrays, fields, firsts, first.dtype)
         pieces.mark_nulls()
         columns.append(pieces)

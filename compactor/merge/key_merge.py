@@ -416,7 +416,8 @@ class _Input:
         """Gives all rows of the row group away. Returns their sort columns in pieces, and what to call when
         nobody looks at them any more."""
         rows = self.group.rows
-        found, give_back = self.keys.borrow(self._waiting_rows, rows)
+        loan = self.keys.loan()
+        found = self.keys.borrow(self._waiting_rows, rows, loan)
         self._given += rows
         pieces = [part.arrays() for part in found]
         for piece in pieces:
@@ -424,7 +425,7 @@ class _Input:
             if columns.key(0) < self._last_key or columns.first_disorder() is not None:
                 raise _not_sorted(self.name)
             self._last_key = columns.key(len(piece[0]) - 1)
-        return pieces, give_back
+        return pieces, loan.give_back
 
     @property
     def _waiting_rows(self) -> int:
