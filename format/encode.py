@@ -478,14 +478,21 @@ def by_dictionary(array: pa.Array) -> pa.Array:
 def recoded(array: pa.Array) -> pa.Array:
     """Returns what `by_dictionary` makes of the strings, binaries, lists or maps that a coded array stands
     for."""
-    if not _is_distinct(array.dictionary):
-        array = with_distinct_values(array)
-    array = in_order_of_use(array)
     share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
     present, sample = len(array) - array.null_count, _middle(array)
-    if present < 2 or len(array.dictionary) * share > present:
+    if present < 2:
         return decoded(array)
-    counts = np.bincount(dictionary_codes(sample))
+    if are_many := len(array.dictionary) * share > present:
+        # As in `by_dictionary`, a sample decides whether all values are looked at.
+        is_part = len(sample) < len(array)
+        if is_part and not _are_few(_counts(decoded(sample)), present, share):
+            return decoded(array)
+    if are_many or not _is_distinct(array.dictionary):
+        array = with_distinct_values(array)
+    array = in_order_of_use(array)
+    if len(array.dictionary) * share > present:
+        return decoded(array)
+    counts = np.bincount(dictionary_codes(_middle(array)))
     is_few = _are_few(counts[counts > 0], present, share)
     return array if is_few or len(sample) == len(array) else decoded(array)
 
@@ -590,7 +597,12 @@ def _middle(array: pa.Array) -> pa.Array:
     present = max(1, len(array) - array.null_count)
     rows = min(len(array), _SAMPLE_VALUES * len(array) // present)
     sample = array.slice((len(array) - rows) // 2, rows)
-    return sample.drop_null() if sample.null_count else sample
+    if not sample.null_count:
+        return sample
+    if pt.is_dictionary(sample.type):  # Arrow cannot make an empty one over nested values
+        indices = sample.indices.drop_null()
+        return pa.DictionaryArray.from_arrays(indices, sample.dictionary, safe=False)
+    return sample.drop_null()
 
 
 def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:

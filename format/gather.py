@@ -33,7 +33,13 @@ from format.templates import (
     text,
     texts_of,
 )
-from format.types import is_binary_like, is_large_offsets, is_templated, value_type
+from format.types import (
+    is_binary_like,
+    is_large_offsets,
+    is_templated,
+    may_stay_coded,
+    value_type,
+)
 
 Origins = npt.NDArray[np.uint16]
 
@@ -308,7 +314,13 @@ def pieces_of(
     return Pieces(arrays, fields, firsts, dtype)
 
 
-def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Array:
+def gather(
+    pieces: Pieces,
+    origins: Origins,
+    most_plain_bytes: int = 0,
+    *,
+    may_code_each: bool = False,
+) -> pa.Array:
     """Gathers storage arrays. Returns an array of the pieces' type, dictionary-coded if all pieces are, and
     templated if one is, unless another one alone has too many templates (see `with_few_templates`).
 
@@ -317,6 +329,8 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
     are packed, nested values are coded too.
 
     pieces: those of each source have as many rows as `origins` names.
+    may_code_each: whether lists and maps may also come coded over a dictionary that has each row's, which
+    moves no values, for callers that number them anyway.
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
     dtype = pieces.dtype
@@ -325,7 +339,7 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
     if len(pieces) == 1 and pieces.has_values:
         return pieces.array(0)
     if pt.is_nested(dtype):
-        return _nested(pieces, origins)
+        return _nested(pieces, origins, may_code_each=may_code_each)
     if pieces.has_templates:
         return _gather_templates(pieces, origins)
     table = _Table(pieces, origins)
@@ -400,13 +414,23 @@ def _without_nulls(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0)
 
 
-def _nested(pieces: Pieces, origins: Origins) -> pa.Array:
+def _nested(pieces: Pieces, origins: Origins, *, may_code_each: bool) -> pa.Array:
     if (coded := _nested_codes(pieces, origins)) is not None:
         return coded
     array = concat_storage([pieces.array(number) for number in range(len(pieces))])
     if len(pieces.firsts) > 1:
-        array = array.take(pa.array(positions_by_source(origins)))
+        positions = pa.array(positions_by_source(origins))
+        if may_code_each and may_stay_coded(array.type):
+            return _each_in(array, positions)
+        array = array.take(positions)
     return in_order_of_use(array) if pt.is_dictionary(array.type) else array
+
+
+def _each_in(values: pa.Array, positions: pa.Array) -> pa.Array:
+    """Dictionary-codes values in another order over a dictionary that has all of them in theirs."""
+    indices = pa.array(np.arange(len(values), dtype=np.int32))
+    indices = with_nulls_of(values, indices).take(positions)
+    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
@@ -433,9 +457,7 @@ def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
 
 def _each_coded(array: pa.Array) -> GatherArray:
     """Dictionary-codes nested values over a dictionary that has each row's."""
-    indices = pa.array(np.arange(len(array), dtype=np.int32))
-    if array.null_count:
-        indices = with_nulls_of(array, indices)
+    indices = with_nulls_of(array, pa.array(np.arange(len(array), dtype=np.int32)))
     coded = pa.DictionaryArray.from_arrays(indices, array, safe=False)
     return GatherArray(coded, packed=packed(array), is_weighed=False)
 

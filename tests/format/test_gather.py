@@ -103,6 +103,10 @@ def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) ->
     together = pa.concat_arrays(pieces) if pieces else pa.nulls(0, dtype)
     assert plain(got).equals(together.take(pa.array(positions_by_source(origins))))
     assert plain(got).type == dtype
+    each = gather(prepared(sources, dtype), origins, most_plain_bytes, may_code_each=True)
+    each.validate(full=True)
+    assert plain(each).equals(plain(got))
+    assert plain(each).type == dtype
 
 
 @pytest.mark.parametrize("pieces", ["whole", "halves", "nulls"])
