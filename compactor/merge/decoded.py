@@ -75,13 +75,18 @@ class Loan:
 
     def give_back(self) -> None:
         """Gives all rows back. Idempotent."""
-        size = 0
-        for part in self.parts:
-            part.lent -= 1
-            if not part.lent and not part.rows:
-                size += part.charged
-        self.parts.clear()
-        self._budget.discharge(STAGE, size)
+        _give_back(self.parts, self._budget)
+
+
+def _give_back(parts: list[_InMemory], budget: MemoryBudget) -> None:
+    """Gives parts back, each as often as rows of it were lent, and discharges those without other rows."""
+    size = 0
+    for part in parts:
+        part.lent -= 1
+        if not part.lent and not part.rows:
+            size += part.charged
+    parts.clear()
+    budget.discharge(STAGE, size)
 
 
 @dataclass(slots=True)
@@ -124,7 +129,7 @@ class DecodedRows:
         self._disk = disk
         self._slice_bytes = slice_bytes
         self._parts: deque[_InMemory | _OnDisk] = deque()
-        self._taken = Loan(budget)
+        self._lent: list[_InMemory] = []
         self._is_loading = False
         self.rows = 0
         """Number of rows not taken yet."""
@@ -188,7 +193,7 @@ class DecodedRows:
             count = min(rows, part.rows)
             pieces.append([array.slice(part.position, count) for array in part.arrays])
             part.lent += 1
-            self._taken.parts.append(part)
+            self._lent.append(part)
             self._pass(part, count)
             rows -= count
         return pieces
@@ -271,7 +276,7 @@ class DecodedRows:
 
     def settle(self) -> None:
         """Releases the memory of rows that were taken."""
-        self._taken.give_back()
+        _give_back(self._lent, self._budget)
 
     @property
     def spillable_bytes(self) -> int:
