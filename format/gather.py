@@ -142,8 +142,7 @@ class GatherArray:
         strings = values if is_text else self.packed
         memory = _NO_STRINGS if strings is None else _values(strings)
         weighed = values if strings is None else strings
-        heaviest, held = (heaviest_value_bytes(weighed), weighed.nbytes) if is_weighed else (0, 0)
-        weights = _CODE_BYTES, heaviest, held
+        weights = _CODE_BYTES, *(_weights(weighed, memory) if is_weighed else (0, 0))
         places = *_validity(codes), *memory, at, len(values)
         return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
 
@@ -622,6 +621,16 @@ def _values(array: pa.Array) -> tuple[int, int]:
         return address_of(data), address_of(offsets) + width * array.offset
     width = fixed_width_bytes(array.type) or 0
     return address_of(array.buffers()[1]) + width * array.offset, 0
+
+
+def _weights(values: pa.Array, memory: tuple[int, int]) -> tuple[int, int]:
+    """Returns the bytes of a dictionary's heaviest value, and those that it has in memory. memory: where
+    it is if it has strings."""
+    if not is_binary_like(values.type) or values.null_count or not len(values):
+        return heaviest_value_bytes(values), int(values.nbytes)
+    is_large = is_large_offsets(values.type)
+    longest, size = native.string_weights(memory[1], len(values), is_large)
+    return longest + _OFFSET_BYTES, size + (8 if is_large else 4) * len(values)
 
 
 def _validity(array: pa.Array) -> tuple[int, int]:

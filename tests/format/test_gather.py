@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from format.gather import (
     FIELDS,
+    HEAVIEST_BYTES,
     ROWS,
     START,
     GatherArray,
@@ -24,6 +25,7 @@ from format.native import as_bytes
 from format.native import gather as native
 from format.native.ids import StringTable
 from format.nodes import binary_parts
+from format.sizes import heaviest_value_bytes
 from format.storage import plain
 from tests.support.wording import refuses
 
@@ -305,3 +307,14 @@ def test_sources_that_there_are_not_are_refused() -> None:
         native.take_rows(cursors, left, many, room, room, pieces)
     with refuses(ValueError):
         native.take_rows(cursors[:, :5].copy(), left, one, room, room, pieces)
+
+
+@pytest.mark.parametrize("dtype", [pa.string(), pa.large_binary()])
+@pytest.mark.parametrize("values", [["", "ab", "c"], ["é", None, "ab"], []])
+def test_a_dictionary_weighs_what_arrow_says(dtype: pa.DataType, values: list[str | None]) -> None:
+    dictionary = pa.array(["before", *values, "behind"]).cast(dtype)[1 : len(values) + 1]
+    codes = pa.array([0] * bool(values) + [None], pa.int32())
+    coded = GatherArray(pa.DictionaryArray.from_arrays(codes, dictionary))
+    if values:
+        heaviest, held = coded.fields[HEAVIEST_BYTES : HEAVIEST_BYTES + 2].tolist()
+        assert (heaviest, held) == (heaviest_value_bytes(dictionary), dictionary.nbytes)
