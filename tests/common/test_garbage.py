@@ -1,0 +1,45 @@
+"""What the collector of garbage looks at while work runs."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from compactor.common.garbage import older_objects_left_alone
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_older_objects_are_left_alone_until_the_work_is_done() -> None:
+    gc.collect()
+    older = weakref.ref(Cycle())
+    with older_objects_left_alone():
+        newer = weakref.ref(Cycle())
+        gc.collect()
+        assert newer() is None
+        assert older() is not None
+    gc.collect()
+    assert older() is None
+    assert not gc.get_freeze_count()
+
+
+def test_work_that_fails_leaves_nothing_frozen() -> None:
+    with pytest.raises(RuntimeError), older_objects_left_alone():
+        raise RuntimeError
+    assert not gc.get_freeze_count()
+
+
+def test_what_others_have_frozen_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with older_objects_left_alone():
+            assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
