@@ -97,6 +97,12 @@ def test_rows_that_are_coded_each_by_itself_are_stored_as_if_they_were_not(disti
         assert encode.recoded(each).equals(encode.by_dictionary(plain))
 
 
+def test_coded_lists_may_all_be_null_in_the_middle() -> None:
+    codes = [*[0, 1] * 3_000, *[None] * ROWS, *[1, 0] * 3_000]
+    coded = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array([["a"], ["b"]]))
+    assert encode.recoded(coded).equals(coded)
+
+
 @pytest.mark.parametrize("often", [0, 10_000])
 def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequent(
     often: int, monkeypatch: pytest.MonkeyPatch
