@@ -478,15 +478,21 @@ def by_dictionary(array: pa.Array) -> pa.Array:
 def recoded(array: pa.Array) -> pa.Array:
     """Returns what `by_dictionary` makes of the strings, binaries, lists or maps that a coded array stands
     for."""
-    if not _is_distinct(array.dictionary):
+    share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
+    present, sample = len(array) - array.null_count, _middle(array)
+    is_part = len(sample) < len(array)
+    if present < 2:
+        return decoded(array)
+    are_many = len(array.dictionary) * share > present
+    # As in `by_dictionary`, a sample decides whether all values are looked at.
+    if are_many and is_part and not _are_few(array, sample, share, _counts_of_coded):
+        return decoded(array)
+    if are_many or not _is_distinct(array.dictionary):
         array = with_distinct_values(array)
     array = in_order_of_use(array)
-    share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
-    present = len(array) - array.null_count
-    if present < 2 or len(array.dictionary) * share > present:
+    if len(array.dictionary) * share > present:
         return decoded(array)
-    sample = _middle(array)
-    is_few = len(sample) == len(array) or _are_few(array, sample, share, _counts_of_codes)
+    is_few = not is_part or _are_few(array, _middle(array), share, _counts_of_codes)
     return array if is_few else decoded(array)
 
 
@@ -555,6 +561,11 @@ def _counts_of_part(
     return _counts(part(sample))
 
 
+def _counts_of_coded(sample: pa.Array) -> npt.NDArray[np.int64]:
+    """Returns the same of a dictionary-coded sample."""
+    return _counts(decoded(sample))
+
+
 def _counts_of_codes(sample: pa.Array) -> npt.NDArray[np.int64]:
     """Returns the same of a dictionary-coded sample whose dictionary has no value twice."""
     counts = np.bincount(dictionary_codes(sample))
@@ -617,16 +628,23 @@ def _middle(array: pa.Array) -> pa.Array:
     out."""
     present = max(1, len(array) - array.null_count)
     rows = min(len(array), _SAMPLE_VALUES * len(array) // present)
-    sample = array.slice((len(array) - rows) // 2, rows)
-    return sample.drop_null() if sample.null_count else sample
+    return _without_nulls(array.slice((len(array) - rows) // 2, rows))
 
 
 def _spread(array: pa.Array) -> pa.Array:
     """Returns about as many values that lie as far apart as they can."""
     rows = min(len(array), _SAMPLE_VALUES)
     places = np.arange(rows, dtype=np.int64) * (len(array) // rows)
-    sample = array.take(pa.array(places))
-    return sample.drop_null() if sample.null_count else sample
+    return _without_nulls(array.take(pa.array(places)))
+
+
+def _without_nulls(sample: pa.Array) -> pa.Array:
+    if not sample.null_count:
+        return sample
+    if pt.is_dictionary(sample.type):  # Arrow cannot make an empty one over nested values
+        indices = sample.indices.drop_null()
+        return pa.DictionaryArray.from_arrays(indices, sample.dictionary, safe=False)
+    return sample.drop_null()
 
 
 def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:

@@ -34,7 +34,13 @@ from format.templates import (
     text,
     texts_of,
 )
-from format.types import is_binary_like, is_large_offsets, is_templated, value_type
+from format.types import (
+    is_binary_like,
+    is_large_offsets,
+    is_templated,
+    may_stay_coded,
+    value_type,
+)
 
 I64 = npt.NDArray[np.int64]
 
@@ -95,7 +101,7 @@ class GatherArray:
         self.packed = packed
         self._numbered = numbered
         self.kind = _kind(array)
-        self.fields = self._fields(is_weighed=is_weighed)
+        self.fields: I64 = np.array(self._fields(is_weighed=is_weighed), dtype=np.int64)
         """The fields of `Piece` in `format.native.gather` for a piece without rows."""
         self.variables = self._variables()
         """The same of the numbers and of the texts of a templated array."""
@@ -135,8 +141,7 @@ class GatherArray:
         strings = values if is_text else self.packed
         memory = _NO_STRINGS if strings is None else _values(strings)
         weighed = values if strings is None else strings
-        heaviest, held = (heaviest_value_bytes(weighed), weighed.nbytes) if is_weighed else (0, 0)
-        weights = _CODE_BYTES, heaviest, held
+        weights = _CODE_BYTES, *(_weights(weighed, memory) if is_weighed else (0, 0))
         places = *_validity(codes), *memory, at, len(values)
         return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
 
@@ -307,7 +312,13 @@ def pieces_of(
     return Pieces(arrays, fields, firsts, dtype)
 
 
-def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Array:
+def gather(
+    pieces: Pieces,
+    origins: Origins,
+    most_plain_bytes: int = 0,
+    *,
+    may_code_each: bool = False,
+) -> pa.Array:
     """Gathers storage arrays. Returns an array of the pieces' type, dictionary-coded if all pieces are, and
     templated if one is, unless another one alone has too many templates (see `with_few_templates`).
 
@@ -316,6 +327,8 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
     are packed, nested values are coded too.
 
     pieces: those of each source have as many rows as `origins` names.
+    may_code_each: whether lists and maps may also come coded over a dictionary that has each row's, which
+    moves no values, for callers that number them anyway.
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
     dtype = pieces.dtype
@@ -324,7 +337,7 @@ def gather(pieces: Pieces, origins: Origins, most_plain_bytes: int = 0) -> pa.Ar
     if len(pieces) == 1 and pieces.has_values:
         return pieces.array(0)
     if pt.is_nested(dtype):
-        return _nested(pieces, origins)
+        return _nested(pieces, origins, may_code_each=may_code_each)
     if pieces.has_templates:
         return _gather_templates(pieces, origins)
     table = _Table(pieces, origins)
@@ -399,13 +412,23 @@ def _without_nulls(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0)
 
 
-def _nested(pieces: Pieces, origins: Origins) -> pa.Array:
+def _nested(pieces: Pieces, origins: Origins, *, may_code_each: bool) -> pa.Array:
     if (coded := _nested_codes(pieces, origins)) is not None:
         return coded
     array = concat_storage([pieces.array(number) for number in range(len(pieces))])
     if len(pieces.firsts) > 1:
-        array = array.take(pa.array(positions_by_source(origins.sources)))
+        positions = pa.array(positions_by_source(origins.sources))
+        if may_code_each and may_stay_coded(array.type):
+            return _each_in(array, positions)
+        array = array.take(positions)
     return in_order_of_use(array) if pt.is_dictionary(array.type) else array
+
+
+def _each_in(values: pa.Array, positions: pa.Array) -> pa.Array:
+    """Dictionary-codes values in another order over a dictionary that has all of them in theirs."""
+    indices = pa.array(np.arange(len(values), dtype=np.int32))
+    indices = with_nulls_of(values, indices).take(positions)
+    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
@@ -432,9 +455,7 @@ def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
 
 def _each_coded(array: pa.Array) -> GatherArray:
     """Dictionary-codes nested values over a dictionary that has each row's."""
-    indices = pa.array(np.arange(len(array), dtype=np.int32))
-    if array.null_count:
-        indices = with_nulls_of(array, indices)
+    indices = with_nulls_of(array, pa.array(np.arange(len(array), dtype=np.int32)))
     coded = pa.DictionaryArray.from_arrays(indices, array, safe=False)
     return GatherArray(coded, packed=packed(array), is_weighed=False)
 
@@ -462,8 +483,8 @@ def pieces_of_spans(sources: Sequence[Sequence[Span]]) -> list[Pieces]:
     columns = []
     for column, first in enumerate(spans[0].columns):
         arrays = [span.columns[column] for span in spans]
-        fields = np.array([array.fields for array in arrays], dtype=np.int64)
-        fields[:, [ROWS, START]] = places
+        fields = np.concatenate([array.fields for array in arrays]).reshape(-1, FIELDS)
+        fields[:, ROWS : START + 1] = places
         pieces = Pieces(arrays, fields, firsts, first.dtype)
         pieces.mark_nulls()
         columns.append(pieces)
@@ -598,6 +619,16 @@ def _values(array: pa.Array) -> tuple[int, int]:
         return address_of(data), address_of(offsets) + width * array.offset
     width = fixed_width_bytes(array.type) or 0
     return address_of(array.buffers()[1]) + width * array.offset, 0
+
+
+def _weights(values: pa.Array, memory: tuple[int, int]) -> tuple[int, int]:
+    """Returns the bytes of a dictionary's heaviest value, and those that it has in memory. memory: where
+    it is if it has strings."""
+    if not is_binary_like(values.type) or values.null_count or not len(values):
+        return heaviest_value_bytes(values), int(values.nbytes)
+    is_large = is_large_offsets(values.type)
+    longest, size = native.string_weights(memory[1], len(values), is_large)
+    return longest + _OFFSET_BYTES, size + (8 if is_large else 4) * len(values)
 
 
 def _validity(array: pa.Array) -> tuple[int, int]:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Final
 
+from compactor.common.garbage import leave_alone_for_good
+
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
@@ -30,7 +32,7 @@ def _nothing_collected() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()
+        leave_alone_for_good()
         atexit.register(gc.unfreeze)  # libraries tell of what they find left over
         if was_on:
             gc.enable()

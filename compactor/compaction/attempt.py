@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from compactor.common.clock import Ids, random_id
+from compactor.common.garbage import older_objects_left_alone
 from compactor.common.heap import set_up_heap
 from compactor.common.logs import bound
 from compactor.compaction.compaction import (
@@ -108,7 +109,8 @@ class _Attempt:
         spec, settings = self._compaction.spec, self._compaction.settings
         outputs = output_count(spec.rows, spec.size_bytes, settings.target_fragment_bytes)
         allow_open_files(len(spec.inputs) + 2 * outputs + _OTHER_FILES)
-        result = self._merge()
+        with older_objects_left_alone():
+            result = self._merge()
         metrics = self._store.metrics
         report = AttemptReport(
             rows_in=result.rows_in,

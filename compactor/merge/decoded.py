@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -62,6 +61,32 @@ class LentRows(NamedTuple):
         if self.part.gathered is None:
             self.part.gathered = [GatherArray(array) for array in self.part.arrays]
         return Span(self.part.gathered, self.start, self.rows)
+
+
+class Loan:
+    """Rows of any queues of one budget that their caller holds."""
+
+    __slots__ = ("_budget", "parts")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.parts: list[_InMemory] = []
+        """The parts of which it has rows, each as often as rows of it were lent."""
+
+    def give_back(self) -> None:
+        """Gives all rows back. Idempotent."""
+        _give_back(self.parts, self._budget)
+
+
+def _give_back(parts: list[_InMemory], budget: MemoryBudget) -> None:
+    """Gives parts back, each as often as rows of it were lent, and discharges those without other rows."""
+    size = 0
+    for part in parts:
+        part.lent -= 1
+        if not part.lent and not part.rows:
+            size += part.charged
+    parts.clear()
+    budget.discharge(STAGE, size)
 
 
 @dataclass(slots=True)
@@ -167,26 +192,32 @@ class DecodedRows:
             part = self._in_memory(0)
             count = min(rows, part.rows)
             pieces.append([array.slice(part.position, count) for array in part.arrays])
-            self._lend(part, self._lent)
+            part.lent += 1
+            self._lent.append(part)
             self._pass(part, count)
             rows -= count
         return pieces
 
-    def borrow(self, skip: int, rows: int) -> tuple[list[LentRows], Callable[[], None]]:
-        """Returns `rows` rows from number `skip` on, without removing them, and what gives them back."""
+    def loan(self) -> Loan:
+        """Returns a loan that has no rows yet, for rows of this queue and others of its budget."""
+        return Loan(self._budget)
+
+    def borrow(self, skip: int, rows: int, loan: Loan) -> list[LentRows]:
+        """Returns `rows` rows from number `skip` on, without removing them. They stay in memory until all
+        rows of the loan are given back."""
         found: list[LentRows] = []
-        lent: list[_InMemory] = []
         index = 0
         while rows:
             left = self._parts[index].rows - skip
             if left > 0:
                 part, count = self._in_memory(index), min(rows, left)
                 found.append(LentRows(part, part.position + skip, count))
-                self._lend(part, lent)
+                part.lent += 1
+                loan.parts.append(part)
                 rows -= count
             skip = max(0, -left)
             index += 1
-        return found, partial(self._give_back, lent)
+        return found
 
     def drop(self, rows: int) -> None:
         """Removes the first `rows` rows, which somebody may have borrowed."""
@@ -232,10 +263,6 @@ class DecodedRows:
         """Returns whether rows of so many bytes stay in memory as they come."""
         return size <= self._slice_bytes or self._budget.has_room(size, self._reserve_bytes)
 
-    def _lend(self, part: _InMemory, lent: list[_InMemory]) -> None:
-        part.lent += 1
-        lent.append(part)
-
     def _pass(self, part: _InMemory, count: int) -> None:
         """Goes on to the row after the first `count` ones of the first part."""
         part.position += count
@@ -249,16 +276,7 @@ class DecodedRows:
 
     def settle(self) -> None:
         """Releases the memory of rows that were taken."""
-        self._give_back(self._lent)
-
-    def _give_back(self, lent: list[_InMemory]) -> None:
-        size = 0
-        for part in lent:
-            part.lent -= 1
-            if not part.lent and not part.rows:
-                size += part.charged
-        lent.clear()
-        self._budget.discharge(STAGE, size)
+        _give_back(self._lent, self._budget)
 
     @property
     def spillable_bytes(self) -> int:

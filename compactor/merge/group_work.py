@@ -101,7 +101,8 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     laps = Laps(time.thread_time)
     made = ColumnChunk(seconds=laps.seconds)
     laps.begin("gather")
-    array = gather(rows.pieces, rows.origins, most_plain_bytes(len(rows.origins)))
+    most_bytes = most_plain_bytes(len(rows.origins))
+    array = gather(rows.pieces, rows.origins, most_bytes, may_code_each=True)
     is_mixed = pt.is_dictionary(array.type) and rows.pieces.has_values
     limit = _limit_bytes(rows, array, is_mixed=is_mixed)
     if limit is not None:
@@ -234,6 +235,8 @@ def _is_heavier(array: pa.Array, most_bytes: int, *, is_mixed: bool) -> bool:
     """Returns whether rows take more than so many bytes; a dictionary counts once, unless mixed."""
     dtype = array.type
     if is_mixed:
+        if len(array.dictionary) == len(array) and array.nbytes <= most_bytes:
+            return False  # each value is one row's
         return most_total_bytes(array) > most_bytes and total_bits(array) > 8 * most_bytes
     if pt.is_dictionary(dtype) and pt.is_nested(dtype.value_type):
         # Not `nbytes`, which depends on how the dictionary was made.

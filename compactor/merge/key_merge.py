@@ -53,7 +53,9 @@ def loaded_group(
 ) -> LoadedGroup:
     """Returns the loaded group of a row group's sort columns."""
     rows = len(keys[0])
-    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), number, stored)
+    if stored is None:
+        return LoadedGroup(rows, number)
+    return LoadedGroup(rows, number, stored, key_at(keys, 0), key_at(keys, rows - 1))
 
 
 class KeySource(Protocol):
@@ -337,8 +339,8 @@ class _KeyMerge:
         )
 
 
-def _not_sorted(name: str, what: str = "rows") -> OrderError:
-    return OrderError(f"{name}: its {what} are not sorted", name=name)
+def _not_sorted(name: str) -> OrderError:
+    return OrderError(f"{name}: its rows are not sorted", name=name)
 
 
 class _Input:
@@ -362,7 +364,7 @@ class _Input:
         """Rows that were given to the tournament, or copied."""
         self._group: LoadedRows | None = None
         self._last_key: ComparableKey = b""
-        """The last key that was given, or the last one of the last row group."""
+        """The last key that was given or copied."""
 
     @property
     def name(self) -> str:
@@ -384,12 +386,15 @@ class _Input:
             loaded = self._source.load_keys()
             if loaded is None:
                 return False
+            row_bytes = self._source.row_bytes(loaded.rows)
+            if loaded.stored is None:
+                self._group = LoadedRows(loaded, loaded.rows, row_bytes)
+                continue
             first_key = self._compare.key(loaded.first_key)
             if first_key < self._last_key:
-                raise _not_sorted(self.name, "row groups")
+                raise _not_sorted(self.name)
             last_key = self._compare.key(loaded.last_key)
-            row_bytes = self._source.row_bytes(loaded.rows)
-            self._group = LoadedRows.of(loaded, row_bytes, first_key, last_key)
+            self._group = LoadedRows.candidate(loaded, row_bytes, first_key, last_key)
         return True
 
     def first_key_of_group(self) -> Page:
@@ -416,7 +421,8 @@ class _Input:
         """Gives all rows of the row group away. Returns their sort columns in pieces, and what to call when
         nobody looks at them any more."""
         rows = self.group.rows
-        found, give_back = self.keys.borrow(self._waiting_rows, rows)
+        loan = self.keys.loan()
+        found = self.keys.borrow(self._waiting_rows, rows, loan)
         self._given += rows
         pieces = [part.arrays() for part in found]
         for piece in pieces:
@@ -424,7 +430,7 @@ class _Input:
             if columns.key(0) < self._last_key or columns.first_disorder() is not None:
                 raise _not_sorted(self.name)
             self._last_key = columns.key(len(piece[0]) - 1)
-        return pieces, give_back
+        return pieces, loan.give_back
 
     @property
     def _waiting_rows(self) -> int:

@@ -42,19 +42,13 @@ def borrowed(sources: Sequence[DecodedRows], inputs: U16, skips: I64) -> KeyPiec
     """
     of_all = Origins.of(inputs, len(sources))
     counts, numbers = of_all.counts, np.flatnonzero(of_all.counts)
-    spans: list[list[Span]] = []
-    lent: list[Callable[[], None]] = []
-    for number in numbers.tolist():
-        of_source, give_back = sources[number].borrow(int(skips[number]), int(counts[number]))
-        spans.append([rows.span() for rows in of_source])
-        lent.append(give_back)
-
-    def give_all_back() -> None:
-        for give_back in lent:
-            give_back()
-
+    loan, spans = sources[0].loan(), list[list[Span]]()
+    places = zip(numbers.tolist(), skips[numbers].tolist(), counts[numbers].tolist(), strict=True)
+    for number, skip, count in places:
+        found = sources[number].borrow(skip, count, loan)
+        spans.append([rows.span() for rows in found])
     origins = Origins(_places(inputs, numbers), counts[numbers], of_all.runs)
-    return KeyPieces(pieces_of_spans(spans), numbers, origins, counts, give_all_back)
+    return KeyPieces(pieces_of_spans(spans), numbers, origins, counts, loan.give_back)
 
 
 def counts_of(inputs: U16, sources: int) -> I64:
@@ -106,8 +100,8 @@ class WaitingKeys:
     def take(self, inputs: U16) -> KeyPieces:
         """Takes the rows; they stay charged until they are given back."""
         keys = borrowed(self._sources, inputs, np.zeros(len(self._sources), dtype=np.int64))
-        for source, count in zip(self._sources, keys.counts.tolist(), strict=True):
-            source.drop(count)
+        for number in np.flatnonzero(keys.counts).tolist():
+            self._sources[number].drop(int(keys.counts[number]))
         return keys
 
 

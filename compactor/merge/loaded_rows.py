@@ -22,12 +22,13 @@ class LoadedGroup:
     """A row group whose sort columns are loaded."""
 
     rows: int
-    first_key: Bound
-    last_key: Bound
     number: int = 0
     """Its number in the fragment."""
     stored: StoredKeys | None = None
     """The chunks as they were stored, if the row group may be copied."""
+    first_key: Bound = ()
+    """Known, like the last one, only if the row group may be copied."""
+    last_key: Bound = ()
 
 
 class GroupState(Enum):
@@ -44,16 +45,16 @@ class LoadedRows:
     rows: int
     row_bytes: int
     """Bytes of a row in the heaviest column."""
-    first_key: ComparableKey
-    last_key: ComparableKey
-    state: GroupState
+    first_key: ComparableKey = b""
+    """Known, like the last one, only of a candidate."""
+    last_key: ComparableKey = b""
+    state: GroupState = GroupState.MERGED
 
     @classmethod
-    def of(
+    def candidate(
         cls, group: LoadedGroup, row_bytes: int, first_key: ComparableKey, last_key: ComparableKey
     ) -> LoadedRows:
-        state = GroupState.MERGED if group.stored is None else GroupState.CANDIDATE
-        return cls(group, group.rows, row_bytes, first_key, last_key, state)
+        return cls(group, group.rows, row_bytes, first_key, last_key, GroupState.CANDIDATE)
 
     @property
     def is_candidate(self) -> bool:

@@ -11,7 +11,7 @@ codes are within their bounds: `format.decode` checks those of every chunk.
 
 import numpy as np
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -171,6 +171,21 @@ def rows_of(const int64_t[:, ::1] pieces, int64_t kind):
         piece = <const Piece*>&pieces[number, 0]
         rows += piece.rows if piece.kind == kind else 0
     return rows
+
+
+def string_weights(uintptr_t offsets, int64_t strings, bint is_large):
+    """Returns the bytes of the longest of some strings, and of all together. offsets: the address of theirs, which
+    have 8 bytes or 4."""
+    if is_large:
+        return weights_of(<const int64_t*>offsets, strings)
+    return weights_of(<const int32_t*>offsets, strings)
+
+
+cdef weights_of(const offset* offsets, int64_t strings):
+    cdef int64_t string, most = 0
+    for string in range(strings):
+        most = max(most, <int64_t>(offsets[string + 1] - offsets[string]))
+    return most, <int64_t>(offsets[strings] - offsets[0])
 
 
 def may_have_nulls(const int64_t[:, ::1] pieces):

@@ -84,6 +84,25 @@ def test_values_that_recur_far_apart_get_a_dictionary(distinct: int) -> None:
     assert pa.types.is_dictionary(encode.recoded(coded).type)
 
 
+@pytest.mark.parametrize("distinct", [1, 40, ROWS // 4, ROWS // 2, ROWS])
+def test_rows_that_are_coded_each_by_itself_are_stored_as_if_they_were_not(distinct: int) -> None:
+    places = np.random.default_rng(5).integers(0, distinct, ROWS)
+    lists = pa.array([None if place % 7 == 3 else [str(place)] for place in places.tolist()])
+    for values in (lists, lists.slice(0, 100), pa.nulls(ROWS, lists.type)):
+        order = np.random.default_rng(6).permutation(len(values))
+        indices = pa.array(order, pa.int32()).filter(values.take(order).is_valid())
+        codes = pa.array([None] * values.null_count, pa.int32())
+        each = pa.DictionaryArray.from_arrays(pa.concat_arrays([codes, indices]), values)
+        plain = values.take(each.indices)
+        assert encode.recoded(each).equals(encode.by_dictionary(plain))
+
+
+def test_coded_lists_may_all_be_null_in_the_middle() -> None:
+    codes = [*[0, 1] * 3_000, *[None] * ROWS, *[1, 0] * 3_000]
+    coded = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array([["a"], ["b"]]))
+    assert encode.recoded(coded).equals(coded)
+
+
 @pytest.mark.parametrize("often", [0, 10_000])
 def test_values_that_differ_are_not_all_looked_at_because_one_of_them_is_frequent(
     often: int, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from format.gather import (
     FIELDS,
+    HEAVIEST_BYTES,
     ROWS,
     START,
     GatherArray,
@@ -25,6 +26,7 @@ from format.native import gather as native
 from format.native.ids import StringTable
 from format.nodes import binary_parts
 from format.origins import Origins
+from format.sizes import heaviest_value_bytes
 from format.storage import plain
 from tests.support.wording import refuses
 
@@ -105,6 +107,10 @@ def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) ->
     together = pa.concat_arrays(parts) if parts else pa.nulls(0, dtype)
     assert plain(got).equals(together.take(pa.array(positions_by_source(origins))))
     assert plain(got).type == dtype
+    each = gather(prepared(sources, dtype), origins, most_plain_bytes, may_code_each=True)
+    each.validate(full=True)
+    assert plain(each).equals(plain(got))
+    assert plain(each).type == dtype
 
 
 @pytest.mark.parametrize("pieces", ["whole", "halves", "nulls"])
@@ -306,3 +312,14 @@ def test_sources_that_there_are_not_are_refused() -> None:
         native.take_rows(cursors, left, many, room, room, pieces)
     with refuses(ValueError):
         native.take_rows(cursors[:, :5].copy(), left, one, room, room, pieces)
+
+
+@pytest.mark.parametrize("dtype", [pa.string(), pa.large_binary()])
+@pytest.mark.parametrize("values", [["", "ab", "c"], ["é", None, "ab"], []])
+def test_a_dictionary_weighs_what_arrow_says(dtype: pa.DataType, values: list[str | None]) -> None:
+    dictionary = pa.array(["before", *values, "behind"]).cast(dtype)[1 : len(values) + 1]
+    codes = pa.array([0] * bool(values) + [None], pa.int32())
+    coded = GatherArray(pa.DictionaryArray.from_arrays(codes, dictionary))
+    if values:
+        heaviest, held = coded.fields[HEAVIEST_BYTES : HEAVIEST_BYTES + 2].tolist()
+        assert (heaviest, held) == (heaviest_value_bytes(dictionary), dictionary.nbytes)

@@ -321,8 +321,8 @@ def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatc
     honest = format.gather.gather
     calls = itertools.count()
 
-    def swapping(*arguments):
-        array = honest(*arguments)
+    def swapping(*arguments, **options):
+        array = honest(*arguments, **options)
         is_key = not next(calls)
         return array if is_key else array.take(pa.array([1, 0, *range(2, len(array))]))
 

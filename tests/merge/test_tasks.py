@@ -257,10 +257,12 @@ def test_an_error_of_a_chunk_names_its_column(
     for place, column in enumerate(("host", "ts", first)):
         calls = itertools.count()
 
-        def failing(*arguments: Any, place: int = place, calls: Iterator[int] = calls) -> pa.Array:
+        def failing(
+            *arguments: Any, place: int = place, calls: Iterator[int] = calls, **options: Any
+        ) -> pa.Array:
             if next(calls) == place:
                 raise error("too much")
-            return gather(*arguments)
+            return gather(*arguments, **options)
 
         monkeypatch.setattr(group_work, "gather", failing)
         fragments = [write_fragment(p, sort) for p in parts]

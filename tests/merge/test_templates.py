@@ -302,8 +302,10 @@ def test_a_merge_notices_variables_of_another_row(monkeypatch: pytest.MonkeyPatc
     fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
     merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
 
-    def swapped(pieces: Pieces, origins: Origins, *most_plain_bytes: int) -> pa.Array:
-        array = gather(pieces, origins, *most_plain_bytes)
+    def swapped(
+        pieces: Pieces, origins: Origins, *most_plain_bytes: int, **options: bool
+    ) -> pa.Array:
+        array = gather(pieces, origins, *most_plain_bytes, **options)
         if not is_templated(array.type):
             return array
         return array.take(pa.array([1, 0, *range(2, len(array))]))
