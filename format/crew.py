@@ -127,15 +127,21 @@ class Crew:
         before all errors.
         """
         shared = _Items(work, list(items), weights)
-        helps = [self.begin(shared.run) for _ in range(min(self.threads, shared.count) - 1)]
-        shared.run()
-        for help_ in helps:
-            help_.drop()
+        helps: list[Work[None]] = []
+        try:
+            others = min(self.threads, shared.count) - 1
+            helps.extend(self.begin(shared.run) for _ in range(others))
+            shared.run()
+        finally:  # also after an interrupt, or if a thread cannot be started
+            shared.stop()
+            for help_ in helps:
+                help_.drop()
         return shared.results()
 
     def close(self) -> None:
         """Drops the work that was not begun, and waits for the threads."""
-        self._begun.clear()
+        with self._lock:
+            self._begun.clear()
         if self._pool is not None:
             # Python may drop a forgotten caller, which closes, in one of the threads.
             is_inside = getattr(self._inside, "is_set", False)
@@ -143,14 +149,14 @@ class Crew:
 
     def _help(self) -> bool:
         """Does the first work that nobody has begun. Returns whether there was any."""
-        while self._begun:
-            try:
-                begun = self._begun.popleft()
-            except IndexError:  # a thread has begun work, and removed what was done
-                return False
+        while (begun := self._next()) is not None:
             if begun.do():
                 return True
         return False
+
+    def _next(self) -> Work[Any] | None:
+        with self._lock:  # a thread that begins work removes what is done
+            return self._begun.popleft() if self._begun else None
 
 
 class _Items(Generic[S, T]):
@@ -183,6 +189,10 @@ class _Items(Generic[S, T]):
                 self._done[place] = self._work(self._items[place])
             except BaseException as error:  # noqa: BLE001 - raised by `results`
                 self._failed[place] = error
+
+    def stop(self) -> None:
+        """Leaves what nobody has taken."""
+        self._left.clear()
 
     def results(self) -> list[T]:
         """Returns the results in the order of the items, or raises what has failed."""

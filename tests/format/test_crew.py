@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 
 import pytest
 
-from format.crew import Crew
+from format.crew import Crew, Work
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -89,3 +90,55 @@ def test_closing_ends_the_threads() -> None:
     crew.each(abs, [1, 2, 3], [1, 1, 1])
     crew.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
+
+
+def test_no_thread_works_on_after_a_failure_to_start_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start, started = threading.Thread.start, list[threading.Thread]()
+    has_begun, is_left = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            assert has_begun.wait(10)
+            is_left.set()
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    def work(item: int) -> None:
+        has_begun.set()
+        is_left.wait(10)
+        time.sleep(0.02)
+        done.append(item)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with closing(Crew(3)) as crew:
+        with pytest.raises(RuntimeError, match="start new thread"):
+            crew.each(work, range(100))
+        before = len(done)
+        time.sleep(0.1)
+        assert len(done) == before < 100
+
+
+def test_a_thread_may_begin_work_while_the_caller_takes_some() -> None:
+    is_looked_at, is_taken = threading.Event(), threading.Event()
+
+    class _Slow(Work[None]):
+        """Work that is done, and takes a while to say so."""
+
+        @property
+        def is_done(self) -> bool:
+            is_looked_at.set()
+            is_taken.wait(0.2)
+            return True
+
+    with closing(Crew(2)) as crew:
+        crew._begun.append(_Slow(lambda: None))
+        assert crew._pool is not None
+        beginning = crew._pool.submit(crew.begin, lambda: 7)
+        assert is_looked_at.wait(10)
+        crew._help()
+        is_taken.set()
+        assert crew.wait(beginning.result(10)) == 7
