@@ -100,14 +100,15 @@ def middle(array: pa.Array) -> pa.Array:
 def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) -> None:
     sources, origins, dtype = case
     pieces = prepared(sources, dtype)
-    got = gather(pieces, Origins.of(origins, len(sources)), most_plain_bytes)
+    rows = Origins.of(origins, len(sources))
+    got = gather(pieces, rows, most_plain_bytes)
     got.validate(full=True)
     parts = [plain(p) if len(p) and p.null_count < len(p) else pa.nulls(len(p), dtype)
               for source in sources for p in source]  # fmt: skip
     together = pa.concat_arrays(parts) if parts else pa.nulls(0, dtype)
     assert plain(got).equals(together.take(pa.array(positions_by_source(origins))))
     assert plain(got).type == dtype
-    each = gather(prepared(sources, dtype), origins, most_plain_bytes, may_code_each=True)
+    each = gather(prepared(sources, dtype), rows, most_plain_bytes, may_code_each=True)
     each.validate(full=True)
     assert plain(each).equals(plain(got))
     assert plain(each).type == dtype
