@@ -18,7 +18,7 @@ import pyarrow as pa
 from compactor.errors import DataError, ObjectNotFoundError
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.skip_indexes import read_index
-from compactor.resources.steps import Step, in_order
+from compactor.read.steps import Step, in_order
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion

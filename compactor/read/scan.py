@@ -18,10 +18,10 @@ from compactor.read.merged_rows import merged_rows
 from compactor.read.pruning import overlapping_groups, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
+from compactor.read.steps import Step, crew_of, in_order
 from compactor.read.stored_rows import stored_rows
 from compactor.read.stretches import Part, stretches_of, whole_fragments
 from compactor.read.wanted import Wanted, scan_schema, stored_schema, wanted_rows
-from compactor.resources.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata

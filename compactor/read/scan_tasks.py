@@ -19,9 +19,9 @@ from compactor.read.pruning import bounds_by_keys, overlapping_groups, unless_ru
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.scan import batches, steps_of_group
+from compactor.read.steps import Step
 from compactor.read.stored_rows import stored_rows
 from compactor.read.wanted import Wanted, rule_of_readers, scan_schema, stored_schema, wanted_rows
-from compactor.resources.steps import Step
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata

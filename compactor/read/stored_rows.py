@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from compactor.read.limits import BATCH_BYTES, BATCH_ROWS
 from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
+from compactor.read.steps import Step
 from compactor.read.wanted import Wanted
-from compactor.resources.steps import Step
 from format.arrays import batch_of
 from format.crew import Crew
 from format.sizes import rows_within, total_bytes

@@ -22,10 +22,10 @@ from compactor.read.pruning import unless_ruled_out
 from compactor.read.read_reports import ScanReport, TemplatesReport
 from compactor.read.row_group_reader import RowGroup, RowGroupReader
 from compactor.read.scan import scan
+from compactor.read.steps import Step, crew_of, in_order
 from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
 from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
-from compactor.resources.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
 from format.crew import Crew

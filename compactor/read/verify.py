@@ -11,7 +11,7 @@ from typing import Any
 from compactor.read.fragment_check import CheckedFragment, check_fragment
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.read_reports import VerifyReport
-from compactor.resources.steps import Step, crew_of, in_order
+from compactor.read.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata

@@ -23,7 +23,7 @@ from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.pruning import SkipIndexes, bounds_by_statistics, unless_ruled_out
-from compactor.resources.steps import Step, crew_of, in_order
+from compactor.read.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, read_deletion, write_deletions

@@ -61,7 +61,7 @@ def reading_threads() -> list[str]:
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets row groups be so small that threads read several, or so large that threads read their columns."""
     if request.param == "ordinary ones":
-        monkeypatch.setattr("compactor.resources.steps._BUNDLE_BYTES", 1)
+        monkeypatch.setattr("compactor.read.steps._BUNDLE_BYTES", 1)
     if request.param == "large ones":
         for module in MODULES:
             monkeypatch.setattr(f"compactor.{module}.AHEAD_BYTES", 1)
@@ -249,7 +249,7 @@ def test_row_groups_are_read_side_by_side_within_a_bound(
             if next(meetings) < 2:
                 together.wait()
 
-    monkeypatch.setattr("compactor.resources.steps._BUNDLE_BYTES", 1)
+    monkeypatch.setattr("compactor.read.steps._BUNDLE_BYTES", 1)
     batches = scan(store, snapshot, threads=2)
     rows = sum(next(batches).num_rows for _ in range(4))  # from now on steps are begun ahead
     store.fault = meet

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.resources.steps import Step, crew_of, in_order
+from compactor.read.steps import Step, crew_of, in_order
 from format.crew import Crew
 
 
