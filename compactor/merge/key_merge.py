@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from compactor.merge.copied import StoredKeys
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.keys_in_order import borrowed, counts_of
+from compactor.merge.keys_in_order import borrowed
 from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
 from compactor.merge.tournament import Page, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
@@ -38,6 +38,7 @@ from format.ordering import (
     same_as_previous,
     sort_keys,
 )
+from format.origins import Origins
 from format.schema import SortSchema, ordering
 from format.sizes import heaviest_value_bytes, total_bytes
 
@@ -163,7 +164,7 @@ def merge_rows(
     group of the sources may be copied."""
     for window in merge_keys(sources, compare, sort, batch_rows, batch_bytes, rule):
         assert isinstance(window, MergeWindow)
-        counts = counts_of(window.inputs, len(sources)).tolist()
+        counts = Origins.of(window.inputs, len(sources)).counts.tolist()
         for source, count in zip(sources, counts, strict=True):
             source.keys.drop(count)
         yield window
@@ -268,7 +269,7 @@ class _KeyMerge:
             return None
         sources = [source.keys for source in self._inputs]
         skips = self._in_windows - np.array([source.taken for source in sources])
-        self._in_windows += counts_of(inputs, len(sources))
+        self._in_windows += Origins.of(inputs, len(sources)).counts
         columns = {}
         if self._rule.decides_by:
             keys = borrowed(sources, inputs, skips)

@@ -51,13 +51,6 @@ def borrowed(sources: Sequence[DecodedRows], inputs: U16, skips: I64) -> KeyPiec
     return KeyPieces(pieces_of_spans(spans), numbers, origins, counts, loan.give_back)
 
 
-def counts_of(inputs: U16, sources: int) -> I64:
-    """Returns how many rows each input has. Shape (sources,)."""
-    counts = np.empty(sources, dtype=np.int64)
-    native.count(inputs, counts)
-    return counts
-
-
 class WaitingKeys:
     """The sort columns of rows that are in order and wait until their row group is cut. `inputs` always has
     the input of each of the first rows that wait, up to some row."""
@@ -79,7 +72,7 @@ class WaitingKeys:
         rows = len(inputs) - start
         if self._are_light(rows, limit_bytes):
             return rows
-        skips = counts_of(inputs[:start], len(self._sources))
+        skips = Origins.of(inputs[:start], len(self._sources)).counts
         keys = borrowed(self._sources, inputs[start:], skips)
         try:
             # Bits of a bitmap may be missing in the upper bound.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compactor.errors import CompactorError
 from compactor.read.limits import AHEAD_BYTES
+from compactor.read.lookahead import Lookahead
 from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.stretches import Part
 from format.crew import ALONE, Crew, Work
@@ -20,25 +21,12 @@ class _Source:
     """The row groups of one part."""
 
     reader: RowGroupReader
-    groups: Iterator[RowGroup]
-    """Those that were not begun, without `waiting`."""
-    waiting: RowGroup | None = None
-    """The next one to begin, once it was asked for."""
+    groups: Lookahead[RowGroup]
+    """Those that were not begun."""
     ends_at: ComparableKey = b""
     """Bound of the keys of the row group that was begun last."""
     begun: deque[tuple[Work[WantedRows | None], int]] = field(default_factory=deque)
     """Row groups that were begun and not taken, with their sizes in bytes."""
-    error: Exception | None = None
-    """The error with which the row groups end."""
-
-    def look(self) -> RowGroup | None:
-        """Returns the next row group to begin; None after the last, or before the error."""
-        if self.waiting is None and self.error is None:
-            try:
-                self.waiting = next(self.groups, None)
-            except Exception as error:  # noqa: BLE001 - raised in its place
-                self.error = error
-        return self.waiting
 
 
 class RowGroupsAhead:
@@ -66,7 +54,7 @@ class RowGroupsAhead:
         self._sources = [
             _Source(
                 readers[part.fragment],
-                readers[part.fragment].wanted_groups(part.start, part.stop),
+                Lookahead(readers[part.fragment].wanted_groups(part.start, part.stop)),
             )
             for part in parts
         ]
@@ -89,11 +77,11 @@ class RowGroupsAhead:
                 found = self._crew.wait(work)
                 self._count -= 1
                 self._held -= size
-            elif (group := source.look()) is not None:
+            elif (group := source.groups.look()) is not None:
                 self._advance(source, group)
                 found = source.reader.read(group, self._names, self._crew)
-            elif source.error is not None:
-                raise source.error
+            elif source.groups.error is not None:
+                raise source.groups.error
             else:
                 return None
             self._taken += 1
@@ -106,7 +94,7 @@ class RowGroupsAhead:
         most = min(self._crew.threads + 1, self._taken)
         while self._unread and self._count < most:
             source = min(self._unread, key=lambda source: source.ends_at)
-            group = source.look()
+            group = source.groups.look()
             size = None if group is None else self._size(source, group)
             if group is None or size is None:
                 self._unread.remove(source)
@@ -130,7 +118,7 @@ class RowGroupsAhead:
         self._held += size
 
     def _advance(self, source: _Source, group: RowGroup) -> None:
-        source.waiting = None
+        source.groups.take()
         if self._compare is not None:
             last_key = source.reader.row_groups[group.number].last_key
             source.ends_at = self._compare.upper(last_key)

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 from compactor.common.heap import set_up_heap
+from compactor.read.lookahead import Lookahead
 from format.crew import ALONE, Crew, Work
 
 _BUNDLE_BYTES: Final = 4 << 20
@@ -71,14 +72,10 @@ class _Ahead(Generic[T]):
     """Steps that were begun and not taken."""
 
     def __init__(self, steps: Iterator[Step[T]], crew: Crew, most_bytes: int) -> None:
-        self._steps = steps
+        self._steps = Lookahead(steps)
         self._crew = crew
         self._most_bytes = most_bytes
         self._begun: deque[_Bundle[T]] = deque()
-        self._next: Step[T] | None = None
-        """The step that follows those that were begun, once it was asked for."""
-        self._error: Exception | None = None
-        """The error with which the steps end."""
         self._taken = 0
         """Number of steps that were taken."""
         self._held = 0
@@ -98,13 +95,13 @@ class _Ahead(Generic[T]):
             self._taken += bundle.steps
             self._top_up()
             return chain.from_iterable(results)
-        step, self._next = self._look(), None
+        step = self._steps.take()
         if step is not None:
             self._taken += 1
             is_small = self._is_shareable(step) and (step.size or 0) <= _BUNDLE_BYTES
             return step.run(ALONE if is_small else self._crew)
-        if self._error is not None:
-            raise self._error
+        if self._steps.error is not None:
+            raise self._steps.error
         return None
 
     def cancel(self) -> None:
@@ -125,7 +122,7 @@ class _Ahead(Generic[T]):
         """Returns the next steps for one thread, and their bytes; no steps if there is no room for any."""
         steps: list[Step[T]] = []
         most, size = self._taken - sum(bundle.steps for bundle in self._begun), 0
-        while len(steps) < most and (step := self._look()) is not None:
+        while len(steps) < most and (step := self._steps.look()) is not None:
             added = step.size or 0
             if not self._is_shareable(step) or self._held + size + added > self._most_bytes:
                 break
@@ -133,21 +130,12 @@ class _Ahead(Generic[T]):
                 break
             steps.append(step)
             size += added
-            self._next = None
+            self._steps.take()
         return steps, size
 
     def _is_shareable(self, step: Step[T]) -> bool:
         """Returns whether a step may run beside others."""
         return step.size is not None and 2 * step.size <= self._most_bytes
-
-    def _look(self) -> Step[T] | None:
-        """Returns the next step that was not begun."""
-        if self._next is None and self._error is None:
-            try:
-                self._next = next(self._steps, None)
-            except Exception as error:  # noqa: BLE001 - raised in its place
-                self._error = error
-        return self._next
 
 
 def _run(steps: Sequence[Step[T]]) -> list[Iterator[T]]:

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from compactor.merge.decoded import STAGE, DecodedRows
-from compactor.merge.keys_in_order import WaitingKeys, borrowed, counts_of
+from compactor.merge.keys_in_order import WaitingKeys, borrowed
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.gather import gather
 from format.ordering import KeyLayout, sort_keys
+from format.origins import Origins
 from format.schema import parse_sort_schema
 from format.sizes import cumulative_bytes
 from tests.merge.test_stages import plan_of
@@ -93,7 +94,7 @@ def test_rows_are_taken_in_order_and_charged_until_they_are_given_back(
         count = min(len(inputs), random.Random(seed).randrange(1, 25))
         ahead = None
         if count < len(inputs):
-            ahead = borrowed(waiting.sources, inputs[count:], counts_of(inputs[:count], 3))
+            ahead = borrowed(waiting.sources, inputs[count:], Origins.of(inputs[:count], 3).counts)
         part = waiting.keys.take(inputs[:count])
         columns = [gather(pieces, part.origins).to_pylist() for pieces in part.columns]
         rows += zip(*columns, strict=True)
