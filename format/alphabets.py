@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
 
-_MARKS: Final = b"\x11\x12"
+_MARKS: Final = b"\x11\x12\x13"
 _DIGITS: Final = b"0123456789"
 _LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -32,4 +32,4 @@ BITS: Final = _bits()
 DIGITS: Final = int(np.bitwise_or.reduce(BITS[list(_DIGITS)]))
 """What numbers are made of."""
 DISTINCTIVE: Final = DIGITS | 1
-"""Digits and marks: each variable has at least one of them."""
+"""Digits and marks: each variable that is no word has at least one of them."""

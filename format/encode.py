@@ -59,12 +59,15 @@ from format.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
 from format.storage import decoded
 from format.templates import (
     I32,
+    NO_VARYING_WORDS,
     TEMPLATES_SHARE,
     U64,
     TextSurvey,
     codes_of,
     count_marks,
     divide,
+    find_varying_words,
+    has_many_templates,
     joined,
     layout_bytes,
     most_text_bytes,
@@ -121,11 +124,9 @@ _SAMPLE_TEXT_BYTES: Final = 128 << 10
 """The most text that is compressed to see whether templates pay."""
 _LENGTH_BYTES: Final = 4
 _SAMPLE_VARIABLES_BYTES: Final = 64 << 10
-_SAMPLE_TEMPLATES_SHARE: Final = 2
-"""Rows of a sample to each template, at least."""
-_TEMPLATE_BYTES_SHARE: Final = 4
+_TEMPLATE_BYTES_SHARE: Final = 2
 """Bytes of text to each byte of templates, at least."""
-_TEMPLATES_PAY: Final = 1
+_TEMPLATES_PAY: Final = 1.05
 """The share of the bytes of text that templates and variables may take, for the time that they spare."""
 _ALL_VARIABLE: Final = 0.95
 """The share of a text in variables from which templates spare nothing, as of ids and tokens."""
@@ -690,8 +691,14 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     sample = _stretch(array)
     if len(sample) < _LEAST_TEMPLATED:
         return None
-    found = divide(sample, len(sample) // _SAMPLE_TEMPLATES_SHARE)
+    words, found = NO_VARYING_WORDS, divide(sample, len(sample))
+    if found is not None and has_many_templates(_all_templates(found.array), len(array)):
+        words = find_varying_words(array)
+        if len(words.shapes):
+            found = divide(sample, len(sample), words)
     if found is None or not count_marks(templates_of(found.array)):
+        return None
+    if _all_templates(found.array) * TEMPLATES_SHARE > len(array):
         return None
     codes, *variables = _by_row(found.array)
     share = sum(map(raw_bytes, variables)) / max(1, _text_bytes(sample))
@@ -702,13 +709,18 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     most = _CODEC_PAYS if is_variable else _TEMPLATES_PAY
     if by_row > most:
         return None
-    found = divide(array, len(array) // TEMPLATES_SHARE)
+    found = divide(array, len(array) // TEMPLATES_SHARE, words)
     node = None if found is None else _encode_templated(*found, _text_bytes(array))
     if node is None:
         return None
     # A sample has most templates and slots of the whole, in a few rows, so these are counted in the whole.
     by_slot = _stored_bytes(*_by_slot(node)) / as_text * _text_bytes(sample) / node.text_bytes
     return node if by_row + by_slot <= most else None
+
+
+def _all_templates(sample: pa.Array) -> float:
+    """Returns how many templates there are in all, by those of a templated sample."""
+    return _all_distinct(np.bincount(codes_of(sample), minlength=1))
 
 
 def _by_row(array: pa.Array) -> tuple[Node, Node, Node]:

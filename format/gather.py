@@ -25,7 +25,10 @@ from format.sizes import heaviest_value_bytes, nulls_bytes
 from format.storage import plain
 from format.templates import (
     MOST_GROWTH,
+    NO_VARYING_WORDS,
     TEMPLATES_SHARE,
+    VaryingWords,
+    codes_of,
     joined,
     numbers_of,
     split,
@@ -33,6 +36,7 @@ from format.templates import (
     templates_of,
     text,
     texts_of,
+    varying_words_in,
 )
 from format.types import (
     is_binary_like,
@@ -368,9 +372,14 @@ def _gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
     """Gathers pieces of which one is templated: the others become so, or all become text if one of them has
     more templates than all rows may have."""
     most = _most_templates(len(origins))
+    is_divided = np.isin(pieces.fields[:, KIND], (_TEMPLATES, _NULLS))
+    words = NO_VARYING_WORDS if is_divided.all() else _varying_words(pieces)
     divided: list[GatherArray | pa.Array] = []
     for number in range(len(pieces)):
-        if (array := _divided(pieces, number, most)) is None:
+        if is_divided[number]:
+            divided.append(pieces.arrays[number])
+            continue
+        if (array := split(plain(pieces.array(number)), most, words)) is None:
             divided.clear()  # takes as much memory as the text
             joined_rows = [text(pieces.array(number)) for number in range(len(pieces))]
             return _Table(_renewed(pieces, joined_rows), origins).strings()
@@ -386,12 +395,14 @@ def _gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
     return templated(coded.dictionary, coded.indices, numbers, texts)
 
 
-def _divided(pieces: Pieces, number: int, most_templates: int) -> GatherArray | pa.Array | None:
-    """Returns the array of a piece if that is templated or null, else its rows as a templated array; None if
-    these have too many templates."""
-    if pieces.fields[number, KIND] in (_TEMPLATES, _NULLS):
-        return pieces.arrays[number]
-    return split(plain(pieces.array(number)), most_templates)
+def _varying_words(pieces: Pieces) -> VaryingWords:
+    """Returns the words that rows of templated pieces have as variables. It depends on these rows alone."""
+    used = []
+    for number in np.flatnonzero(pieces.fields[:, KIND] == _TEMPLATES).tolist():
+        array = pieces.array(number)
+        codes = codes_of(array) if not array.null_count else codes_of(array.drop_null())
+        used.append(templates_of(array).take(pa.array(np.unique(codes))))
+    return varying_words_in(pa.concat_arrays(used))
 
 
 def _renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:

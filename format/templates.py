@@ -28,6 +28,8 @@ Bits = npt.NDArray[np.bool_]
 
 NUMBER: Final = 0x11
 """The mark of a variable of 1 to 19 digits."""
+WORD: Final = 0x13
+"""The mark of a variable that may be any token."""
 TEMPLATES_SHARE: Final = 4
 """Rows to each template, at least, for which templates are worth their place."""
 MOST_GROWTH: Final = 3
@@ -37,6 +39,15 @@ SLACK_BYTES: Final = 32
 _TEMPLATE_BYTES: Final = 32
 _SLOT_BYTES: Final = 32
 _LARGE_OFFSET_BYTES: Final = 8
+_PLACE_WORDS: Final = 4
+"""Words of bits for the tokens of a shape."""
+_LOOKED_AT_ROWS: Final = 2048
+_LOOKED_AT_BYTES: Final = 512 << 10
+"""The most rows and text that are looked at to find words that vary."""
+_MANY_TEMPLATES_SHARE: Final = 32
+"""Rows to each template from which words are not looked at."""
+_NEVER_MANY: Final = 64
+"""Templates up to which they are not looked at either."""
 _MAX_OFFSET_32: Final = 2**31 - 1
 
 
@@ -54,6 +65,24 @@ class Layout(NamedTuple):
     """Where the mark of each slot is in `data`. Shape (slots,)."""
     kinds: U8
     """The mark of each slot."""
+
+    def have_words(self) -> Bits:
+        """Returns which templates have words as variables. Shape (templates,)."""
+        before = np.cumsum(np.append(0, self.kinds == WORD))[self.firsts]
+        has_any: Bits = before[1:] > before[:-1]
+        return has_any
+
+    def may_be(self, values: pa.Array) -> Bits:
+        """Returns which templates stand for any of the values, with some variables. Shape (templates,).
+
+        Takes time for each template and value.
+        """
+        offsets, data = binary_parts(values)
+        found = np.empty(len(self.offsets) - 1, dtype=np.uint8)
+        native.varying.may_be(
+            self.offsets, self.data, offsets.astype(np.int64), native.as_bytes(data), found
+        )
+        return found.view(np.bool_)
 
 
 def count_marks(templates: pa.Array) -> int:
@@ -187,6 +216,86 @@ def templated(templates: pa.Array, codes: pa.Array, numbers: pa.Array, texts: pa
     )
 
 
+class VaryingWords(NamedTuple):
+    """Where words are variables: a table of shapes of strings, as `format.native.tokens` takes it."""
+
+    shapes: U64
+    """Hashes of shapes, 0 where the table has none. Shape (n,), a power of two, or none."""
+    places: U64
+    """A bit for each token of the shape. Shape (n, 4)."""
+
+
+NO_VARYING_WORDS: Final = VaryingWords(
+    np.empty(0, dtype=np.uint64), np.empty((0, _PLACE_WORDS), dtype=np.uint64)
+)
+
+
+def find_varying_words(array: pa.Array) -> VaryingWords:
+    """Finds where words vary so much in strings that they would make too many templates.
+
+    Looks at rows that are spread over all of them.
+    """
+    offsets, data = binary_parts(array)
+    rows = _spread_rows(array, offsets)
+    if not len(rows):
+        return NO_VARYING_WORDS
+    found = native.varying.look(offsets, native.as_bytes(data), rows)
+    shapes, firsts = np.frombuffer(found[0], np.uint64), np.frombuffer(found[1], np.int64)
+    order = np.argsort(shapes, kind="stable")
+    in_order = shapes[order]
+    begins = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+    places = np.zeros((len(begins), _PLACE_WORDS), dtype=np.uint64)
+    native.varying.choose(
+        order, np.append(begins, len(order)), firsts, np.frombuffer(found[2], np.uint64),
+        np.frombuffer(found[3], np.uint8), (offsets[rows + 1] - offsets[rows]).astype(np.int64),
+        len(array) / len(rows), places,
+    )  # fmt: skip
+    has_any = places.any(axis=1)
+    return _table_of(in_order[begins[has_any]], places[has_any])
+
+
+def varying_words_in(templates: pa.Array) -> VaryingWords:
+    """Returns the words that templates have as variables. templates: strings without nulls."""
+    offsets, data = binary_parts(templates)
+    shapes = np.empty(len(templates), dtype=np.uint64)
+    places = np.zeros((len(templates), _PLACE_WORDS), dtype=np.uint64)
+    native.varying.words_in(offsets, native.as_bytes(data), shapes, places)
+    has_any = places.any(axis=1)
+    if not has_any.any():
+        return NO_VARYING_WORDS
+    shapes, places = shapes[has_any], places[has_any]
+    order = np.argsort(shapes, kind="stable")
+    shapes = shapes[order]
+    begins = np.flatnonzero(np.diff(shapes, prepend=~shapes[:1]))
+    return _table_of(shapes[begins], np.bitwise_or.reduceat(places[order], begins))
+
+
+def _spread_rows(array: pa.Array, offsets: npt.NDArray[Any]) -> I64:
+    """Returns rows of a sample, without nulls and very long strings."""
+    rows = np.linspace(0, max(0, len(array) - 1), min(len(array), _LOOKED_AT_ROWS), dtype=np.int64)
+    lengths = (offsets[rows + 1] - offsets[rows]).astype(np.int64)
+    is_chosen = (lengths <= _LOOKED_AT_BYTES // 8) & (np.cumsum(lengths) <= _LOOKED_AT_BYTES)
+    if array.null_count:
+        is_chosen &= array.take(pa.array(rows)).is_valid().to_numpy(zero_copy_only=False)
+    chosen: I64 = rows[is_chosen]
+    return chosen
+
+
+def _table_of(shapes: U64, places: U64) -> VaryingWords:
+    if not len(shapes):
+        return NO_VARYING_WORDS
+    size = 2 << len(shapes).bit_length()
+    table = VaryingWords(
+        np.zeros(size, dtype=np.uint64), np.zeros((size, _PLACE_WORDS), dtype=np.uint64)
+    )
+    for shape, chosen in zip(shapes, places, strict=True):
+        slot = int(shape) % size
+        while table.shapes[slot]:
+            slot = (slot + 1) % size
+        table.shapes[slot], table.places[slot] = shape, chosen
+    return table
+
+
 class Divided(NamedTuple):
     array: pa.Array
     """A templated array."""
@@ -194,16 +303,34 @@ class Divided(NamedTuple):
     """The bytes of each slot of texts (`format.alphabets`)."""
 
 
-def split(array: pa.Array, most_templates: int) -> pa.Array | None:
+def split(
+    array: pa.Array, most_templates: int, words: VaryingWords = NO_VARYING_WORDS
+) -> pa.Array | None:
     """Divides strings into a templated array; see `divide`."""
-    divided = divide(array, most_templates)
+    divided = divide(array, most_templates, words)
     return None if divided is None else divided.array
 
 
-def divide(array: pa.Array, most_templates: int) -> Divided | None:
+def split_into_few(array: pa.Array) -> pa.Array | None:
+    """Divides strings into a templated array, with words as variables where it has many templates without."""
+    divided = split(array, len(array))
+    if divided is None or not has_many_templates(len(templates_of(divided)), len(array)):
+        return divided
+    return split(array, len(array), find_varying_words(array))
+
+
+def has_many_templates(templates: float, rows: int) -> bool:
+    """Returns whether rows have so many templates that words may vary in them."""
+    return templates > max(_NEVER_MANY, rows / _MANY_TEMPLATES_SHARE)
+
+
+def divide(
+    array: pa.Array, most_templates: int, words: VaryingWords = NO_VARYING_WORDS
+) -> Divided | None:
     """Divides strings into templates, in the order of their first use, and variables.
 
-    Returns None if there are more than `most_templates` or none, or more bytes than offsets of 32 bits reach.
+    words: those that are variables besides tokens with digits. Returns None if there are more templates than
+    `most_templates` or none, or more bytes than offsets of 32 bits reach.
     """
     rows = len(array)
     offsets, data = binary_parts(array)
@@ -216,8 +343,8 @@ def divide(array: pa.Array, most_templates: int) -> Divided | None:
     codes = np.empty(rows, dtype=np.int32)
     number_ends, text_ends = np.empty((2, rows + 1), dtype=np.int32)
     numbers, texts = _room_for(size), _room_for(room)
-    found = native.templates.split(
-        offsets, native.as_bytes(data), *native.validity(array), most_templates, BITS,
+    found = native.tokens.divide(
+        offsets, native.as_bytes(data), *native.validity(array), most_templates, BITS, *words,
         codes, number_ends, numbers, text_ends, texts,
     )  # fmt: skip
     if found is None:

@@ -1,8 +1,8 @@
 """Decides conditions on strings by their templates, as far as that is possible without the variables.
 
 A template stands for many texts. A pattern of LIKE is run over it with each variable taken for all that its
-alphabet allows. Values of = and IN are divided by the same rule as the column, so that they have at most one
-template.
+alphabet allows. A value of = and IN has one template without words as variables; to those with words it is
+held token by token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compactor.predicate.like import Parts, Wildcard, parts_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op
 from format import native
 from format.alphabets import BITS, DISTINCTIVE
-from format.templates import Layout, split, templates_of
+from format.templates import Layout, divide, templates_of
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
@@ -36,6 +36,8 @@ _ROW_MOVES: Final = 128
 """Words of states that may be moved for each row. So many take about as long as its text does."""
 _FREE_MOVES: Final = 1 << 18
 """Words of states that are moved however few rows there are."""
+_FREE_COMPARISONS: Final = 1 << 18
+"""Templates that are held to values however few rows there are."""
 _ALL_BYTES: Final = bytes(range(256))
 _CONTINUATIONS: Final = _ALL_BYTES[0x80:0xC0]
 """The bytes of a character but for its first."""
@@ -79,14 +81,19 @@ def answers(
 
 
 def _among(values: pa.Array, templates: pa.Array, layout: Layout) -> Answers:
-    divided = split(values, len(values))
+    divided = divide(values, len(values))
     if divided is None:
         answer = Answer.MAYBE if len(values) else Answer.NEVER
         return np.full(len(templates), answer, dtype=np.uint8)
-    is_there = pc.is_in(templates, value_set=templates_of(divided))
+    is_there = pc.is_in(templates, value_set=templates_of(divided.array))
     has_slots = np.diff(layout.firsts) > 0
     found: Answers = np.where(has_slots, Answer.MAYBE, Answer.ALWAYS).astype(np.uint8)
     found[~is_there.to_numpy(zero_copy_only=False)] = Answer.NEVER
+    has_words = layout.have_words()
+    if has_words.any():
+        found[has_words] = Answer.MAYBE
+        if len(values) * len(templates) <= _FREE_COMPARISONS:
+            found[has_words & ~layout.may_be(values)] = Answer.NEVER
     return found
 
 

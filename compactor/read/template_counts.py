@@ -30,7 +30,7 @@ from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
 from format.crew import Crew
 from format.storage import to_storage
-from format.templates import codes_of, split, templates_of
+from format.templates import codes_of, split, split_into_few, templates_of
 from format.types import is_string, storage_type
 
 
@@ -125,7 +125,7 @@ def _of_column(column: Column, keep: pa.BooleanArray | None) -> _Found:
         codes = array.indices.drop_null().to_numpy().astype(np.int64)
         weights = np.bincount(codes, minlength=len(array.dictionary))
         array = array.dictionary
-    divided = split(array, len(array))
+    divided = split_into_few(array) if weights is None else split(array, len(array))
     if divided is None:
         raise UsageError("strings of more than 2 GiB in one row group cannot be divided")
     codes = pa.array(codes_of(divided), mask=np.asarray(divided.is_null()))

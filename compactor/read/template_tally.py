@@ -27,7 +27,8 @@ class TemplateTally:
 
     def add(self, counts: dict[str, tuple[int, str]]) -> None:
         """Adds the rows of each template, and the text of one of them, which is empty if none is known."""
-        for template, (rows, example) in counts.items():
+        for stored, (rows, example) in counts.items():
+            template = _without_words(stored)
             known = self._found.setdefault(template, [0, example])
             if not known[0]:
                 self._characters += len(template) + len(example)
@@ -39,7 +40,7 @@ class TemplateTally:
             self._leave_out_rare_ones()
 
     def has_example(self, template: str) -> bool:
-        return bool(self._found.get(template, (0, ""))[1])
+        return bool(self._found.get(_without_words(template), (0, ""))[1])
 
     def sorted(self, total: int) -> tuple[TemplateCount, ...]:
         """Returns the templates, the most frequent first. total: how many rows have a text."""
@@ -63,6 +64,11 @@ class TemplateTally:
             else:
                 self.other_rows += rows
         self._found, self._characters = kept, characters
+
+
+def _without_words(template: str) -> str:
+    """Returns a template with the mark of other variables in place of that of words, which is shown alike."""
+    return template.replace("\x13", "\x12")
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -14,7 +14,9 @@ ids        numbers the distinct strings of many dictionaries
 origins    counts, divides and renumbers the sources of rows in merged order
 keys       makes keys whose order as bytes is that of rows, and sorts by them
 key_merge  merges inputs by such keys
-templates  divides strings into templates and variables, and joins them
+tokens     divides strings into templates and variables
+varying    finds the words that are variables too, lest there are too many templates
+templates  joins templates and variables
 patterns   runs patterns over templates whose variables are not known, finds words in text
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
@@ -55,6 +57,8 @@ try:
         strings,
         templates,
         text,
+        tokens,
+        varying,
     )
 except ImportError as error:
     raise ImportError(
@@ -82,7 +86,9 @@ __all__ = [
     "strings",
     "templates",
     "text",
+    "tokens",
     "validity",
+    "varying",
 ]
 
 

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from format.native.variables cimport MOST_NUMBER_DIGITS, NUMBER
+from format.native.variables cimport MOST_NUMBER_DIGITS, NUMBER, WORD
 from format.native.words cimport loaded, lowest_bit, offset
 
 
@@ -182,6 +182,8 @@ cdef inline bint over_variable(
     """Moves over a variable. Returns whether any state is left."""
     cdef uint64_t place
     cdef Memory* memory
+    if kind == WORD:
+        distinctive = ~<uint64_t>0
     alphabet = told(machine, alphabet, distinctive)
     if machine.memories == NULL:
         return over_number(machine, alphabet) if kind == NUMBER else over_text(machine, alphabet, distinctive)
@@ -215,7 +217,7 @@ def reach(
     """Finds for each template whether it leads from the first state to the state `last`.
 
     offsets to kinds: templates divided at their marks. alphabets: of each slot. distinctive: what variables
-    other than numbers have at least one byte of. steps, loops: of each byte; letter_steps, letter_loops: of each bit of an
+    other than numbers and words have at least one byte of. steps, loops: of each byte; letter_steps, letter_loops: of each bit of an
     alphabet. anything: None; or the states that skip any text, which alone take variables then.
     """
     cdef int64_t template, at, stop, slot, words = steps.shape[1]

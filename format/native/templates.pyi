@@ -13,19 +13,6 @@ Layout = tuple[I64, U8, I64, I64, U8]
 Rows = tuple[*Layout, I32, I32, U8, I32, U8, U8 | None, int]
 """`format.templates.TemplatedRows`."""
 
-def split(
-    offsets: Offsets,
-    data: U8,
-    valid: U8 | None,
-    first_bit: int,
-    most: int,
-    bits: U64,
-    codes: I32,
-    number_ends: I32,
-    numbers: U8,
-    text_ends: I32,
-    texts: U8,
-) -> tuple[bytes, bytes, bytes] | None: ...
 def count_marks(data: U8) -> int: ...
 def count_slots(offsets: Offsets, data: U8, numbers: I32, texts: I32) -> tuple[int, int]: ...
 def find_marks(offsets: I64, data: U8, firsts: I64, places: I64, kinds: U8) -> None: ...

@@ -1,16 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Divides strings into templates and variables, and joins them again (TEMPLATE of SPEC section 5).
-
-A token is a run of ASCII letters and digits, bytes from 0x80 on, and the marks. A token that has a digit or a mark is a
-variable; the template has a mark in its place. A row has two strings of bytes: its numbers, each a varint, and its texts,
-which are the other variables, each with its length before it, a varint too.
+"""Joins templates and variables (TEMPLATE of SPEC section 5), which `format.native.tokens` divides strings into.
 
 The caller guarantees that codes are below the number of templates, and that each row has the variables that
 its template has marks; `find_ends` makes sure of it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 from format.native.nulls cimport Nulls, is_null, nulls_of, require
@@ -19,18 +15,17 @@ from format.native.variables cimport (
     MOST_NUMBER_DIGITS,
     NUMBER,
     SLACK,
-    TEXT,
+    WORD,
     Layout,
     digits_in,
     fill_short,
+    letters_of,
     put,
     put_digits,
     put_loosely,
-    put_varint,
-    take_number,
     take_varint,
 )
-from format.native.words cimport bits_in, loaded, lowest_bit, mixed, offset
+from format.native.words cimport loaded, lowest_bit, mixed, offset
 
 cdef extern from *:
     """
@@ -38,49 +33,12 @@ cdef extern from *:
     #include "arrow/vendored/xxhash/xxhash.h"
     #include <stdint.h>
 
-    typedef unsigned char Bytes __attribute__((vector_size(16)));
-
-    /* Returns the upper bit of each of 16 bytes, that of the first in the lowest bit. */
-    static inline uint64_t upper_bits(Bytes bytes) {
-    #ifdef __SSE2__
-        typedef char Signed __attribute__((vector_size(16)));
-        return (unsigned)__builtin_ia32_pmovmskb128((Signed)bytes);
-    #else
-        uint64_t halves[2], gather = 0x0102040810204080ULL, upper = 0x8080808080808080ULL;
-        memcpy(halves, &bytes, 16);
-        return ((halves[0] & upper) >> 7) * gather >> 56 | ((halves[1] & upper) >> 7) * gather >> 56 << 8;
-    #endif
-    }
-
-    /* Finds bytes of tokens, and digits and marks, among 16 bytes: a bit for each. */
-    static inline void classify(const uint8_t* at, uint64_t* tokens, uint64_t* digits) {
-        Bytes bytes;
-        memcpy(&bytes, at, 16);
-        Bytes digit = (Bytes)(bytes - 48 < 10) | (Bytes)(bytes - 0x11 < 2);
-        Bytes letter = (Bytes)((bytes | 32) - 97 < 26);
-        *digits = upper_bits(digit);
-        *tokens = upper_bits(digit | letter | bytes);
-    }
-
-    /* Adds two words and a carry, which it changes. */
-    static inline uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) {
-        uint64_t sum;
-        uint64_t first = __builtin_add_overflow(one, other, &sum);
-        *carry = first | __builtin_add_overflow(sum, *carry, &sum);
-        return sum;
-    }
-
-    static inline int ones_of(uint64_t bits) { return __builtin_popcountll(bits); }
     """
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
-    int ones_of(uint64_t bits) noexcept nogil
-    void classify(const uint8_t* at, uint64_t* tokens, uint64_t* digits) noexcept nogil
-    uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) noexcept nogil
 
 cdef enum:
     BATCH = 1 << 14  # bytes of text that are joined before they are hashed, as reading at once what was written waits
     BATCH_ROWS = 256
-    ARENA = 1 << 16
     MOST_GROWTH = 3  # bytes of text that a byte of a number makes at most
     MOST_VARINT_BYTES = 10
     SURE_VARINT_BYTES = 8  # a varint of no more is the number of some variable
@@ -91,290 +49,9 @@ cdef uint64_t LOW = 0x0101010101010101ULL
 cdef uint64_t HIGH = 0x8080808080808080ULL
 
 
-# --- splitting ------------------------------------------------------------------------------
-
-cdef struct Found:
-    # Templates found so far: bytes end to end, and where each begins; the last one ends at ends[count].
-    uint8_t* data
-    int64_t room
-    int64_t* ends
-    int64_t ends_room
-    int64_t count
-    uint64_t* table
-    uint64_t mask
-    int64_t* slots  # how many texts templates have before each one
-    uint64_t* alphabets  # of those texts
-    int64_t alphabets_room
-
-
 cdef inline uint64_t from_on(uint64_t bytes, int least) noexcept nogil:
     """Sets the upper bit of each byte, all below 0x80, that is at least `least`."""
     return (bytes + <uint64_t>(0x80 - least) * LOW) & HIGH
-
-
-cdef inline void find_variables(
-    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* firsts, uint64_t* stops
-) noexcept nogil:
-    """Finds the bytes of tokens, and of each one that is a variable the first digit or mark, and what is behind it.
-
-    A bit for each byte, of `stops` one more; bits beyond the row are 0. end: of the memory that may be read.
-    """
-    cdef uint8_t rest[16]
-    cdef int64_t start = 0, word = 0
-    cdef uint64_t token, digit, some_token, some_digit, plain
-    cdef uint64_t sought = 0, inside = 0, before = 0  # what is carried from word to word
-    cdef int shift
-    while start < length:
-        token = digit = 0
-        shift = 0
-        while shift < 64 and start < length:
-            if end - at - start >= 16:
-                classify(at + start, &some_token, &some_digit)
-            else:
-                memcpy(rest, at + start, length - start)
-                classify(rest, &some_token, &some_digit)
-            token |= some_token << shift
-            digit |= some_digit << shift
-            shift += 16
-            start += 16
-        if start > length:
-            token &= ~(~<uint64_t>0 << (length & 63))
-            digit &= token
-        # What is added to the beginning of a run of ones is carried to the first place behind it.
-        plain = token & ~digit
-        firsts[word] = add_carrying(plain, token & ~(token << 1 | before), &sought) & digit
-        stops[word] = add_carrying(token, firsts[word], &inside) & ~token
-        tokens[word] = token
-        before = token >> 63
-        word += 1
-    stops[word] = inside
-
-
-cdef inline uint64_t letters_of(const uint8_t* at, int64_t size, const uint64_t* bits) noexcept nogil:
-    """Unites the bits of bytes."""
-    cdef uint64_t united = 0
-    cdef int64_t place
-    for place in range(size):
-        united |= bits[at[place]]
-    return united
-
-
-cdef inline uint8_t* put_within(uint8_t* out, const uint8_t* source, int64_t size, bint has_slack) noexcept nogil:
-    """Copies bytes, loosely where memory allows it. Returns where they end."""
-    return put_loosely(out, source, size) if has_slack else put(out, source, size)
-
-
-cdef bint grow(Found* found, int64_t more) noexcept nogil:
-    """Makes room for one more template of at most `more` bytes. Returns whether there is memory."""
-    cdef int64_t used = found.ends[found.count], room
-    cdef void* moved
-    if used + more > found.room:
-        room = max(2 * found.room, used + more)
-        moved = realloc(found.data, room)
-        if moved == NULL:
-            return False
-        found.data = <uint8_t*>moved
-        found.room = room
-    if found.count + 2 > found.ends_room:
-        room = 2 * found.ends_room
-        moved = realloc(found.ends, room * sizeof(int64_t))
-        if moved == NULL:
-            return False
-        found.ends = <int64_t*>moved
-        moved = realloc(found.slots, room * sizeof(int64_t))
-        if moved == NULL:
-            return False
-        found.slots = <int64_t*>moved
-        found.ends_room = room
-    return True
-
-
-cdef bint add_letters(
-    Found* found, int64_t code, bint is_new, const uint8_t* text, const uint8_t* stop, const uint64_t* bits
-) noexcept nogil:
-    """Adds the letters of a row's texts to the alphabets of their slots. Returns whether there is memory."""
-    cdef int64_t slot = found.slots[code], room
-    cdef uint64_t size
-    cdef void* moved
-    while text < stop:
-        text = take_varint(text, &size)
-        if is_new:
-            if slot == found.alphabets_room:
-                room = 2 * found.alphabets_room
-                moved = realloc(found.alphabets, room * sizeof(uint64_t))
-                if moved == NULL:
-                    return False
-                found.alphabets = <uint64_t*>moved
-                found.alphabets_room = room
-            found.alphabets[slot] = 0
-        found.alphabets[slot] |= letters_of(text, size, bits)
-        slot += 1
-        text += size
-    if is_new:
-        found.slots[code + 1] = slot
-    return True
-
-
-cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
-    """Returns the code of the template that stands behind the last one, new or not; -1 if it is one too many."""
-    cdef const uint8_t* template = found.data + found.ends[found.count]
-    cdef uint64_t hashed = XXH3_64bits(template, size)
-    cdef uint64_t slot = hashed & found.mask, entry
-    cdef int64_t known
-    while True:
-        entry = found.table[slot]
-        if entry == 0:
-            if found.count >= most:
-                return -1
-            found.ends[found.count + 1] = found.ends[found.count] + size
-            found.count += 1
-            found.table[slot] = (hashed & 0xFFFFFFFF00000000ULL) | <uint64_t>found.count
-            return <int32_t>(found.count - 1)
-        if (entry ^ hashed) >> 32 == 0:
-            known = <int64_t>(entry & 0xFFFFFFFFULL) - 1
-            if (
-                found.ends[known + 1] - found.ends[known] == size
-                and memcmp(found.data + found.ends[known], template, size) == 0
-            ):
-                return <int32_t>known
-        slot = (slot + 1) & found.mask
-
-
-cdef int64_t split_row(
-    const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* firsts, uint64_t* stops,
-    uint8_t* template, uint8_t** numbers, uint8_t** texts,
-) noexcept nogil:
-    """Divides a string. Returns the bytes of the template; moves `numbers` and `texts` behind what it writes.
-
-    end: of the memory that may be read. All that is written has `SLACK` bytes of room behind it.
-    """
-    cdef int64_t words = (length + 63) >> 6, word = 0, stop_word = 0, near, position = 0, start, stop
-    cdef uint8_t* out = template
-    cdef uint8_t* number_at = numbers[0]
-    cdef uint8_t* text_at = texts[0]
-    cdef uint64_t first, behind, gaps, number
-    cdef bint has_slack = end - at >= length + SLACK
-    find_variables(at, length, end, tokens, firsts, stops)
-    first = firsts[0] if words else 0
-    behind = stops[0]
-    while True:
-        while first == 0:
-            word += 1
-            if word >= words:
-                numbers[0], texts[0] = number_at, text_at
-                return put_within(out, at + position, length - position, has_slack) - template
-            first = firsts[word]
-        while behind == 0:
-            stop_word += 1
-            behind = stops[stop_word]
-        gaps = ~tokens[word] & ((first & -first) - 1)
-        near = word
-        while gaps == 0 and near > 0:
-            near -= 1
-            gaps = ~tokens[near]
-        start = 64 * near + bits_in(gaps)
-        stop = 64 * stop_word + lowest_bit(behind)
-        first &= first - 1
-        behind &= behind - 1
-        out = put_within(out, at + position, start - position, has_slack)
-        if take_number(at + start, stop - start, end - 8, &number):
-            out[0] = NUMBER
-            number_at = put_varint(number_at, number)
-        else:
-            out[0] = TEXT
-            text_at = put_within(put_varint(text_at, stop - start), at + start, stop - start, has_slack)
-        out += 1
-        position = stop
-
-
-def split(
-    const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t first_bit, int64_t most,
-    const uint64_t[::1] bits, int32_t[::1] codes, int32_t[::1] number_ends, uint8_t[::1] numbers,
-    int32_t[::1] text_ends, uint8_t[::1] texts,
-):
-    """Divides strings into codes of templates, numbered by first use, and variables.
-
-    valid: the validity bitmap, read from bit `first_bit` on. bits: of each of 256 bytes. number_ends, text_ends: get where
-    each row's numbers and texts end, after 0. numbers: at least as many bytes as the strings have. texts: one more for each
-    row, and for every 128 bytes. Both have `SLACK` bytes more. Nulls get code 0 and no variables.
-    Returns the offsets of the templates, 64-bit integers, their bytes, and the united bits of the texts in each of their
-    slots of texts, as integers too; None if there are more templates than `most`.
-    """
-    cdef int64_t rows = codes.shape[0], row, longest = 0, size, slots = 16
-    cdef Nulls nulls = nulls_of(valid, first_bit, rows)
-    cdef Found found
-    cdef uint64_t* masks
-    cdef uint8_t nothing = 0
-    cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
-    cdef const uint8_t* end = base + data.shape[0]
-    cdef uint8_t* first_number = &numbers[0] if numbers.shape[0] else &nothing
-    cdef uint8_t* first_text = &texts[0] if texts.shape[0] else &nothing
-    cdef uint8_t* number = first_number
-    cdef uint8_t* text = first_text
-    cdef uint8_t* texts_of_row
-    cdef int32_t code = 0
-    cdef int64_t known
-    cdef bint has_memory = True
-    if bits.shape[0] != 256:
-        raise ValueError("an array is malformed: it has another length")
-    most = min(most, rows)
-    while slots < 2 * most:
-        slots *= 2
-    for row in range(rows):
-        longest = max(longest, <int64_t>(offsets[row + 1] - offsets[row]))
-    found.room, found.ends_room, found.count, found.mask = ARENA, 64, 0, slots - 1
-    found.alphabets_room = 64
-    found.data = <uint8_t*>malloc(found.room)
-    found.ends = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
-    found.slots = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
-    found.alphabets = <uint64_t*>malloc(found.alphabets_room * sizeof(uint64_t))
-    found.table = <uint64_t*>calloc(slots, sizeof(uint64_t))
-    masks = <uint64_t*>malloc(3 * (longest // 64 + 2) * sizeof(uint64_t))
-    try:
-        if not (found.data and found.ends and found.slots and found.alphabets and found.table and masks):
-            raise MemoryError("no memory for templates")
-        found.ends[0] = found.slots[0] = 0
-        with nogil:
-            number_ends[0] = text_ends[0] = 0
-            for row in range(rows):
-                codes[row] = 0
-                if not is_null(nulls, row):
-                    size = offsets[row + 1] - offsets[row]
-                    has_memory = grow(&found, size + SLACK)
-                    if not has_memory:
-                        break
-                    texts_of_row, known = text, found.count
-                    size = split_row(
-                        base + offsets[row], size, end, masks, masks + longest // 64 + 2,
-                        masks + 2 * (longest // 64 + 2),
-                        found.data + found.ends[found.count], &number, &text,
-                    )
-                    code = code_of(&found, size, most)
-                    if code < 0:
-                        break
-                    codes[row] = code
-                    if text > texts_of_row or found.count > known:
-                        has_memory = add_letters(&found, code, found.count > known, texts_of_row, text, &bits[0])
-                        if not has_memory:
-                            break
-                number_ends[row + 1] = <int32_t>(number - first_number)
-                text_ends[row + 1] = <int32_t>(text - first_text)
-        if not has_memory:
-            raise MemoryError("no memory for templates")
-        if code < 0:
-            return None
-        return (
-            (<char*>found.ends)[: (found.count + 1) * sizeof(int64_t)],
-            (<char*>found.data)[: found.ends[found.count]],
-            (<char*>found.alphabets)[: found.slots[found.count] * sizeof(uint64_t)],
-        )
-    finally:
-        free(found.data)
-        free(found.ends)
-        free(found.slots)
-        free(found.alphabets)
-        free(found.table)
-        free(masks)
 
 
 # --- templates as they are read -------------------------------------------------------------
@@ -383,7 +60,7 @@ cdef inline uint64_t marks_in(uint64_t bytes) noexcept nogil:
     """Sets the upper bit of each of eight bytes that is a mark."""
     cdef uint64_t high = bytes & HIGH
     bytes ^= high
-    return from_on(bytes, NUMBER) & ~from_on(bytes, TEXT + 1) & ~high
+    return from_on(bytes, NUMBER) & ~from_on(bytes, WORD + 1) & ~high
 
 
 def count_marks(const uint8_t[::1] data):
@@ -391,14 +68,15 @@ def count_marks(const uint8_t[::1] data):
     cdef int64_t at, count = 0, whole = data.shape[0] & ~7
     with nogil:
         for at in range(0, whole, 8):
-            count += marks_among(loaded(&data[at], 8))
+            count += ones_of(marks_in(loaded(&data[at], 8)))
         if whole < data.shape[0]:
-            count += marks_among(loaded(&data[whole], data.shape[0] - whole))
+            count += ones_of(marks_in(loaded(&data[whole], data.shape[0] - whole)))
     return count
 
 
-cdef inline int64_t marks_among(uint64_t bytes) noexcept nogil:
-    return <int64_t>(((marks_in(bytes) >> 7) * LOW) >> 56)
+cdef inline int64_t ones_of(uint64_t upper_bits) noexcept nogil:
+    """Counts the bytes whose upper bit is set; no other bits are."""
+    return <int64_t>(((upper_bits >> 7) * LOW) >> 56)
 
 
 def count_slots(const offset[::1] offsets, const uint8_t[::1] data, int32_t[::1] numbers, int32_t[::1] texts):
@@ -418,8 +96,9 @@ def count_slots(const offset[::1] offsets, const uint8_t[::1] data, int32_t[::1]
             while at < stop:
                 bytes = loaded(&data[at], min(stop - at, 8))
                 marks = marks_in(bytes)
-                number_marks += ones_of(marks & bytes << 7)
-                text_marks += ones_of(marks & ~bytes << 7)
+                # A bit that numbers alone do not have.
+                number_marks += ones_of(marks & ~bytes << 6)
+                text_marks += ones_of(marks & bytes << 6)
                 at += 8
             numbers[template], texts[template] = <int32_t>number_marks, <int32_t>text_marks
             all_numbers += number_marks

@@ -66,7 +66,8 @@ cdef extern from *:
 
 cdef enum:
     NUMBER = 0x11  # stands in a template for a variable of 1 to 19 digits
-    TEXT = 0x12  # stands for any other variable
+    TEXT = 0x12  # stands for any other variable that has a digit or a mark
+    WORD = 0x13  # stands for any token
     MOST_NUMBER_DIGITS = 19
     SLACK = 32  # bytes that `put_loosely` and `put_digits` may write or read behind what they copy
     SHORTS = 1110
@@ -195,6 +196,15 @@ cdef inline uint8_t* put_loosely(uint8_t* out, const uint8_t* source, int64_t si
     return out + size
 
 
+cdef inline uint64_t letters_of(const uint8_t* at, int64_t size, const uint64_t* bits) noexcept nogil:
+    """Unites the bits of bytes."""
+    cdef uint64_t united = 0
+    cdef int64_t place
+    for place in range(size):
+        united |= bits[at[place]]
+    return united
+
+
 cdef struct Layout:
     # Templates divided at their marks. Template t has the slots firsts[t] to firsts[t + 1].
     int64_t templates
@@ -202,4 +212,4 @@ cdef struct Layout:
     const uint8_t* data
     const int64_t* firsts
     const int64_t* places  # where the mark of each slot is
-    const uint8_t* kinds  # NUMBER or TEXT
+    const uint8_t* kinds  # NUMBER, TEXT or WORD

@@ -25,8 +25,11 @@ from format.origins import Origins
 from format.reader import FragmentReader
 from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
 from format.templates import (
+    NO_VARYING_WORDS,
+    VaryingWords,
     coded_templates,
     codes_of,
+    find_varying_words,
     joined,
     layout_of,
     most_text_bytes,
@@ -35,13 +38,14 @@ from format.templates import (
     templated_type,
     templates_of,
     text,
+    varying_words_in,
 )
 from format.types import is_templated, uncoded_type, value_type
 from format.writer import WriterOptions
 from tests.support import spec_reader
 from tests.support.fragments import BytesSource, write_fragment
 
-TOKEN = re.compile(r"[0-9A-Za-z\x11\x12\x80-\U0010ffff]+")
+TOKEN = re.compile(r"[0-9A-Za-z\x11-\x13\x80-\U0010ffff]+")
 PIECES = st.sampled_from(
     [
         *(
@@ -66,6 +70,7 @@ PIECES = st.sampled_from(
             "٣",
             "\x11",
             "\x12",
+            "\x13",
             " ",
             "=",
             ", ",
@@ -97,9 +102,43 @@ def template_of(text: str) -> str:
         word = token[0]
         if re.fullmatch("[0-9]{1,19}", word):
             return "\x11"
-        return "\x12" if re.search("[0-9\x11\x12]", word) else word
+        return "\x12" if re.search("[0-9\x11-\x13]", word) else word
 
     return TOKEN.sub(mark, text)
+
+
+def shape_of(text: str) -> str:
+    return TOKEN.sub("\x11", text)
+
+
+@st.composite
+def templates_with_words(draw: st.DrawFn, texts: list[str]) -> list[str]:
+    """Draws templates of strings, in which some more tokens are variables."""
+
+    def mark(token: re.Match[str]) -> str:
+        return "\x13" if draw(st.booleans()) else token[0]
+
+    return [TOKEN.sub(mark, template_of(text)) for text in texts if draw(st.booleans())]
+
+
+def words_for(values: list[str | None], data: st.DataObject) -> VaryingWords:
+    """Draws words that are variables in strings."""
+    texts = [value for value in values if value is not None]
+    return varying_words_in(pa.array(data.draw(templates_with_words(texts)), pa.string()))
+
+
+def template_by(templates: list[str], text: str) -> str:
+    """Returns the template of a string that has words as variables where templates of its shape have some."""
+    alike = [
+        TOKEN.findall(template) for template in templates if shape_of(template) == shape_of(text)
+    ]
+    places = {
+        place for tokens in alike for place, token in enumerate(tokens[:256]) if token == "\x13"
+    }
+    tokens = iter(range(len(text)))
+    return TOKEN.sub(
+        lambda token: "\x13" if next(tokens) in places else template_of(token[0]), text
+    )
 
 
 def logs(rows: int, seed: int = 1) -> pa.Array:
@@ -122,13 +161,15 @@ def test_any_text_is_divided_and_joined(
 ) -> None:
     start = data.draw(st.integers(0, len(values)))
     array = pa.array(values, dtype).slice(start)
-    found = split(array, len(values))
+    texts = [value for value in array.to_pylist() if value is not None]
+    with_words = data.draw(templates_with_words(texts))
+    found = split(array, len(values), varying_words_in(pa.array(with_words, dtype)))
     if found is None:
         assert array.null_count == len(array)
         return
     found.validate(full=True)
     assert joined(found).equals(array)
-    templates = [template_of(value) for value in array.to_pylist() if value is not None]
+    templates = [template_by(with_words, text) for text in texts]
     assert templates_of(found).to_pylist() == list(dict.fromkeys(templates))
     text_bytes = sum(len(value.encode()) for value in array.to_pylist() if value is not None)
     variables = found.field(1).nbytes + found.field(2).nbytes
@@ -152,12 +193,12 @@ def test_tokens_are_found_wherever_they_lie(before: str, size: int) -> None:
 
 
 @settings(max_examples=200)
-@given(COLUMNS, st.sampled_from([pa.string(), pa.large_string()]))
+@given(COLUMNS, st.sampled_from([pa.string(), pa.large_string()]), st.data())
 def test_any_templated_array_is_stored_and_read(
-    values: list[str | None], dtype: pa.DataType
+    values: list[str | None], dtype: pa.DataType, data: st.DataObject
 ) -> None:
     array = pa.array(values * 17, dtype)  # as many rows as there may be templates
-    if (found := split(array, len(array))) is None:
+    if (found := split(array, len(array), words_for(values, data))) is None:
         return
     encoded = encode_array(found)
     for keep in (False, True):
@@ -171,10 +212,12 @@ def test_any_templated_array_is_stored_and_read(
 
 
 @settings(max_examples=200)
-@given(COLUMNS)
-def test_what_is_asked_of_templates_is_what_their_text_says(values: list[str | None]) -> None:
+@given(COLUMNS, st.data())
+def test_what_is_asked_of_templates_is_what_their_text_says(
+    values: list[str | None], data: st.DataObject
+) -> None:
     array = pa.array(values, pa.string())
-    if (found := split(array, len(values))) is None:
+    if (found := split(array, len(values), words_for(values, data))) is None:
         return
     assert np.array_equal(column_contributions("c", found), column_contributions("c", array))
     assert min_max(found) == min_max(array)
@@ -197,9 +240,97 @@ def test_slots_are_counted_wherever_their_marks_lie(
     array = pa.array(templates, dtype).slice(start)
     slots = slots_of(array)
     assert slots.numbers.tolist() == [text.count("\x11") for text in templates[start:]]
-    assert slots.texts.tolist() == [text.count("\x12") for text in templates[start:]]
-    kinds = layout_of(array).kinds.tolist()
-    assert (slots.all_numbers, slots.all_texts) == (kinds.count(0x11), kinds.count(0x12))
+    texts = [text.count("\x12") + text.count("\x13") for text in templates[start:]]
+    assert slots.texts.tolist() == texts
+    layout = layout_of(array)
+    kinds = layout.kinds.tolist()
+    assert (slots.all_numbers, slots.all_texts) == (
+        kinds.count(0x11),
+        len(kinds) - kinds.count(0x11),
+    )
+    assert layout.have_words().tolist() == ["\x13" in text for text in templates[start:]]
+
+
+def requests(rows: int, seed: int = 1) -> pa.Array:
+    """Lines whose levels and users together make nearly as many templates as there are lines."""
+    rng = random.Random(seed)
+    users = ["".join(rng.choices("abcdefgh", k=6)) for _ in range(400)]
+    kinds = [(f"{word} failed", word) for word in ("disk", "cache", "queue", "index")]
+    lines = []
+    for _ in range(rows):
+        kind, place = rng.choice(kinds)
+        lines.append(
+            f"level={rng.choice(('info', 'warn'))} {kind} for {rng.choice(users)} on {place}, then "
+            f"{rng.choice(users)} waited {rng.randrange(999)} ms"
+        )
+    return pa.array(lines)
+
+
+def test_words_are_variables_only_where_they_vary() -> None:
+    array = requests(20_000)
+    found = split(array, len(array), find_varying_words(array))
+    assert found is not None
+    assert sorted(templates_of(found).to_pylist()) == sorted(
+        f"level={level} {word} failed for \x13 on {word}, then \x13 waited \x11 ms"
+        for level in ("info", "warn")
+        for word in ("disk", "cache", "queue", "index")
+    )
+    assert joined(found).equals(array)
+    assert find_varying_words(logs(20_000)) == NO_VARYING_WORDS
+    chunk, as_text = make_chunk(array, level=1), make_chunk(array.cast(pa.binary()), level=1)
+    assert (chunk.encoding, as_text.encoding) == ("TEMPLATE", "VARLEN")
+    assert len(chunk.meta + chunk.stored) < 0.7 * len(as_text.meta + as_text.stored)
+    assert block_of(chunk).decode(pa.string()).equals(array)
+    assert (
+        read_by_specification(make_chunk(array[:3000], level=1), "string")
+        == array[:3000].to_pylist()
+    )
+
+
+def test_words_that_few_templates_tell_apart_stay_in_them() -> None:
+    """Three words that always come together are one choice, not three."""
+    rng = random.Random(6)
+    triples = [[rng.choice("abcdefgh") * 5 for _ in range(3)] for _ in range(30)]
+    lines = [
+        "{} of {} and {} by {}".format(*rng.choice(triples), f"{rng.getrandbits(40):010x}".translate(
+            str.maketrans("0123456789", "ghijklmnop")))
+        for _ in range(8000)
+    ]  # fmt: skip
+    array = pa.array(lines)
+    found = split(array, len(array), find_varying_words(array))
+    assert found is not None
+    assert set(templates_of(found).to_pylist()) == {
+        "{} of {} and {} by \x13".format(*triple) for triple in triples
+    }
+
+
+@pytest.mark.parametrize("array", [
+    pa.array([], pa.string()), pa.nulls(9, pa.string()), pa.array(["", None, "x"] * 30),
+    pa.array(["x" * 100_000 + " 1"] * 3), pa.array([f"{n} " * 400 for n in range(300)]),
+    pa.array([" ".join(f"w{chr(97 + n * m % 26)}" for m in range(400)) for n in range(600)]),
+])  # fmt: skip
+def test_any_strings_are_looked_at_for_words(array: pa.Array) -> None:
+    for part in (array, array[1:]):
+        found = split(part, len(part), find_varying_words(part))
+        assert found is None if part.null_count == len(part) else joined(found).equals(part)
+
+
+@pytest.mark.parametrize("sizes", [[9000], [3000, 1, 5999], [8999, 1]])
+def test_text_is_divided_as_the_rows_that_it_is_gathered_with(sizes: list[int]) -> None:
+    """However many pieces it comes in: the bytes of an output may not depend on them."""
+    other, array = requests(9000, seed=2), requests(9000, seed=3)
+    templated = split(other, len(other), find_varying_words(other))
+    assert templated is not None
+    starts = np.cumsum([0, *sizes])
+    pieces = [array[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+    origins = Origins.of(np.tile(np.array([0, 1], dtype=np.uint16), 9000), 2)
+    found = gather(pieces_of([[templated], pieces], pa.string()), origins)
+    assert len(templates_of(found)) == 8
+    assert joined(found).to_pylist() == [
+        line for pair in zip(other.to_pylist(), array.to_pylist(), strict=True) for line in pair
+    ]
+    whole = gather(pieces_of([[templated], [array]], pa.string()), origins)
+    assert make_chunk(found, level=1) == make_chunk(whole, level=1)
 
 
 def test_a_reader_gives_templates_to_those_who_ask() -> None:
@@ -260,7 +391,7 @@ def test_free_text_repeated_values_and_binaries_are_not_divided() -> None:
     few = pa.array([f"value {n % 7}" for n in range(3000)])
     binary = logs(3000).cast(pa.binary())
     found = [make_chunk(array, level=1).encoding for array in (free, json, few, binary)]
-    assert found == ["VARLEN", "VARLEN", "DICTIONARY", "VARLEN"]
+    assert found == ["VARLEN", "TEMPLATE", "DICTIONARY", "VARLEN"]
 
 
 def long_lines(rows: int) -> pa.Array:
@@ -280,7 +411,7 @@ def test_long_lines_are_divided_if_their_templates_recur() -> None:
     found, as_text = make_chunk(array, level=1), make_chunk(array.cast(pa.binary()), level=1)
     assert (found.encoding, as_text.encoding) == ("TEMPLATE", "VARLEN")
     assert len(found.meta + found.stored) < 0.8 * len(as_text.meta + as_text.stored)
-    few = array.slice(0, 1000)  # where templates and slots take what their variables spare
+    few = array.slice(0, 300)  # where templates and slots take what their variables spare
     assert make_chunk(few, level=1).encoding == "VARLEN"
 
 

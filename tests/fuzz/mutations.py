@@ -252,7 +252,7 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
         case 12:
             slots = rng.randrange(4)
             head = [
-                _texts(rng, [b"a\x11b", b"\x12", b"", b"\x11\x12"][: slots + 1]),
+                _texts(rng, [b"a\x11b", b"\x12", b"\x13 a", b"", b"\x11\x12"][: slots + 1]),
                 _ints(rng, length, rng.choice((0, 0, slots, 2**20))),
                 _ints(
                     rng, rng.choice((slots // 2, 0, 1, 2**20)), rng.choice((0, 1 << 51, 2**64 - 1))

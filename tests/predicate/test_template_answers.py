@@ -15,7 +15,17 @@ from compactor.predicate.template_answers import Answer, answers
 from compactor.predicate.tree import Compare, IsIn, Like, Not, Op, matching
 from format import native
 from format.alphabets import BITS, DIGITS
-from format.templates import codes_of, layout_of, split, templates_of, texts_of
+from format.templates import (
+    NO_VARYING_WORDS,
+    VaryingWords,
+    codes_of,
+    layout_of,
+    split,
+    templates_of,
+    texts_of,
+    varying_words_in,
+)
+from tests.format.test_templates import words_for
 
 PIECES = st.one_of(
     st.sampled_from(
@@ -66,25 +76,33 @@ def alphabets_of(array: pa.Array) -> npt.NDArray[np.uint64]:
     return found
 
 
-def said(condition: Compare | IsIn | Like, texts: list[str], *, knows: bool = True) -> list[Answer]:
-    """Returns what the template of each text says. knows: whether the alphabets are those of the texts."""
-    array = split(pa.array(texts, pa.string()), len(texts))
+def said(
+    condition: Compare | IsIn | Like,
+    texts: list[str],
+    *,
+    words: VaryingWords = NO_VARYING_WORDS,
+    knows: bool = True,
+) -> list[Answer]:
+    """Returns what the template of each text says.
+
+    words: those that are variables. knows: whether the alphabets are those of the texts.
+    """
+    array = split(pa.array(texts, pa.string()), len(texts), words)
     layout, alphabets = layout_of(templates_of(array)), alphabets_of(array)
     if not knows:
-        alphabets[layout.kinds == 0x12] = ANYTHING
+        alphabets[layout.kinds != 0x11] = ANYTHING
     found = answers(condition, templates_of(array), layout, alphabets, len(texts))
     return [Answer(found[code]) for code in codes_of(array)]
 
 
 @settings(max_examples=1500, deadline=None)
-@given(st.lists(TEXTS, min_size=1, max_size=12), CONDITIONS, st.booleans())
+@given(st.lists(TEXTS, min_size=1, max_size=12), CONDITIONS, st.booleans(), st.data())
 def test_no_answer_contradicts_the_texts(
-    texts: list[str], condition: Compare | IsIn | Like, knows: bool
+    texts: list[str], condition: Compare | IsIn | Like, knows: bool, data: st.DataObject
 ) -> None:
     holds = matching(condition, {"m": pa.array(texts, pa.string())}, len(texts)).to_pylist()
-    for text, answer, is_true in zip(
-        texts, said(condition, texts, knows=knows), holds, strict=True
-    ):
+    found = said(condition, texts, words=words_for(texts, data), knows=knows)
+    for text, answer, is_true in zip(texts, found, holds, strict=True):
         assert answer is Answer.MAYBE or (answer is Answer.ALWAYS) == is_true, text
 
 
@@ -185,6 +203,35 @@ def test_values_have_one_template() -> None:
     assert said(among, texts) == [never, never, maybe, always, always]
     assert said(IsIn("m", pa.array([], pa.string())), texts) == [never] * 5
     assert matching(Not(equal), {"m": pa.array(texts)}, 5).to_pylist() == [False] + [True] * 4
+
+
+def test_words_that_vary_may_be_any_token() -> None:
+    words = varying_words_in(pa.array(["user \x13 went"]))
+    texts = ["user ann went", "user 42 went", "user went away", "user bo7 went"]
+    maybe, never = Answer.MAYBE, Answer.NEVER
+    for condition, answers_of in (
+        (Compare("m", Op.EQ, pa.scalar("user eve went")), [maybe, maybe, never, maybe]),
+        (Compare("m", Op.EQ, pa.scalar("user 7 went")), [maybe, maybe, never, maybe]),
+        (Compare("m", Op.EQ, pa.scalar("user went away")), [never, never, maybe, never]),
+        (Compare("m", Op.EQ, pa.scalar("user eve-7 went")), [never] * 4),
+        (IsIn("m", pa.array(["x", "user eve went"])), [maybe, maybe, never, maybe]),
+        (Like("m", "user ann %"), [maybe, maybe, never, maybe]),
+        (Like("m", "%eve%"), [never] * 4),  # their alphabet has no e
+    ):
+        assert said(condition, texts, words=words) == answers_of, condition
+
+
+def test_many_values_are_not_held_to_many_templates_with_words() -> None:
+    texts = [f"{'a' * n} went" for n in range(1, 601)]
+    words = varying_words_in(pa.array([f"\x13 {'b' * n}" for n in range(1, 601)]))
+    array = split(pa.array([f"x {'b' * n}" for n in range(1, 601)]), 600, words)
+    templates, layout = templates_of(array), layout_of(templates_of(array))
+    assert len(templates) == 600
+    for count, answer in ((400, Answer.NEVER), (600, Answer.MAYBE)):
+        found = answers(
+            IsIn("m", pa.array(texts[:count])), templates, layout, alphabets_of(array), 600
+        )
+        assert found.tolist() == [answer] * 600
 
 
 def test_case_beyond_ascii_is_left_to_the_text() -> None:

@@ -326,14 +326,16 @@ def templated(
             if letter == "\x11":
                 number, numbers = varint(numbers)
                 letter = digits_of(number)
-            elif letter == "\x12":
+            elif letter in "\x12\x13":
                 size, texts = varint(texts)
                 assert size <= len(texts)
                 letter, texts = texts[:size].decode(), texts[size:]
             value += letter
         yield value
     assert numbers == texts == b""
-    assert len(alphabets) == sum(template.count("\x12") for template in templates)
+    assert len(alphabets) == sum(
+        template.count("\x12") + template.count("\x13") for template in templates
+    )
 
 
 def varint(data: bytes) -> tuple[int, bytes]:
