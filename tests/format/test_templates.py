@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 
 import numpy as np
@@ -121,7 +121,7 @@ def templates_with_words(draw: st.DrawFn, texts: list[str]) -> list[str]:
     return [TOKEN.sub(mark, template_of(text)) for text in texts if draw(st.booleans())]
 
 
-def words_for(values: list[str | None], data: st.DataObject) -> VaryingWords:
+def words_for(values: Sequence[str | None], data: st.DataObject) -> VaryingWords:
     """Draws words that are variables in strings."""
     texts = [value for value in values if value is not None]
     return varying_words_in(pa.array(data.draw(templates_with_words(texts)), pa.string()))
