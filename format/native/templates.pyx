@@ -299,12 +299,14 @@ cdef struct Variables:
     const uint8_t* number_stop
     const uint8_t* text
     const uint8_t* text_stop
+    const uint8_t* texts_end  # where those of all rows end
 
 
 cdef inline Variables variables_of(const Rows* rows, int64_t row) noexcept nogil:
     cdef Variables left
     left.number, left.number_stop = rows.numbers + rows.number_ends[row], rows.numbers + rows.number_ends[row + 1]
     left.text, left.text_stop = rows.texts + rows.text_ends[row], rows.texts + rows.text_ends[row + 1]
+    left.texts_end = rows.texts + rows.text_ends[rows.count]
     return left
 
 
@@ -334,7 +336,7 @@ cdef inline uint8_t* join_row(
                 return NULL
             out = put(out, text, value)
             if alphabets != NULL:
-                alphabets[slot] |= letters_of(text, value, bits)
+                alphabets[slot] |= letters_of(text, value, bits, left.texts_end)
             text += value
     left.number, left.text = number, text
     return put_loosely(out, layout.data + start, layout.offsets[code + 1] - start)
@@ -459,7 +461,7 @@ def join_stored(
     left.number = &numbers[0] if numbers.shape[0] else &nothing
     left.number_stop = left.number + numbers.shape[0]
     left.text = &texts[0] if texts.shape[0] else &nothing
-    left.text_stop = left.text + texts.shape[0]
+    left.text_stop = left.texts_end = left.text + texts.shape[0]
     with nogil:
         offsets[0] = 0
         for row in range(codes.shape[0]):

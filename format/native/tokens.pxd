@@ -92,46 +92,54 @@ cdef inline void find_variables(
 
 
 cdef inline int64_t find_tokens(
-    const uint8_t* at, int64_t length, const uint64_t* tokens, int32_t* starts, int32_t* stops, uint64_t* shape
+    const uint8_t* at, int64_t length, const uint8_t* end, const uint64_t* tokens, int32_t* starts, int32_t* stops,
+    uint64_t* shape,
 ) noexcept nogil:
     """Finds the first `MOST_PLACES` tokens of a string, and the hash of its shape, which is never 0.
 
-    tokens: see `find_variables`. Returns how many tokens were found.
+    end: of the memory that may be read. tokens: see `find_variables`. Returns how many tokens were found.
     """
-    cdef int64_t words = (length + 63) >> 6, word, count = 0, place, last = 0
+    cdef int64_t words = (length + 63) >> 6, word, count = 0, start = 0, stop = 0
     cdef uint64_t edges, before = 0, total = 0
     cdef bint is_inside = False
     for word in range(words):
-        edges = tokens[word] ^ (tokens[word] << 1 | before)
+        edges = tokens[word] ^ (tokens[word] << 1 | before)  # where tokens begin, and where they end
         before = tokens[word] >> 63
         while edges:
-            place = 64 * word + lowest_bit(edges)
+            if not is_inside:
+                start = 64 * word + lowest_bit(edges)
+                edges &= edges - 1
+                is_inside = True
+                if edges == 0:
+                    break
+            total += gap_hash(at + stop, start - stop, count, end)
+            stop = 64 * word + lowest_bit(edges)
             edges &= edges - 1
-            if is_inside:
-                if count < MOST_PLACES:
-                    stops[count] = <int32_t>place
-                count += 1
-                last = place
-            else:
-                total = add_gap(total, at + last, place - last)
-                if count < MOST_PLACES:
-                    starts[count] = <int32_t>place
-            is_inside = not is_inside
+            is_inside = False
+            if count < MOST_PLACES:
+                starts[count], stops[count] = <int32_t>start, <int32_t>stop
+            count += 1
     if is_inside:
+        total += gap_hash(at + stop, start - stop, count, end)
+        stop = length
         if count < MOST_PLACES:
-            stops[count] = <int32_t>length
+            starts[count], stops[count] = <int32_t>start, <int32_t>stop
         count += 1
-        last = length
-    shape[0] = mixed(add_gap(total, at + last, length - last) + <uint64_t>count) | 1
+    shape[0] = mixed(total + gap_hash(at + stop, length - stop, count, end)) | 1
     return min(count, MOST_PLACES)
 
 
-cdef inline uint64_t add_gap(uint64_t total, const uint8_t* at, int64_t size) noexcept nogil:
-    """Adds what stands between two tokens to the hash of a shape."""
+cdef inline uint64_t gap_hash(const uint8_t* at, int64_t size, int64_t number, const uint8_t* end) noexcept nogil:
+    """Hashes what stands before a token. Sums of it differ where gaps do, and need not wait for each other."""
+    cdef uint64_t gap, total = <uint64_t>number * <uint64_t>0x9E3779B97F4A7C15ULL
     while size > 8:
-        total = (total ^ loaded(at, 8)) * <uint64_t>0x9E3779B97F4A7C15ULL
-        total ^= total >> 29
+        total = (total ^ loaded(at, 8)) * <uint64_t>0xD6E8FEB86659FD93ULL
+        total ^= total >> 32
         at += 8
         size -= 8
-    total = (total ^ loaded(at, size)) * <uint64_t>0x9E3779B97F4A7C15ULL
-    return total ^ total >> 29
+    if size > 0 and end - at >= 8:
+        gap = loaded(at, 8) & ~<uint64_t>0 >> (64 - 8 * size)
+    else:
+        gap = loaded(at, size)
+    total = (total ^ gap) * <uint64_t>0xD6E8FEB86659FD93ULL
+    return total ^ total >> 32

@@ -84,7 +84,10 @@ cdef bint grow(Found* found, int64_t more) noexcept nogil:
 cdef bint add_letters(
     Found* found, int64_t code, bint is_new, const uint8_t* text, const uint8_t* stop, const uint64_t* bits
 ) noexcept nogil:
-    """Adds the letters of a row's texts to the alphabets of their slots. Returns whether there is memory."""
+    """Adds the letters of a row's texts to the alphabets of their slots. Returns whether there is memory.
+
+    `stop` has `SLACK` bytes of room behind it.
+    """
     cdef int64_t slot = found.slots[code], room
     cdef uint64_t size
     cdef void* moved
@@ -99,7 +102,7 @@ cdef bint add_letters(
                 found.alphabets = <uint64_t*>moved
                 found.alphabets_room = room
             found.alphabets[slot] = 0
-        found.alphabets[slot] |= letters_of(text, size, bits)
+        found.alphabets[slot] |= letters_of(text, size, bits, stop + SLACK)
         slot += 1
         text += size
     if is_new:
@@ -147,12 +150,17 @@ cdef struct Varying:
     const uint64_t* places  # of each shape, `PLACE_WORDS` words
 
 
-cdef bint take_out_words(const uint8_t* at, int64_t length, const Varying* varying, Marks* marks) noexcept nogil:
-    """Makes variables of the words that vary in strings of this shape. Returns whether there are any."""
+cdef bint take_out_words(
+    const uint8_t* at, int64_t length, const uint8_t* end, const Varying* varying, Marks* marks
+) noexcept nogil:
+    """Makes variables of the words that vary in strings of this shape. Returns whether there are any.
+
+    end: of the memory that may be read.
+    """
     cdef int32_t starts[MOST_PLACES]
     cdef int32_t stops[MOST_PLACES]
     cdef uint64_t shape, places
-    cdef int64_t found = find_tokens(at, length, marks.tokens, starts, stops, &shape), slot, word, index, near
+    cdef int64_t found = find_tokens(at, length, end, marks.tokens, starts, stops, &shape), slot, word, index, near
     slot = shape & varying.mask
     while varying.shapes[slot] != shape:
         if varying.shapes[slot] == 0:
@@ -301,7 +309,7 @@ def divide(
                     texts_of_row, known = text, found.count
                     find_variables(base + offsets[row], size, end, marks.tokens, marks.firsts, marks.stops)
                     has_words = varying.shapes != NULL and take_out_words(
-                        base + offsets[row], size, &varying, &marks
+                        base + offsets[row], size, end, &varying, &marks
                     )
                     size = split_row(
                         base + offsets[row], size, end, &marks, has_words,

@@ -196,10 +196,22 @@ cdef inline uint8_t* put_loosely(uint8_t* out, const uint8_t* source, int64_t si
     return out + size
 
 
-cdef inline uint64_t letters_of(const uint8_t* at, int64_t size, const uint64_t* bits) noexcept nogil:
-    """Unites the bits of bytes."""
-    cdef uint64_t united = 0
+cdef inline uint64_t letters_of(
+    const uint8_t* at, int64_t size, const uint64_t* bits, const uint8_t* end
+) noexcept nogil:
+    """Unites the bits of bytes, eight at a time, so that it does not matter how many there are. end: of the memory that
+    may be read."""
+    cdef uint64_t united = 0, word
     cdef int64_t place
+    while size > 0 and end - at >= 8:
+        word = loaded(at, 8)
+        if size < 8:
+            # The first byte stands in for those behind the last one.
+            word = word & ~(~<uint64_t>0 << 8 * size) | (word & 0xFF) * 0x0101010101010101ULL << 8 * size
+        united |= bits[word & 0xFF] | bits[word >> 8 & 0xFF] | bits[word >> 16 & 0xFF] | bits[word >> 24 & 0xFF]
+        united |= bits[word >> 32 & 0xFF] | bits[word >> 40 & 0xFF] | bits[word >> 48 & 0xFF] | bits[word >> 56]
+        at += 8
+        size -= 8
     for place in range(size):
         united |= bits[at[place]]
     return united

@@ -62,7 +62,7 @@ def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] 
                 row = rows[number]
                 at, size = base + offsets[row], offsets[row + 1] - offsets[row]
                 find_variables(at, size, end, tokens, digits, memory + 2 * words)
-                found = find_tokens(at, size, tokens, starts, stops, &shape)
+                found = find_tokens(at, size, end, tokens, starts, stops, &shape)
                 if used + found > room:
                     room = 2 * (used + found)
                     moved = realloc(contents, 8 * room)
@@ -322,7 +322,7 @@ def words_in(const offset[::1] offsets, const uint8_t[::1] data, uint64_t[::1] s
         for template in range(count):
             at, size = base + offsets[template], offsets[template + 1] - offsets[template]
             find_variables(at, size, base + data.shape[0], masks, masks + words, masks + 2 * words)
-            found = find_tokens(at, size, masks, starts, stops, &shapes[template])
+            found = find_tokens(at, size, base + data.shape[0], masks, starts, stops, &shapes[template])
             for index in range(found):
                 if stops[index] - starts[index] == 1 and at[starts[index]] == WORD:
                     places[template, index >> 6] |= <uint64_t>1 << (index & 63)
