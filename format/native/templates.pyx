@@ -25,7 +25,7 @@ from format.native.variables cimport (
     put_loosely,
     take_varint,
 )
-from format.native.words cimport loaded, lowest_bit, mixed, offset
+from format.native.words cimport bits_in, loaded, lowest_bit, mixed, offset
 
 cdef extern from *:
     """
@@ -197,6 +197,7 @@ cdef const uint8_t* skip_numbers(const uint8_t* at, const uint8_t* stop, int64_t
     cdef const uint8_t* first = at
     cdef const uint8_t* end
     cdef uint64_t ends, number
+    cdef int64_t found
     while count:
         if stop - at >= 8:
             ends = ~loaded(at, 8) & HIGH
@@ -204,14 +205,21 @@ cdef const uint8_t* skip_numbers(const uint8_t* at, const uint8_t* stop, int64_t
             ends = ~loaded(at, stop - at) & HIGH & ((<uint64_t>1 << (8 * (stop - at))) - 1)
         else:
             return NULL
-        while ends and count:
+        if ends:
+            # Only the first number that ends among eight bytes may have more than these.
             end = at + (lowest_bit(ends) >> 3) + 1
             if end - first > SURE_VARINT_BYTES and take_sound(first, end, &number) != end:
                 return NULL
-            first = end
-            ends &= ends - 1
-            count -= 1
-        at = first if count == 0 else at + 8
+            found = ones_of(ends)
+            if found < count:
+                count -= found
+                first = at + (bits_in(ends) >> 3)
+            else:
+                while count > 1:
+                    ends &= ends - 1
+                    count -= 1
+                return at + (lowest_bit(ends) >> 3) + 1
+        at += 8
     return at
 
 
