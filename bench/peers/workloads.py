@@ -16,6 +16,7 @@ from bench.kinds import accounts, made_in_parts, requests, samples, trips
 from bench.peers.contract import Measure
 from bench.peers.parquet import write_source
 from bench.real_logs import read_lines, real_log_rows
+from bench.whole_lines import lines
 from bench.workload import SortOrder, make_batch, make_overlapping_inputs, sort_rows
 
 _SEED: Final = 7
@@ -54,21 +55,22 @@ class Facts:
     """By measure, for scans; a measure that finds no columns is left out."""
 
 
-def known_workloads(lines: Path | None) -> list[Workload]:
+def known_workloads(folder: Path | None) -> list[Workload]:
     """Returns the workloads that can be made, the hardest first.
 
-    lines: a folder of `.log` files with real lines. Without it there is no workload of real lines.
+    folder: one of `.log` files with real lines. Without it there is no workload of real lines.
     Raises ValueError if it has none.
     """
     found = []
-    if lines is not None:
-        logs = read_lines(lines)
+    if folder is not None:
+        logs = read_lines(folder)
         found = [
             Workload("real-logs-grouped", _GROUPED, partial(_real, logs, True)),
             Workload("real-logs-interleaved", _INTERLEAVED, partial(_real, logs, False)),
         ]
     return [
         *found,
+        Workload("lines", ("source", "time"), partial(made_in_parts, lines, _SEED)),
         Workload("requests", ("time",), partial(made_in_parts, requests, _SEED)),
         Workload("accounts", ("id",), partial(made_in_parts, accounts, _SEED)),
         Workload("trips", ("pickup",), partial(made_in_parts, trips, _SEED)),

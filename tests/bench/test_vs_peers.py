@@ -40,7 +40,7 @@ def test_engines_that_did_the_same_work_are_shown_side_by_side(tmp_path: Path, c
 
 @pytest.mark.long
 def test_rows_of_other_kinds_are_workloads(tmp_path: Path, capsys) -> None:
-    kinds = ["requests", "accounts", "trips", "samples"]
+    kinds = ["lines", "requests", "accounts", "trips", "samples"]
     assert run(tmp_path, "--engines", "ours,pyarrow", "--workloads", ",".join(kinds)) == 0
     printed = capsys.readouterr().out
     for kind in kinds:
