@@ -124,6 +124,8 @@ _SAMPLE_TEXT_BYTES: Final = 128 << 10
 """The most text that is compressed to see whether templates pay."""
 _LENGTH_BYTES: Final = 4
 _SAMPLE_VARIABLES_BYTES: Final = 64 << 10
+_SAMPLE_TEMPLATES_SHARE: Final = 2
+"""Rows of a sample to each template from which templates hardly recur in it."""
 _TEMPLATE_BYTES_SHARE: Final = 2
 """Bytes of text to each byte of templates, at least."""
 _TEMPLATES_PAY: Final = 1.05
@@ -692,13 +694,16 @@ def _encode_by_templates(array: pa.Array) -> Node | None:
     if len(sample) < _LEAST_TEMPLATED:
         return None
     words, found = NO_VARYING_WORDS, divide(sample, len(sample))
-    if found is not None and has_many_templates(_all_templates(found.array), len(array)):
+    if found is None:
+        return None
+    hardly_recur = len(templates_of(found.array)) * _SAMPLE_TEMPLATES_SHARE > len(sample)
+    if hardly_recur or has_many_templates(_all_templates(found.array), len(array)):
         words = find_varying_words(array)
         if len(words.shapes):
             found = divide(sample, len(sample), words)
+        elif hardly_recur:
+            return None
     if found is None or not count_marks(templates_of(found.array)):
-        return None
-    if _all_templates(found.array) * TEMPLATES_SHARE > len(array):
         return None
     codes, *variables = _by_row(found.array)
     share = sum(map(raw_bytes, variables)) / max(1, _text_bytes(sample))

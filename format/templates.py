@@ -41,8 +41,8 @@ _SLOT_BYTES: Final = 32
 _LARGE_OFFSET_BYTES: Final = 8
 _PLACE_WORDS: Final = 4
 """Words of bits for the tokens of a shape."""
-_LOOKED_AT_ROWS: Final = 2048
-_LOOKED_AT_BYTES: Final = 512 << 10
+_LOOKED_AT_ROWS: Final = 4096
+_LOOKED_AT_BYTES: Final = 1 << 20
 """The most rows and text that are looked at to find words that vary."""
 _MANY_TEMPLATES_SHARE: Final = 32
 """Rows to each template from which words are not looked at."""
