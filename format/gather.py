@@ -29,6 +29,7 @@ from format.templates import (
     TEMPLATES_SHARE,
     VaryingWords,
     codes_of,
+    have_words,
     joined,
     numbers_of,
     split,
@@ -397,12 +398,18 @@ def _gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
 
 def _varying_words(pieces: Pieces) -> VaryingWords:
     """Returns the words that rows of templated pieces have as variables. It depends on these rows alone."""
-    used = []
-    for number in np.flatnonzero(pieces.fields[:, KIND] == _TEMPLATES).tolist():
-        array = pieces.array(number)
-        codes = codes_of(array) if not array.null_count else codes_of(array.drop_null())
-        used.append(templates_of(array).take(pa.array(np.unique(codes))))
-    return varying_words_in(pa.concat_arrays(used))
+    numbers = np.flatnonzero(pieces.fields[:, KIND] == _TEMPLATES).tolist()
+    arrays = (pieces.array(number) for number in numbers)
+    return varying_words_in(map(_used_templates, arrays))
+
+
+def _used_templates(array: pa.Array) -> pa.Array:
+    """Returns the templates that rows have; none where no template has words."""
+    templates = templates_of(array)
+    if not have_words(templates):
+        return templates[:0]
+    codes = codes_of(array.drop_null() if array.null_count else array)
+    return templates.take(pa.array(np.unique(codes)))
 
 
 def _renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:

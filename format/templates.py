@@ -7,7 +7,7 @@ a type, so it is told from others by its type alone. It stands for strings: `joi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ _LARGE_OFFSET_BYTES: Final = 8
 _PLACE_WORDS: Final = 4
 """Words of bits for the tokens of a shape."""
 _LOOKED_AT_ROWS: Final = 4096
+_ROUNDS: Final = 16
 _LOOKED_AT_BYTES: Final = 1 << 20
 """The most rows and text that are looked at to find words that vary."""
 _MANY_TEMPLATES_SHARE: Final = 32
@@ -217,10 +218,10 @@ def templated(templates: pa.Array, codes: pa.Array, numbers: pa.Array, texts: pa
 
 
 class VaryingWords(NamedTuple):
-    """Where words are variables: a table of shapes of strings, as `format.native.tokens` takes it."""
+    """Where words are variables, by shapes of strings."""
 
     shapes: U64
-    """Hashes of shapes, 0 where the table has none. Shape (n,), a power of two, or none."""
+    """Hashes of shapes, ascending. Shape (n,)."""
     places: U64
     """A bit for each token of the shape. Shape (n, 4)."""
 
@@ -241,9 +242,10 @@ def find_varying_words(array: pa.Array) -> VaryingWords:
         return NO_VARYING_WORDS
     found = native.varying.look(offsets, native.as_bytes(data), rows)
     shapes, firsts = np.frombuffer(found[0], np.uint64), np.frombuffer(found[1], np.int64)
+    rows = rows[: len(shapes)]
     order = np.argsort(shapes, kind="stable")
     in_order = shapes[order]
-    begins = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+    begins = _begins(in_order)
     places = np.zeros((len(begins), _PLACE_WORDS), dtype=np.uint64)
     native.varying.choose(
         order, np.append(begins, len(order)), firsts, np.frombuffer(found[2], np.uint64),
@@ -251,49 +253,53 @@ def find_varying_words(array: pa.Array) -> VaryingWords:
         len(array) / len(rows), places,
     )  # fmt: skip
     has_any = places.any(axis=1)
-    return _table_of(in_order[begins[has_any]], places[has_any])
+    return VaryingWords(in_order[begins[has_any]], places[has_any])
 
 
-def varying_words_in(templates: pa.Array) -> VaryingWords:
-    """Returns the words that templates have as variables. templates: strings without nulls."""
+def _begins(ascending: U64) -> I64:
+    """Returns where each of the values begins; there is one at least."""
+    return np.flatnonzero(np.diff(ascending, prepend=~ascending[:1]))
+
+
+def varying_words_in(arrays: Iterable[pa.Array]) -> VaryingWords:
+    """Returns the words that templates have as variables. arrays: strings without nulls."""
+    found = [_words_of(array) for array in arrays]
+    shapes = np.concatenate([NO_VARYING_WORDS.shapes, *(words.shapes for words in found)])
+    if not len(shapes):
+        return NO_VARYING_WORDS
+    places = np.concatenate([words.places for words in found])
+    order = np.argsort(shapes, kind="stable")
+    shapes = shapes[order]
+    begins = _begins(shapes)
+    return VaryingWords(shapes[begins], np.bitwise_or.reduceat(places[order], begins))
+
+
+def _words_of(templates: pa.Array) -> VaryingWords:
+    """Returns the words of each template that has any, in the order of the templates."""
     offsets, data = binary_parts(templates)
     shapes = np.empty(len(templates), dtype=np.uint64)
     places = np.zeros((len(templates), _PLACE_WORDS), dtype=np.uint64)
     native.varying.words_in(offsets, native.as_bytes(data), shapes, places)
     has_any = places.any(axis=1)
-    if not has_any.any():
-        return NO_VARYING_WORDS
-    shapes, places = shapes[has_any], places[has_any]
-    order = np.argsort(shapes, kind="stable")
-    shapes = shapes[order]
-    begins = np.flatnonzero(np.diff(shapes, prepend=~shapes[:1]))
-    return _table_of(shapes[begins], np.bitwise_or.reduceat(places[order], begins))
+    return VaryingWords(shapes[has_any], places[has_any])
+
+
+def have_words(templates: pa.Array) -> bool:
+    """Returns whether any of the templates has words as variables."""
+    offsets, data = binary_parts(templates)
+    return bool((native.as_bytes(data[int(offsets[0]) : int(offsets[-1])]) == WORD).any())
 
 
 def _spread_rows(array: pa.Array, offsets: npt.NDArray[Any]) -> I64:
-    """Returns rows of a sample, without nulls and very long strings."""
+    """Returns rows of a sample without nulls and very long strings. The first of them are spread, too."""
     rows = np.linspace(0, max(0, len(array) - 1), min(len(array), _LOOKED_AT_ROWS), dtype=np.int64)
+    rows = np.concatenate([rows[first::_ROUNDS] for first in range(_ROUNDS)])
     lengths = (offsets[rows + 1] - offsets[rows]).astype(np.int64)
-    is_chosen = (lengths <= _LOOKED_AT_BYTES // 8) & (np.cumsum(lengths) <= _LOOKED_AT_BYTES)
+    is_chosen = lengths <= _LOOKED_AT_BYTES // _ROUNDS
     if array.null_count:
-        is_chosen &= array.take(pa.array(rows)).is_valid().to_numpy(zero_copy_only=False)
-    chosen: I64 = rows[is_chosen]
+        is_chosen &= array.is_valid().to_numpy(zero_copy_only=False)[rows]
+    chosen: I64 = rows[is_chosen & (np.cumsum(lengths * is_chosen) <= _LOOKED_AT_BYTES)]
     return chosen
-
-
-def _table_of(shapes: U64, places: U64) -> VaryingWords:
-    if not len(shapes):
-        return NO_VARYING_WORDS
-    size = 2 << len(shapes).bit_length()
-    table = VaryingWords(
-        np.zeros(size, dtype=np.uint64), np.zeros((size, _PLACE_WORDS), dtype=np.uint64)
-    )
-    for shape, chosen in zip(shapes, places, strict=True):
-        slot = int(shape) % size
-        while table.shapes[slot]:
-            slot = (slot + 1) % size
-        table.shapes[slot], table.places[slot] = shape, chosen
-    return table
 
 
 class Divided(NamedTuple):

@@ -21,6 +21,7 @@ from compactor.predicate.like import Parts, Wildcard, parts_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op
 from format import native
 from format.alphabets import BITS, DISTINCTIVE
+from format.sizes import total_bytes
 from format.templates import Layout, divide, templates_of
 
 U8 = npt.NDArray[np.uint8]
@@ -36,8 +37,8 @@ _ROW_MOVES: Final = 128
 """Words of states that may be moved for each row. So many take about as long as its text does."""
 _FREE_MOVES: Final = 1 << 18
 """Words of states that are moved however few rows there are."""
-_FREE_COMPARISONS: Final = 1 << 18
-"""Templates that are held to values however few rows there are."""
+_FREE_BYTES: Final = 1 << 22
+"""Bytes of values and templates that are held to each other however few rows there are."""
 _ALL_BYTES: Final = bytes(range(256))
 _CONTINUATIONS: Final = _ALL_BYTES[0x80:0xC0]
 """The bytes of a character but for its first."""
@@ -92,7 +93,10 @@ def _among(values: pa.Array, templates: pa.Array, layout: Layout) -> Answers:
     has_words = layout.have_words()
     if has_words.any():
         found[has_words] = Answer.MAYBE
-        if len(values) * len(templates) <= _FREE_COMPARISONS:
+        if (
+            len(values) * total_bytes(templates) + len(templates) * total_bytes(values)
+            <= _FREE_BYTES
+        ):
             found[has_words & ~layout.may_be(values)] = Answer.NEVER
     return found
 

@@ -55,9 +55,10 @@ class KeyAxis:
         return len(self._bounds)
 
     def interval(self, entry: FragmentEntry) -> tuple[int, int]:
-        """Returns the first cell of a fragment with rows, and the cell after its last."""
-        first, last = key_range(entry, self._compare)
-        return self._rank[first], self._rank[last] + 1
+        """Returns the first cell of a fragment with rows, and the cell after its last; of a damaged one, whose
+        keys are in the wrong order, those between them."""
+        first, last = sorted(self._rank[key] for key in key_range(entry, self._compare))
+        return first, last + 1
 
     def text(self, bound: Bound) -> str:
         return key_text(bound, self._types)

@@ -95,7 +95,7 @@ cdef inline int64_t find_tokens(
     const uint8_t* at, int64_t length, const uint8_t* end, const uint64_t* tokens, int32_t* starts, int32_t* stops,
     uint64_t* shape,
 ) noexcept nogil:
-    """Finds the first `MOST_PLACES` tokens of a string, and the hash of its shape, which is never 0.
+    """Finds the first `MOST_PLACES` tokens of a string, and the hash of its shape.
 
     end: of the memory that may be read. tokens: see `find_variables`. Returns how many tokens were found.
     """
@@ -125,13 +125,13 @@ cdef inline int64_t find_tokens(
         if count < MOST_PLACES:
             starts[count], stops[count] = <int32_t>start, <int32_t>stop
         count += 1
-    shape[0] = mixed(total + gap_hash(at + stop, length - stop, count, end)) | 1
+    shape[0] = mixed(total + gap_hash(at + stop, length - stop, count, end))
     return min(count, MOST_PLACES)
 
 
 cdef inline uint64_t gap_hash(const uint8_t* at, int64_t size, int64_t number, const uint8_t* end) noexcept nogil:
     """Hashes what stands before a token. Sums of it differ where gaps do, and need not wait for each other."""
-    cdef uint64_t gap, total = <uint64_t>number * <uint64_t>0x9E3779B97F4A7C15ULL
+    cdef uint64_t gap, total = <uint64_t>(number + (size << 32)) * <uint64_t>0x9E3779B97F4A7C15ULL
     while size > 8:
         total = (total ^ loaded(at, 8)) * <uint64_t>0xD6E8FEB86659FD93ULL
         total ^= total >> 32

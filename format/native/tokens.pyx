@@ -144,8 +144,8 @@ cdef struct Marks:
 
 
 cdef struct Varying:
-    # A table of shapes with their places of words that vary.
-    uint64_t mask
+    # Shapes in ascending order, with their places of words that vary.
+    int64_t count
     const uint64_t* shapes
     const uint64_t* places  # of each shape, `PLACE_WORDS` words
 
@@ -160,12 +160,16 @@ cdef bint take_out_words(
     cdef int32_t starts[MOST_PLACES]
     cdef int32_t stops[MOST_PLACES]
     cdef uint64_t shape, places
-    cdef int64_t found = find_tokens(at, length, end, marks.tokens, starts, stops, &shape), slot, word, index, near
-    slot = shape & varying.mask
-    while varying.shapes[slot] != shape:
-        if varying.shapes[slot] == 0:
-            return False
-        slot = (slot + 1) & varying.mask
+    cdef int64_t found = find_tokens(at, length, end, marks.tokens, starts, stops, &shape), word, index, near
+    cdef int64_t slot = 0, beyond = varying.count, middle
+    while beyond - slot > 1:
+        middle = (slot + beyond) >> 1
+        if varying.shapes[middle] <= shape:
+            slot = middle
+        else:
+            beyond = middle
+    if varying.shapes[slot] != shape:
+        return False
     memset(marks.words, 0, 8 * ((length >> 6) + 1))
     for word in range(PLACE_WORDS):
         places = varying.places[PLACE_WORDS * slot + word]
@@ -247,8 +251,8 @@ def divide(
 ):
     """Divides strings into codes of templates, numbered by first use, and variables.
 
-    valid: the validity bitmap, read from bit `first_bit` on. bits: of each of 256 bytes. shapes, places: see
-    `format.native.varying.choose`; shapes has no places where no words vary. number_ends, text_ends: get where
+    valid: the validity bitmap, read from bit `first_bit` on. bits: of each of 256 bytes. shapes, places: those with
+    words that vary, in ascending order, see `format.native.varying.choose`. number_ends, text_ends: get where
     each row's numbers and texts end, after 0. numbers: at least as many bytes as the strings have. texts: one more for each
     row, and for every 128 bytes. Both have `SLACK` bytes more. Nulls get code 0 and no variables.
     Returns the offsets of the templates, 64-bit integers, their bytes, and the united bits of the texts in each of their
@@ -271,9 +275,8 @@ def divide(
     cdef int32_t code = 0
     cdef int64_t known
     cdef bint has_memory = True, has_words
-    require(shapes.shape[0] & (shapes.shape[0] - 1) == 0, "a table has no power of two of places")
     require(places.shape[0] == shapes.shape[0] and places.shape[1] == PLACE_WORDS, "it has another length")
-    varying.mask = shapes.shape[0] - 1
+    varying.count = shapes.shape[0]
     varying.shapes = &shapes[0] if shapes.shape[0] else NULL
     varying.places = &places[0, 0] if shapes.shape[0] else NULL
     if bits.shape[0] != 256:
@@ -308,7 +311,7 @@ def divide(
                         break
                     texts_of_row, known = text, found.count
                     find_variables(base + offsets[row], size, end, marks.tokens, marks.firsts, marks.stops)
-                    has_words = varying.shapes != NULL and take_out_words(
+                    has_words = varying.count and take_out_words(
                         base + offsets[row], size, end, &varying, &marks
                     )
                     size = split_row(

@@ -18,6 +18,8 @@ from format.native.words cimport hash_of, lowest_bit, mixed, offset
 cdef enum:
     NUMBER_CONTENT = 1  # what stands in a template for a token: a mark, or the hash of a word, which is greater
     TEXT_CONTENT = 2
+    MOST_TOKENS = 1 << 17  # of a sample
+    MOST_TRIES = 1 << 19  # rows that are looked at to find the best places
     FEW_TEMPLATES = 4  # that strings of one shape may always have
     TEMPLATE_WEIGHT = 4  # a byte of a template costs as much as so many of words: merges look each source's templates up
 
@@ -27,11 +29,12 @@ cdef uint64_t PLACE_MULTIPLIER = 0x9E3779B97F4A7C15ULL
 def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] rows):
     """Looks at the tokens of some rows, none of them null.
 
-    Returns arrays of 64-bit integers: the shape of each row; where each row's tokens begin and the last one's end; what
+    Stops when it has seen `MOST_TOKENS`. Returns arrays of 64-bit integers: the shape of each row that it has looked at; where each row's tokens begin and the last one's end; what
     a template has for each token, which is the same for all numbers, for all texts, and for equal words. Besides, bytes: the
     length of each token, 255 for longer ones.
     """
     cdef int64_t count = rows.shape[0], row, number, longest = 0, size, found, index, used = 0, room = 1024, words
+    cdef int64_t looked_at = 0
     cdef uint8_t nothing = 0
     cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
     cdef const uint8_t* end = base + data.shape[0]
@@ -85,10 +88,13 @@ def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] 
                 used += found
                 shapes[number] = shape
                 firsts[number + 1] = used
+                looked_at += 1
+                if used >= MOST_TOKENS:
+                    break
         if moved == NULL:
             raise MemoryError("no memory for the tokens of a sample")
         return (
-            (<char*>shapes)[: 8 * count], (<char*>firsts)[: 8 * (count + 1)], (<char*>contents)[: 8 * used],
+            (<char*>shapes)[: 8 * looked_at], (<char*>firsts)[: 8 * (looked_at + 1)], (<char*>contents)[: 8 * used],
             (<char*>lengths)[:used],
         )
     finally:
@@ -120,6 +126,7 @@ cdef struct Group:
     uint64_t* keys  # a table of sums, with how many rows have each
     int32_t* counts
     uint64_t mask
+    int64_t* tries  # rows that may still be looked at to find the best place
 
 
 cdef struct Distinct:
@@ -186,10 +193,11 @@ cdef int64_t best_place(Group* group, const int64_t* kinds, int64_t places, int6
     for place in range(places):  # one that alone makes hardly any difference counts by its kinds
         if kinds[place] > most:
             best, most = place, kinds[place]
-    if different > group.count - group.count // 16:
+    if different > group.count - group.count // 16 or group.tries[0] < 0:
         return best
     for place in range(places):
         if kinds[place] > 1:
+            group.tries[0] -= group.count
             change(group, place, True, group.tried)
             left = distinct_in(group, group.tried)
             if left.all < least:
@@ -268,7 +276,7 @@ def choose(
     last one's end. firsts, contents, lengths: see `look`. sizes: the bytes of each row. scale: all rows to each one
     of the sample. places: zeros; gets a bit for each place. Shape (shapes, 4).
     """
-    cdef int64_t group_number, most = 1, slots = 2, start
+    cdef int64_t group_number, most = 1, slots = 2, start, tries = MOST_TRIES
     cdef Group group
     cdef uint64_t* memory
     require(bounds.shape[0] == places.shape[0] + 1 and places.shape[1] == PLACE_WORDS, "it has another length")
@@ -279,7 +287,7 @@ def choose(
     memory = <uint64_t*>malloc(8 * (2 * most + slots) + sizeof(int32_t) * slots)
     if memory == NULL:
         raise MemoryError("no memory to choose words")
-    group.firsts, group.sizes = &firsts[0], &sizes[0]
+    group.firsts, group.sizes, group.tries = &firsts[0], &sizes[0], &tries
     group.contents = &contents[0] if contents.shape[0] else NULL
     group.lengths = &lengths[0] if lengths.shape[0] else NULL
     group.totals, group.tried, group.keys = memory, memory + most, memory + 2 * most
@@ -301,7 +309,7 @@ def choose(
 def words_in(const offset[::1] offsets, const uint8_t[::1] data, uint64_t[::1] shapes, uint64_t[:, ::1] places):
     """Gets the shape of each template, which is that of its strings, and a bit for each token that is a word taken out.
 
-    places: zeros. Shape (templates, 4).
+    offsets: ascend. places: zeros. Shape (templates, 4).
     """
     cdef int64_t count = shapes.shape[0], template, longest = 0, size, found, index, words
     cdef uint8_t nothing = 0
@@ -310,7 +318,8 @@ def words_in(const offset[::1] offsets, const uint8_t[::1] data, uint64_t[::1] s
     cdef int32_t starts[MOST_PLACES]
     cdef int32_t stops[MOST_PLACES]
     cdef uint64_t* masks
-    require(offsets.shape[0] == count + 1 and offsets[count] <= data.shape[0], "a buffer is too short")
+    require(offsets.shape[0] == count + 1, "it has another length")
+    require(0 <= offsets[0] and offsets[count] <= data.shape[0], "a buffer is too short")
     require(places.shape[0] == count and places.shape[1] == PLACE_WORDS, "it has another length")
     for template in range(count):
         longest = max(longest, <int64_t>(offsets[template + 1] - offsets[template]))

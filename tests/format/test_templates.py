@@ -25,7 +25,6 @@ from format.origins import Origins
 from format.reader import FragmentReader
 from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
 from format.templates import (
-    NO_VARYING_WORDS,
     VaryingWords,
     coded_templates,
     codes_of,
@@ -124,7 +123,7 @@ def templates_with_words(draw: st.DrawFn, texts: list[str]) -> list[str]:
 def words_for(values: Sequence[str | None], data: st.DataObject) -> VaryingWords:
     """Draws words that are variables in strings."""
     texts = [value for value in values if value is not None]
-    return varying_words_in(pa.array(data.draw(templates_with_words(texts)), pa.string()))
+    return varying_words_in([pa.array(data.draw(templates_with_words(texts)), pa.string())])
 
 
 def template_by(templates: list[str], text: str) -> str:
@@ -163,7 +162,7 @@ def test_any_text_is_divided_and_joined(
     array = pa.array(values, dtype).slice(start)
     texts = [value for value in array.to_pylist() if value is not None]
     with_words = data.draw(templates_with_words(texts))
-    found = split(array, len(values), varying_words_in(pa.array(with_words, dtype)))
+    found = split(array, len(values), varying_words_in([pa.array(with_words, dtype)]))
     if found is None:
         assert array.null_count == len(array)
         return
@@ -276,7 +275,7 @@ def test_words_are_variables_only_where_they_vary() -> None:
         for word in ("disk", "cache", "queue", "index")
     )
     assert joined(found).equals(array)
-    assert find_varying_words(logs(20_000)) == NO_VARYING_WORDS
+    assert not len(find_varying_words(logs(20_000)).shapes)
     chunk, as_text = make_chunk(array, level=1), make_chunk(array.cast(pa.binary()), level=1)
     assert (chunk.encoding, as_text.encoding) == ("TEMPLATE", "VARLEN")
     assert len(chunk.meta + chunk.stored) < 0.7 * len(as_text.meta + as_text.stored)
@@ -285,6 +284,26 @@ def test_words_are_variables_only_where_they_vary() -> None:
         read_by_specification(make_chunk(array[:3000], level=1), "string")
         == array[:3000].to_pylist()
     )
+
+
+@pytest.mark.parametrize("first", ["x" * 10**6, None, ""])
+def test_odd_rows_do_not_keep_words_from_being_found(first: str | None) -> None:
+    lines = [None if n % 3 == 0 else line for n, line in enumerate(requests(9000).to_pylist())]
+    array = pa.array([first] * 9 + lines)
+    assert len(find_varying_words(array).shapes) == len(find_varying_words(array[9:]).shapes) == 1
+
+
+def test_places_of_very_many_words_are_chosen_by_how_many_they_are() -> None:
+    """The best of 250 places is sought for a while only."""
+    rng = random.Random(7)
+    lines = [
+        ",".join(rng.choices("nnnnnnnnnnnnxy", k=250)) + f",{rng.randrange(9)}" for _ in range(3000)
+    ]
+    array = pa.array(lines)
+    found = split(array, len(array), find_varying_words(array))
+    assert found is not None
+    assert joined(found).equals(array)
+    assert len(templates_of(found)) < 300
 
 
 def test_words_that_few_templates_tell_apart_stay_in_them() -> None:

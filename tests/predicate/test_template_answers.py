@@ -206,7 +206,7 @@ def test_values_have_one_template() -> None:
 
 
 def test_words_that_vary_may_be_any_token() -> None:
-    words = varying_words_in(pa.array(["user \x13 went"]))
+    words = varying_words_in([pa.array(["user \x13 went"])])
     texts = ["user ann went", "user 42 went", "user went away", "user bo7 went"]
     maybe, never = Answer.MAYBE, Answer.NEVER
     for condition, answers_of in (
@@ -223,11 +223,11 @@ def test_words_that_vary_may_be_any_token() -> None:
 
 def test_many_values_are_not_held_to_many_templates_with_words() -> None:
     texts = [f"{'a' * n} went" for n in range(1, 601)]
-    words = varying_words_in(pa.array([f"\x13 {'b' * n}" for n in range(1, 601)]))
+    words = varying_words_in([pa.array([f"\x13 {'b' * n}" for n in range(1, 601)])])
     array = split(pa.array([f"x {'b' * n}" for n in range(1, 601)]), 600, words)
     templates, layout = templates_of(array), layout_of(templates_of(array))
     assert len(templates) == 600
-    for count, answer in ((400, Answer.NEVER), (600, Answer.MAYBE)):
+    for count, answer in ((10, Answer.NEVER), (600, Answer.MAYBE)):
         found = answers(
             IsIn("m", pa.array(texts[:count])), templates, layout, alphabets_of(array), 600
         )

@@ -41,6 +41,13 @@ def test_intervals_overlap_exactly_where_key_ranges_do(ranges: list[tuple[int, i
             assert overlap == (start < other_end and other_start < end)
 
 
+def test_a_damaged_fragment_with_its_keys_in_the_wrong_order_lies_between_them() -> None:
+    made = MadeUp()
+    entries = [made.entry(1, 3), made.entry(7, 2)]
+    axis = KeyAxis(METADATA, entries)
+    assert [axis.interval(entry) for entry in entries] == [(0, 3), (1, 4)]
+
+
 @given(RANGES)
 def test_reads_cost_what_counting_at_every_cell_says(ranges: list[tuple[int, int]]) -> None:
     made = MadeUp()
