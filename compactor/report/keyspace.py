@@ -55,8 +55,8 @@ class KeyAxis:
         return len(self._bounds)
 
     def interval(self, entry: FragmentEntry) -> tuple[int, int]:
-        """Returns the first cell of a fragment with rows, and the cell after its last. Of a damaged one, whose
-        keys are in the wrong order, these are swapped."""
+        """Returns the first cell of a fragment with rows, and the cell after its last. If damage
+        has swapped its keys, the interval is that between them."""
         first, last = sorted(self._rank[key] for key in key_range(entry, self._compare))
         return first, last + 1
 
