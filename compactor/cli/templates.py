@@ -24,9 +24,9 @@ Examples:
   compactor templates s3://bucket/logs message --as-of 1d --json
 
 \b
-A template is a text in which each word with a digit is left open: <n> stands for a number, <*> for any other
-such word. Words end at every character that is no letter or digit. To see the rows of a template, ask for
-the words that it has: compactor query ./logs --where "message LIKE '%took % ms'\".""",
+A template is a text in which words with a digit are left open, and others where they vary: <n> stands for a
+number, <*> for any other such word. Words end at every character that is no letter or digit. To see the rows
+of a template, ask for the words that it has: compactor query ./logs --where "message LIKE '%took % ms'\".""",
 )
 @click.argument("table")
 @click.argument("column")
