@@ -22,7 +22,7 @@ from compactor.predicate.tree import Compare, IsIn, Like, Op
 from format import native
 from format.alphabets import BITS, DISTINCTIVE
 from format.sizes import total_bytes
-from format.templates import Layout, divide, templates_of
+from format.templates import Layout, split, templates_of
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
@@ -82,11 +82,11 @@ def answers(
 
 
 def _among(values: pa.Array, templates: pa.Array, layout: Layout) -> Answers:
-    divided = divide(values, len(values))
+    divided = split(values, len(values))
     if divided is None:
         answer = Answer.MAYBE if len(values) else Answer.NEVER
         return np.full(len(templates), answer, dtype=np.uint8)
-    is_there = pc.is_in(templates, value_set=templates_of(divided.array))
+    is_there = pc.is_in(templates, value_set=templates_of(divided))
     has_slots = np.diff(layout.firsts) > 0
     found: Answers = np.where(has_slots, Answer.MAYBE, Answer.ALWAYS).astype(np.uint8)
     found[~is_there.to_numpy(zero_copy_only=False)] = Answer.NEVER

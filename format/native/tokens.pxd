@@ -7,6 +7,7 @@ where each token becomes the same mark, so strings of one shape have as many tok
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from format.native.variables cimport NUMBER, WORD
 from format.native.words cimport loaded, lowest_bit, mixed
 
 cdef extern from *:
@@ -51,6 +52,20 @@ cdef extern from *:
 cdef enum:
     MOST_PLACES = 256  # tokens of a string that may be chosen as words that vary
     PLACE_WORDS = 4  # of 64 places
+
+
+# What `classify` finds, of one byte.
+
+cdef inline bint is_mark(uint8_t byte) noexcept nogil:
+    return NUMBER <= byte <= WORD
+
+
+cdef inline bint is_digit(uint8_t byte) noexcept nogil:
+    return 48 <= byte <= 57
+
+
+cdef inline bint is_of_token(uint8_t byte) noexcept nogil:
+    return is_digit(byte) or is_mark(byte) or 97 <= (byte | 32) <= 122 or byte >= 0x80
 
 
 cdef inline void find_variables(

@@ -11,7 +11,15 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
 from format.native.nulls cimport require
-from format.native.tokens cimport MOST_PLACES, PLACE_WORDS, find_tokens, find_variables
+from format.native.tokens cimport (
+    MOST_PLACES,
+    PLACE_WORDS,
+    find_tokens,
+    find_variables,
+    is_digit,
+    is_mark,
+    is_of_token,
+)
 from format.native.variables cimport MOST_NUMBER_DIGITS, NUMBER, TEXT, WORD, take_number
 from format.native.words cimport hash_of, lowest_bit, mixed, offset
 
@@ -29,9 +37,9 @@ cdef uint64_t PLACE_MULTIPLIER = 0x9E3779B97F4A7C15ULL
 def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] rows):
     """Looks at the tokens of some rows, none of them null.
 
-    Stops when it has seen `MOST_TOKENS`. Returns arrays of 64-bit integers: the shape of each row that it has looked at; where each row's tokens begin and the last one's end; what
-    a template has for each token, which is the same for all numbers, for all texts, and for equal words. Besides, bytes: the
-    length of each token, 255 for longer ones.
+    Stops when it has seen `MOST_TOKENS`. Returns arrays of 64-bit integers: the shape of each row that it has looked at;
+    where each row's tokens begin and the last one's end; what a template has for each token, which is the same for all
+    numbers, for all texts, and for equal words. Besides, bytes: the length of each token, 255 for longer ones.
     """
     cdef int64_t count = rows.shape[0], row, number, longest = 0, size, found, index, used = 0, room = 1024, words
     cdef int64_t looked_at = 0
@@ -166,9 +174,8 @@ cdef Distinct distinct_in(Group* group, const uint64_t* sums) noexcept nogil:
     return found
 
 
-cdef double templates_in(Group* group, const uint64_t* sums, double scale) noexcept nogil:
+cdef double templates_of(const Group* group, Distinct found, double scale) noexcept nogil:
     """Returns how many templates all rows have, of which these are a sample (Chao 1984)."""
-    cdef Distinct found = distinct_in(group, sums)
     return min(
         scale * group.count, found.all + <double>found.once * (found.once - 1) / (2.0 * (found.twice + 1))
     )
@@ -223,7 +230,8 @@ cdef void choose_places(Group* group, double scale, uint64_t* out) noexcept nogi
     cdef int64_t taken[MOST_PLACES]
     cdef int64_t row, place, index, count = 0, best = 0, size = 0
     cdef int64_t all_places = group.firsts[group.rows[0] + 1] - group.firsts[group.rows[0]]
-    cdef double words = 0, cost, least, templates, one
+    cdef double words = 0, left, cost, least, templates, one
+    cdef Distinct found
     memset(group.totals, 0, 8 * group.count)
     for row in range(group.count):
         if group.firsts[group.rows[row] + 1] - group.firsts[group.rows[row]] != all_places:
@@ -235,10 +243,11 @@ cdef void choose_places(Group* group, double scale, uint64_t* out) noexcept nogi
             group.totals[row] += group.tried[row]
         kinds[place] = distinct_in(group, group.tried).all
     one = TEMPLATE_WEIGHT * <double>size / group.count
-    templates = templates_in(group, group.totals, scale)
+    found = distinct_in(group, group.totals)
+    templates = templates_of(group, found, scale)
     least = templates * one
     while templates > FEW_TEMPLATES:
-        place = best_place(group, kinds, all_places, distinct_in(group, group.totals).all)
+        place = best_place(group, kinds, all_places, found.all)
         if place < 0:
             break
         change(group, place, True, group.totals)
@@ -246,7 +255,8 @@ cdef void choose_places(Group* group, double scale, uint64_t* out) noexcept nogi
         taken[count] = place
         count += 1
         words += scale * bytes_at(group, place)
-        templates = templates_in(group, group.totals, scale)
+        found = distinct_in(group, group.totals)
+        templates = templates_of(group, found, scale)
         cost = templates * one + words
         if cost < least:
             best, least = count, cost
@@ -257,10 +267,10 @@ cdef void choose_places(Group* group, double scale, uint64_t* out) noexcept nogi
     for index in range(count):
         place = taken[index]
         change(group, place, False, group.tried)
-        cost = templates_in(group, group.tried, scale) * one + words - scale * bytes_at(group, place)
+        left = words - scale * bytes_at(group, place)
+        cost = templates_of(group, distinct_in(group, group.tried), scale) * one + left
         if cost <= least:
-            least = cost
-            words -= scale * bytes_at(group, place)
+            least, words = cost, left
             change(group, place, False, group.totals)
         else:
             out[place >> 6] |= <uint64_t>1 << (place & 63)
@@ -339,18 +349,6 @@ def words_in(const offset[::1] offsets, const uint8_t[::1] data, uint64_t[::1] s
 
 
 # --- what templates with words may stand for ------------------------------------------------
-
-cdef inline bint is_mark(uint8_t byte) noexcept nogil:
-    return NUMBER <= byte <= WORD
-
-
-cdef inline bint is_digit(uint8_t byte) noexcept nogil:
-    return 48 <= byte <= 57
-
-
-cdef inline bint is_of_token(uint8_t byte) noexcept nogil:
-    return is_digit(byte) or is_mark(byte) or 97 <= (byte | 32) <= 122 or byte >= 0x80
-
 
 cdef bint is_one_of(const uint8_t* template, const uint8_t* template_stop, const uint8_t* at, const uint8_t* stop) noexcept nogil:
     """Returns whether a template with some variables is this string."""
