@@ -12,6 +12,7 @@ from compactor.cli.shared_options import snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
+from format.names import parse_names
 
 where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
@@ -113,7 +114,10 @@ def query_command(
 def split_columns(columns: str | None) -> list[str] | None:
     if columns is None:
         return None
-    names = [name.strip() for name in columns.split(",")]
-    if not all(names) or len(set(names)) != len(names):
+    try:
+        names = parse_names(columns)
+    except ValueError as error:
+        raise UsageError(f"--columns: {error}") from None
+    if len(set(names)) != len(names):
         raise UsageError(f"--columns: {columns!r}: name each column once")
-    return names
+    return list(names)

@@ -30,6 +30,7 @@ from format.errors import OrderError
 from format.gather import gather
 from format.key_comparator import ComparableKey, KeyComparator
 from format.keys import key_at
+from format.names import names_text
 from format.native.key_merge import Stop
 from format.ordering import (
     KeyColumns,
@@ -332,7 +333,7 @@ class _KeyMerge:
 
     def _too_many_rows(self, name: str) -> OrderError:
         assert self._rule is not None
-        columns = ", ".join(column.column for column in self._rule.key)
+        columns = names_text(column.column for column in self._rule.key)
         return OrderError(
             f"{name}: it has several rows of one key ({columns}) where the table's row policy leaves "
             f"{self._rows_per_key} at most",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Final, cast
 
@@ -19,6 +20,7 @@ COMPARISONS: Final[dict[type[exp.Expression], Op]] = {
     exp.GT: Op.GT,
     exp.GTE: Op.GE,
 }
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w.$]*")
 _MAX_SHOWN: Final = 200
 _MAX_SHOWN_NODE: Final = 100
 _MAX_SHOWN_COLUMNS: Final = 50
@@ -74,9 +76,14 @@ def field_of(node: exp.Column, schema: pa.Schema) -> pa.Field:
     name = ".".join(part.name for part in node.parts)
     index = schema.get_field_index(name)
     if index < 0:
-        there = ", ".join(schema.names[:_MAX_SHOWN_COLUMNS])
+        there = ", ".join(map(_in_sql, schema.names[:_MAX_SHOWN_COLUMNS]))
         raise SqlError(f"no column {name!r}; columns are: {there}")
     return schema.field(index)
+
+
+def _in_sql(name: str) -> str:
+    """Returns a column's name as an expression has it."""
+    return name if _PLAIN.fullmatch(name) else str(exp.to_identifier(name, quoted=True).sql())
 
 
 def operands(node: exp.Expression) -> list[exp.Expression]:

@@ -38,7 +38,8 @@ from compactor.write.ingest import (
     plan_ingest,
     write_fragments,
 )
-from format.schema import SortSchema, parse_sort_schema
+from format.names import names_text
+from format.schema import SortColumn, SortSchema, parse_sort_schema
 
 HANDOFF_RECORDS: Final = 256
 """The most records that wait between a merge and the writer of a live output."""
@@ -54,7 +55,7 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
         sort_schema(node.sort_by, written, what)
     if node.split is not None and node.split.by is not None:
         if node.split.by not in written.names:
-            there = ", ".join(written.names[:50])
+            there = names_text(written.names)
             raise ConfigError(f"{what}: split: no column {node.split.by!r}; columns are: {there}")
         sort_schema(node.split.by, written, f"{what}: split")
     kind = None if node.path is None else kind_of(node.path)
@@ -175,7 +176,7 @@ class Writing:
         inside = self._sort or ()
         if not by:
             return inside
-        return (*parse_sort_schema(by), *(column for column in inside if column.column != by))
+        return (SortColumn(by), *(column for column in inside if column.column != by))
 
     def publish(self) -> None:
         """Makes the rows visible. Raises `CommitConflictError` as every commit does."""

@@ -26,6 +26,7 @@ from compactor.write.schema_union import conform_batch
 from format.canonical import canonical
 from format.crew import ALONE, Crew
 from format.errors import SchemaError
+from format.names import names_text
 from format.schema import ordering
 from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from format.storage import to_storage
@@ -123,7 +124,7 @@ class _FragmentsOfFile:
         if len(sizes) and sizes[row] > MAX_KEY_BYTES:
             shown = map(self._metadata.shown_name, names)
             raise InputError(
-                f"{path}, row {self.rows + row + 1:,}: its sort columns ({', '.join(shown)}) take "
+                f"{path}, row {self.rows + row + 1:,}: its sort columns ({names_text(shown)}) take "
                 f"{sizes[row]:,} bytes, more than {MAX_KEY_BYTES:,}: shorten their values, or sort the table "
                 "by other columns"
             )
