@@ -353,6 +353,13 @@ def gather(
     return table.fixed()
 
 
+def used_bytes(pieces: Pieces) -> int:
+    """Returns the bytes of the distinct strings that dictionary-coded rows have, without copying any."""
+    rows = np.add.reduceat(pieces.fields[:, ROWS], pieces.firsts)
+    sources = np.repeat(np.arange(len(rows), dtype=np.uint16), rows)
+    return _Table(pieces, Origins(sources, rows, len(rows))).used_bytes()
+
+
 def with_few_templates(array: pa.Array) -> pa.Array:
     """Returns gathered rows, joined if they have too many templates for their number.
 
@@ -573,8 +580,27 @@ class _Table:
             return self._codes(present)
         return coded
 
+    def used_bytes(self) -> int:
+        """Returns the bytes of the dictionary's strings. All pieces must be dictionary-coded, or nulls."""
+        found = self._coded(self._rows - self._nulls)
+        if found is None:
+            return 0
+        _, used = found
+        return native.used_offsets(self._pieces, used, np.empty(len(used) + 1, self._offset_type))
+
     def _codes(self, most: int) -> pa.Array | None:
         """Gathers codes over one dictionary of at most `most` values; None if there are more."""
+        if (found := self._coded(most)) is None:
+            return None
+        codes, used = found
+        indices = pa.Array.from_buffers(
+            pa.int32(), self._rows, [self._validity, pa.py_buffer(codes)], self._nulls
+        )
+        return pa.DictionaryArray.from_arrays(indices, self._used(used), safe=False)
+
+    def _coded(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
+        """Returns the rows' codes, and for each code a piece and the number of the string in its dictionary;
+        None for more than `most` codes."""
         rows = self._rows
         memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_SHARE, rows)
         most = min(most, distinct)
@@ -592,12 +618,7 @@ class _Table:
             codes,
             used,
         )
-        if count < 0:
-            return None
-        indices = pa.Array.from_buffers(
-            pa.int32(), rows, [self._validity, pa.py_buffer(codes)], self._nulls
-        )
-        return pa.DictionaryArray.from_arrays(indices, self._used(used[:count]), safe=False)
+        return None if count < 0 else (codes, used[:count])
 
     @cached_property
     def _placed(self) -> tuple[npt.NDArray[Any], int]:
