@@ -30,9 +30,12 @@ from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import max_rows_per_group
+from compactor.read.read_reports import ScanReport
+from compactor.read.scan_tasks import OverlappingFragments, read_parts
 from compactor.resources.merge_plan import output_count
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule, is_needed
+from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
 from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
@@ -65,6 +68,8 @@ def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcom
         log.info("attempt started", extra={"inputs": len(compaction.spec.inputs)})
         try:
             outcome = attempt.run()
+        except FoldError as error:
+            outcome = failed(compaction, attempt.with_key(error))
         except (CompactorError, FormatError) as error:
             outcome = failed(compaction, error)
         outcome = replace(outcome, record=attempt.record())
@@ -132,6 +137,21 @@ class _Attempt:
             seconds=round(time.monotonic() - self._started, 3),
         )
         return Outcome(self._compaction.compaction_id, self._entries(result), report)
+
+    def with_key(self, error: FoldError) -> Exception:
+        """Returns the error with the key, by a scan of the inputs: where the merge folds a column, it no
+        longer has the keys."""
+        table = self._compaction.metadata
+        group = OverlappingFragments(self._compaction.spec.inputs)
+        columns = [table.shown_name(error.column)]
+        try:
+            for _ in read_parts(self._plain_store, table, [group], columns, None, ScanReport()):
+                pass
+        except FoldError as found:
+            return found
+        except (CompactorError, FormatError):
+            log.debug("the key was not found", exc_info=True)
+        return error
 
     def _merge(self) -> MergeResult:
         compaction = self._compaction

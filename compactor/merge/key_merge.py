@@ -161,14 +161,14 @@ def merge_rows(
     batch_bytes: int,
     rule: RowRule | None = None,
 ) -> Iterator[MergeWindow]:
-    """Yields windows like `merge_keys`, for callers without use for sort columns: takes these away. No row
-    group of the sources may be copied."""
+    """Yields windows like `merge_keys`, for callers without use for sort columns: takes these away when it is
+    asked for the next window. No row group of the sources may be copied."""
     for window in merge_keys(sources, compare, sort, batch_rows, batch_bytes, rule):
         assert isinstance(window, MergeWindow)
+        yield window
         counts = Origins.of(window.inputs, len(sources)).counts.tolist()
         for source, count in zip(sources, counts, strict=True):
             source.keys.drop(count)
-        yield window
 
 
 class _KeyMerge:

@@ -170,7 +170,7 @@ class ColumnPieces:
     def _use_more_than(self, most_bytes: int) -> bool:
         """Returns whether the distinct strings of dictionary-coded pieces take more than so many bytes.
 
-        Counts them only once those that are held have doubled, because each piece has a dictionary to look up.
+        It counts them only once those that are held have doubled, because that looks up every dictionary.
         """
         if self._held_bytes <= max(most_bytes, 2 * self._counted_bytes):
             return False

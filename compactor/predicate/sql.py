@@ -76,12 +76,12 @@ def field_of(node: exp.Column, schema: pa.Schema) -> pa.Field:
     name = ".".join(part.name for part in node.parts)
     index = schema.get_field_index(name)
     if index < 0:
-        there = ", ".join(map(_in_sql, schema.names[:_MAX_SHOWN_COLUMNS]))
+        there = ", ".join(map(in_sql, schema.names[:_MAX_SHOWN_COLUMNS]))
         raise SqlError(f"no column {name!r}; columns are: {there}")
     return schema.field(index)
 
 
-def _in_sql(name: str) -> str:
+def in_sql(name: str) -> str:
     """Returns a column's name as an expression has it."""
     return name if _PLAIN.fullmatch(name) else str(exp.to_identifier(name, quoted=True).sql())
 

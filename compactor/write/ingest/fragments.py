@@ -154,7 +154,7 @@ class _FragmentsOfFile:
             ) as writer,
         ):
             row_statistics = RowStatistics()
-            for columns in sorted_columns(batches, schema, sort, self._rule):
+            for columns in sorted_columns(batches, schema, self._metadata, self._rule):
                 keys = [columns[column.column] for column in sort]
                 row_statistics += self._rule.row_statistics(keys)
                 writer.write_sorted(columns)
