@@ -1,6 +1,7 @@
 # `make` alone lists the targets. Every target makes the environment it needs, in .venv.
 PYTHON ?=
 BIN := .venv/bin
+RESULTS ?= bench/results
 .DEFAULT_GOAL := help
 .PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
 
@@ -89,7 +90,7 @@ startup: setup  ## CPU seconds of `compactor --help` and `compactor head`
 	$(BIN)/python -m bench.bench_startup $(STARTUP)
 
 micro: setup  ## encode, decode, order and gather of one row group
-	$(BIN)/python -m pytest bench/micro --benchmark-json=bench/results/micro.json $(MICRO)
+	$(BIN)/python -m pytest bench/micro --benchmark-json=$(RESULTS)/micro.json $(MICRO)
 
 workload: environment  ## realistic log files in .demo/logs (WORKLOAD="--rows 4000000 --files 16")
 	$(BIN)/python -m bench.workload --out .demo/logs $(WORKLOAD)

@@ -48,8 +48,8 @@ def with_key(error: FoldError, keys: Sequence[pa.Array], table: TableMetadata) -
     key = " AND ".join(_equals(table.shown_name(c.column), v, k.type) for c, v, k in held)
     dtype = table.schema.field(error.column).type
     return FoldError(
-        f"column {table.shown_name(error.column)!r}: the sum of the rows where {key} does not fit into {dtype}: "
-        "append such a row with the opposite sign, or delete these rows",
+        f"column {table.shown_name(error.column)!r}: the sum of the rows where {key} does not fit into "
+        f"{dtype}: append such a row with the opposite sign, or delete these rows",
         column=error.column,
         row=error.row,
     )
