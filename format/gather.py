@@ -292,6 +292,11 @@ class Pieces:
             most += rows * int(self.fields[number, HEAVIEST_BYTES]) if kind == _CODES else size
         return held, most
 
+    @property
+    def has_unpacked_codes(self) -> bool:
+        """Whether some rows are codes of nested values that native code can't gather."""
+        return bool((~self.are_packed() & (self.fields[:, KIND] == _CODES)).any())
+
     def are_packed(self) -> npt.NDArray[np.bool_]:
         """Returns which pieces are nested values that native code can gather. Shape (pieces,)."""
         is_packed: npt.NDArray[np.bool_] = (self.fields[:, KIND] == _CODES) & (
@@ -353,8 +358,13 @@ def gather(
     return table.fixed()
 
 
-def used_bytes(pieces: Pieces) -> int:
-    """Returns the bytes of the distinct strings that dictionary-coded rows have, without copying any."""
+def used_bytes(pieces: Pieces) -> int | None:
+    """Returns the bytes of the distinct strings, or packed values, that dictionary-coded rows have, without
+    copying any. None if nested values are not packed."""
+    if pt.is_nested(pieces.dtype):
+        if pieces.has_unpacked_codes:
+            return None
+        pieces = Pieces(pieces.arrays, pieces.fields, pieces.firsts, _PACKED_TYPE)
     rows = np.add.reduceat(pieces.fields[:, ROWS], pieces.firsts)
     sources = np.repeat(np.arange(len(rows), dtype=np.uint16), rows)
     return _Table(pieces, Origins(sources, rows, len(rows))).used_bytes()
@@ -459,7 +469,7 @@ def _each_in(values: pa.Array, positions: pa.Array) -> pa.Array:
 def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
     """Gathers nested values as codes over one dictionary; None if no piece is dictionary-coded, or one is not
     packed."""
-    if not pieces.has_codes or (~pieces.are_packed() & (pieces.fields[:, KIND] == _CODES)).any():
+    if not pieces.has_codes or pieces.has_unpacked_codes:
         return None
     if pieces.has_values:
         values = np.flatnonzero(pieces.fields[:, KIND] == _VALUES).tolist()

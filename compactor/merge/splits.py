@@ -148,8 +148,8 @@ class ColumnPieces:
             bound = self._held_bytes + most_plain_bytes(rows)
         if not is_exact:
             return bound
-        if not self._has_values and is_binary_like(self._dtype):
-            bound = min(bound, used_bytes(self.pieces) + most_plain_bytes(rows))
+        if not self._has_values and (used := used_bytes(self.pieces)) is not None:
+            bound = min(bound, used + most_plain_bytes(rows))
         return min(bound, 4 * rows + sum(map(_bits_of, self._held)) // 8)
 
     def _is_too_heavy(self) -> bool:
@@ -175,7 +175,9 @@ class ColumnPieces:
         if self._held_bytes <= max(most_bytes, 2 * self._counted_bytes):
             return False
         self._counted_bytes = self._held_bytes
-        return is_binary_like(self._dtype) and used_bytes(self.pieces) > most_bytes
+        # What is packed may take other bytes than the values that are written.
+        used = used_bytes(self.pieces) if is_binary_like(self._dtype) else None
+        return used is not None and used > most_bytes
 
 
 def _bits_of(pieces: Pieces) -> int:
