@@ -59,13 +59,17 @@ def take_over_stderr() -> None:
     threads and of destructors. For the whole process."""
     log = logging.getLogger(f"{ROOT}.python")
 
-    def warned(message: object, category: type[Warning], filename: str, line: int, *_: Any) -> None:
-        place = {
-            "reason": str(message),
-            "category": category.__name__,
-            "place": f"{filename}:{line}",
-        }
-        log.debug("python warns", extra=place)
+    def warned(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        place = f"{filename}:{lineno}"
+        fields = {"reason": str(message), "category": category.__name__, "place": place}
+        log.debug("python warns", extra=fields)
 
     def raised(arguments: Any) -> None:
         if arguments.exc_value is not None:
