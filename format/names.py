@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 _MOST_LISTED: Final = 50
-_QUOTED: Final = re.compile(r'"((?:[^"]|"")+)"')
+_QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 _NEEDS_QUOTES: Final = re.compile(r'[,:"]|^\s|\s$|^$')
 
 
@@ -20,6 +20,11 @@ def quoted(name: str) -> str:
     """Returns the name as `parse_name` reads it, in quotes where it needs them."""
     if not _NEEDS_QUOTES.search(name):
         return name
+    return in_quotes(name)
+
+
+def in_quotes(name: str) -> str:
+    """Returns the name in quotes, as an expression in SQL has any name."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -24,14 +24,13 @@ from compactor.compaction.compaction import (
     Outcome,
     failed,
 )
+from compactor.compaction.fold_key import with_key_of_input
 from compactor.compaction.process import allow_open_files, peak_rss_bytes
 from compactor.errors import CompactorError
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import max_rows_per_group
-from compactor.read.read_reports import ScanReport
-from compactor.read.scan_tasks import OverlappingFragments, read_parts
 from compactor.resources.merge_plan import output_count
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule, is_needed
@@ -69,7 +68,7 @@ def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcom
         try:
             outcome = attempt.run()
         except FoldError as error:
-            outcome = failed(compaction, attempt.with_key(error))
+            outcome = failed(compaction, attempt.named(error))
         except (CompactorError, FormatError) as error:
             outcome = failed(compaction, error)
         outcome = replace(outcome, record=attempt.record())
@@ -138,20 +137,13 @@ class _Attempt:
         )
         return Outcome(self._compaction.compaction_id, self._entries(result), report)
 
-    def with_key(self, error: FoldError) -> Exception:
-        """Returns the error with the key, by a scan of the inputs: where the merge folds a column, it no
-        longer has the keys."""
-        table = self._compaction.metadata
-        group = OverlappingFragments(self._compaction.spec.inputs)
-        columns = [table.shown_name(error.column)]
+    def named(self, error: FoldError) -> Exception:
+        """Returns the error with the key; as it is if the key can't be read."""
+        spec, table = self._compaction.spec, self._compaction.metadata
         try:
-            for _ in read_parts(self._plain_store, table, [group], columns, None, ScanReport()):
-                pass
-        except FoldError as found:
-            return found
+            return with_key_of_input(self._plain_store, spec.inputs[error.input], table, error)
         except (CompactorError, FormatError):
-            log.debug("the key was not found", exc_info=True)
-        return error
+            return error
 
     def _merge(self) -> MergeResult:
         compaction = self._compaction

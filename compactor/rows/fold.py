@@ -24,7 +24,7 @@ from format.schema import Order, SortColumn
 from format.storage import plain
 
 I64 = npt.NDArray[np.int64]
-_EXACT = decimal.Context(prec=80)
+_WHOLE = pa.decimal256(76, 0)
 
 
 class FoldError(DataError):
@@ -35,6 +35,8 @@ class FoldError(DataError):
         super().__init__(*parts)
         self.column = column
         self.row = row
+        self.input = -1
+        """In a merge, the input that the row comes from; then `row` is its place among those not deleted."""
 
 
 def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
@@ -158,9 +160,11 @@ def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.
     about = np.add.reduceat(values.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
     limit = 10.0 ** (dtype.precision - dtype.scale)
     exact = sums.column("value_sum").combine_chunks()
-    most = decimal.Decimal("9" * dtype.precision).scaleb(-dtype.scale, _EXACT)
-    high, low = (pa.scalar(end, exact.type) for end in (most, -most))
-    is_beyond = pc.or_(pc.greater(exact, high), pc.less(exact, low)).to_numpy(zero_copy_only=False)
+    # Arrow compares no decimals of negative scale.
+    whole = pa.Array.from_buffers(_WHOLE, len(exact), exact.buffers(), offset=exact.offset)
+    most = decimal.Decimal("9" * dtype.precision)
+    high, low = (pa.scalar(end, _WHOLE) for end in (most, most.copy_negate()))
+    is_beyond = pc.or_(pc.greater(whole, high), pc.less(whole, low)).to_numpy(zero_copy_only=False)
     into.check(is_beyond | (np.abs(about) > 2 * limit), name, dtype)
     added = exact.cast(dtype)
     at = np.full(rows, -1)

@@ -7,14 +7,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor.predicate.sql import in_sql
 from compactor.rows.fold import FoldError
 from compactor.table.metadata import TableMetadata
 from format.keys import Bound, key_at
+from format.names import in_quotes
 from format.schema import SortSchema
 from format.types import storage_type
 
 MAX_CHARACTERS: Final = 60
+_MAX_LITERAL: Final = 1_000
 
 
 def key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
@@ -58,12 +59,12 @@ def with_key(error: FoldError, keys: Sequence[pa.Array], table: TableMetadata) -
 def _equals(name: str, value: Any, dtype: pa.DataType) -> str:
     """Returns the condition that a column has a value."""
     if value is None:
-        return f"{in_sql(name)} IS NULL"
+        return f"{in_quotes(name)} IS NULL"
     text = value_text(value, dtype)
     if pa.types.is_integer(dtype) or pa.types.is_decimal(dtype) or pa.types.is_boolean(dtype):
-        return f"{in_sql(name)} = {text}"
-    shown = text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
-    return f"{in_sql(name)} = '" + shown.replace("'", "''") + "'"
+        return f"{in_quotes(name)} = {text}"
+    shown = text if len(text) <= _MAX_LITERAL else f"{text[:_MAX_LITERAL]}…"
+    return f"{in_quotes(name)} = '" + shown.replace("'", "''") + "'"
 
 
 def value_text(value: Any, dtype: pa.DataType) -> str:
