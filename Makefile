@@ -50,6 +50,8 @@ test-long: setup promtool chromium kubectl  ## properties by new examples, 50,00
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests
 	$(BIN)/python -m tests.generated.tables --count 50000 --processes 2
 	$(BIN)/python -m tests.generated.conditions --count 500000 --seed 1 --processes 2
+	$(BIN)/python -m tests.generated.sums --count 20000 --processes 2
+	$(BIN)/python -m tests.generated.heavy --count 500 --processes 2
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 	$(BIN)/python -m tests.crash --rounds 1000
 	$(BIN)/python -m tests.simulation --seeds 100000

@@ -61,8 +61,7 @@ def parse_name(text: str) -> str:
     found = _QUOTED.fullmatch(text)
     if found is None:
         raise ValueError(
-            f"{text}: a name that begins with a quote ends with one, and quotes within it are doubled, as in "
-            '"a,b" or "say ""hi"""'
+            f'{text}: its quotes do not fit: write a name as in "a,b", with "" for each quote in it'
         )
     return found[1].replace('""', '"')
 

@@ -78,7 +78,12 @@ def parse_sort_schema(text: str) -> SortSchema:
 
 
 def _parse_sort_column(text: str) -> SortColumn:
-    name, *words = split_outside_quotes(text, ":")
+    text = text.strip()
+    first, *words = split_outside_quotes(text, ":")
+    try:
+        name = parse_name(first)
+    except ValueError as error:
+        raise SchemaError(f"sort column {text!r}: {error}") from None
     order, nulls = Order.ASC, Nulls.LAST
     for word in words:
         match word.strip().lower():
@@ -87,14 +92,12 @@ def _parse_sort_column(text: str) -> SortColumn:
             case "nulls_first" | "nulls_last" as placement:
                 nulls = Nulls(placement.removeprefix("nulls_"))
             case other:
+                hint = f"; a name with a colon stands in quotes: {quoted(text)}"
                 raise SchemaError(
-                    f"sort column {text.strip()!r}: {other!r} is not one of asc, desc, nulls_first, "
-                    f"nulls_last; a name with a colon stands in quotes: {quoted(text.strip())}"
+                    f"sort column {text!r}: {other!r} is not one of asc, desc, nulls_first, nulls_last"
+                    + (hint if first == name else "")
                 )
-    try:
-        return SortColumn(parse_name(name), order, nulls)
-    except ValueError as error:
-        raise SchemaError(f"sort column {text.strip()!r}: {error}") from None
+    return SortColumn(name, order, nulls)
 
 
 def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:

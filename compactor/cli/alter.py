@@ -25,6 +25,7 @@ _Parsed = TypeVar("_Parsed")
 _EPILOG = """\b
 Examples:
   compactor alter ./logs --rename msg:message
+  compactor alter ./logs --rename '"took: ms":took_ms'
   compactor alter ./logs --drop trace_id --drop span_id
   compactor alter ./users --redact email
   compactor alter ./logs --order timestamp,service,message

@@ -66,6 +66,7 @@ Examples:
 @click.option(
     "--column",
     type=column_name,
+    metavar="COLUMN",
     help="Show the most frequent templates of this column, where it is stored as templates.",
 )
 @snapshot_options

@@ -14,6 +14,11 @@ from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from format.names import parse_names
 
+columns_option = click.option(
+    "--columns",
+    metavar="COLUMN,...",
+    help="Only these columns, in this order; a name with a comma stands in double quotes.",
+)
 where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
 )
@@ -31,7 +36,7 @@ Examples:
 @click.option(
     "-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), default=10, show_default=True
 )
-@click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@columns_option
 @snapshot_options
 def head_command(
     table: str, rows: int, columns: str | None, version: int | None, as_of: int | None
@@ -63,7 +68,7 @@ an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; it
 )
 @click.argument("table")
 @where_option
-@click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@columns_option
 @click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Most rows to print.")
 @click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
 @threads_option

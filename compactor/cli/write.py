@@ -38,7 +38,8 @@ Examples:
 \b
 --sort-by: columns, most significant first; add :desc or :nulls_first to a column, as in ts:desc:nulls_first
 (default: ascending, nulls last). It creates the table and is needed only then; a Parquet or Arrow file that
-states its order can replace it.
+states its order can replace it. Wherever columns are named, a name with a comma, colon or quote stands in
+double quotes, and a quote within is doubled: --sort-by '"a,b":desc,c'.
 --row-policy: append keeps all rows. last and first keep one row of equal --sort-by, the newest or oldest by
 --sequence and ingestion. partial-update keeps each column's newest value that is not null. aggregate combines
 each column by its function: sum count min max last first bool_or bool_and list set.

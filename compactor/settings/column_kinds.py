@@ -24,9 +24,11 @@ def column_kinds(
     for text in texts:
         name, _, kind = text.rpartition(":")
         if not name or kind not in kinds:
+            hint = (
+                f', or "a,b":{next(iter(kinds))} for a name with a comma' if ":" not in text else ""
+            )
             raise ValueError(
-                f"{text!r}: give COLUMN:{word.upper()}, where {word} is one of {', '.join(kinds)}; "
-                f'a name with a comma stands in quotes, as in "a,b":{next(iter(kinds))}'
+                f"{text!r}: give COLUMN:{word.upper()}, where {word} is one of {', '.join(kinds)}{hint}"
             )
         column = parse_name(name)
         if column in chosen:

@@ -203,7 +203,7 @@ class _Case:
             return True
         if isinstance(total, Decimal):
             digits = 76 if self._dtype.bit_width > 128 else 38
-            return total.scaleb(self._dtype.scale, _EXACT).copy_abs() < 10**digits
+            return bool(total.scaleb(self._dtype.scale, _EXACT).copy_abs() < 10**digits)
         return bool(-(2**63) <= total < 2**63)
 
     def _compact(self) -> None:
@@ -265,7 +265,7 @@ def _literal(value: Any, dtype: pa.DataType) -> str:
         return f"'{pa.scalar(value, dtype).as_py().isoformat()}'"
     if isinstance(value, int):
         return str(value)
-    return "'" + value.replace("'", "''") + "'"
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def _total(values: list[Any]) -> Any:
