@@ -17,7 +17,13 @@ from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
 from compactor.files.write import SinkOptions, StagedSink, check_sink_path
 from compactor.pipelines.aggregating import Grouper, Measure
-from compactor.pipelines.binding import WIDENED, UnserializableMapValue, has_map, sort_schema
+from compactor.pipelines.binding import (
+    WIDENED,
+    UnserializableMapValue,
+    checked_order,
+    has_map,
+    sort_schema,
+)
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Stopped
 from compactor.pipelines.classify import is_live
@@ -57,7 +63,7 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
         if node.split.by not in written.names:
             there = names_text(written.names)
             raise ConfigError(f"{what}: split: no column {node.split.by!r}; columns are: {there}")
-        sort_schema(node.split.by, written, f"{what}: split")
+        checked_order((SortColumn(node.split.by),), written, f"{what}: split")
     kind = None if node.path is None else kind_of(node.path)
     if node.path is not None:
         check_sink_path(node.path)
