@@ -176,7 +176,7 @@ class _Case:
     def _check_named(self, error: FoldError, values: Values) -> Key:
         """Returns the key that the error names, which must be one whose sum is too large."""
         message = str(error)
-        if not message.startswith(f"column {self._sum!r}: "):
+        if f"column {self._sum!r}: the sum" not in message:
             raise FindingError(f"{message}: the column is {self._sum!r}")
         wanted = {self._condition(key): key for key in self._too_large(values)}
         if _condition_of(error) not in wanted:

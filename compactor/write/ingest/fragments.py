@@ -14,6 +14,7 @@ from compactor.files.source import FileBatches
 from compactor.predicate.skipping.packed import pack
 from compactor.predicate.skipping.summary import build as build_summary
 from compactor.rows.flags import RowRule, RowStatistics
+from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
@@ -59,10 +60,13 @@ def write_fragments(
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
-    attempt_id: unique to this call. Raises `InputError`.
+    attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that does not fit.
     """
     writer = _FragmentsOfFile(store, plan, file, attempt_id, crew)
-    entries = list(writer.write(on_progress))
+    try:
+        entries = list(writer.write(on_progress))
+    except FoldError as error:
+        raise FoldError(f"{file.path}: {error}", column=error.column, row=error.row) from None
     writer.write_skips()
     return WrittenFragments(entries, writer.rows)
 
