@@ -1,6 +1,7 @@
 # `make` alone lists the targets. Every target makes the environment it needs, in .venv.
 PYTHON ?=
 BIN := .venv/bin
+RESULTS ?= bench/results
 .DEFAULT_GOAL := help
 .PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
 
@@ -49,6 +50,8 @@ test-long: setup promtool chromium kubectl  ## properties by new examples, 50,00
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests
 	$(BIN)/python -m tests.generated.tables --count 50000 --processes 2
 	$(BIN)/python -m tests.generated.conditions --count 500000 --seed 1 --processes 2
+	$(BIN)/python -m tests.generated.sums --count 20000 --processes 2
+	$(BIN)/python -m tests.generated.heavy --count 500 --processes 2
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 	$(BIN)/python -m tests.crash --rounds 1000
 	$(BIN)/python -m tests.simulation --seeds 100000
@@ -89,7 +92,7 @@ startup: setup  ## CPU seconds of `compactor --help` and `compactor head`
 	$(BIN)/python -m bench.bench_startup $(STARTUP)
 
 micro: setup  ## encode, decode, order and gather of one row group
-	$(BIN)/python -m pytest bench/micro --benchmark-json=bench/results/micro.json $(MICRO)
+	$(BIN)/python -m pytest bench/micro --benchmark-json=$(RESULTS)/micro.json $(MICRO)
 
 workload: environment  ## realistic log files in .demo/logs (WORKLOAD="--rows 4000000 --files 16")
 	$(BIN)/python -m bench.workload --out .demo/logs $(WORKLOAD)

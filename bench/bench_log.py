@@ -38,6 +38,7 @@ from format.schema import parse_sort_schema
 
 _COLUMNS = 10
 _TAIL = 64
+_BEFORE = 100  # versions up to the checkpoint, which has all fragments
 _MAX = 1024  # versions between two checkpoints at most, see compactor/table/commit_log.py
 _LONGEST_TAIL = _MAX - 1
 _Result = TypeVar("_Result")
@@ -118,12 +119,15 @@ def many_fragments(folder: Path, fragments: int) -> None:
     print(f"{fragments:,} live fragments, {_TAIL} commits after the checkpoint")
     store = LocalStore(folder)
     first = Changes(Operation.INGEST, tuple(map(entry, range(fragments))), metadata=metadata())
-    snapshot = replace(Snapshot.empty().apply(Version(1, "id", 0, first)), version=100)
+    snapshot = replace(Snapshot.empty().apply(Version(1, "id", 0, first)), version=_BEFORE)
     data = timed("make the checkpoint", lambda: checkpoint_bytes(snapshot))
     print(f"  {len(data) / 1e6:.1f} MB")
-    store.create(version_key(100), Version(100, "id", 0, Changes(Operation.INGEST)).to_bytes())
-    store.create(checkpoint_key(100), data)
-    for number in range(101, 101 + _TAIL):
+    for number in range(1, _BEFORE + 1):
+        store.create(
+            version_key(number), Version(number, "id", 0, Changes(Operation.INGEST)).to_bytes()
+        )
+    store.create(checkpoint_key(_BEFORE), data)
+    for number in range(_BEFORE + 1, _BEFORE + 1 + _TAIL):
         changes = Changes(Operation.INGEST, (entry(fragments + number),))
         store.create(version_key(number), Version(number, "id", 0, changes).to_bytes())
     log = CommitLog(store)

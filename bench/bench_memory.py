@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,14 +80,21 @@ def heavy(heavy_rows: int, inputs: int = 16, rows: int = 40_000) -> Iterator[pa.
         yield pa.table({"k": keys, "text": pa.array(text, pa.string()), "n": np.full(rows, number)})
 
 
-CASES: Final = (
-    *(Case("size", f"{times}x", logs(600_000 * times, 16), LOG_SORT, MIB // 2, 32) for times in (1, 4, 16)),
-    *(Case("fan-in", f"{k} inputs", logs(2_000_000, k), LOG_SORT) for k in (4, 64, 512)),
-    *(Case("columns", f"{n} columns", lambda n=n: wide(n), "k") for n in (100, 1_000, 10_000)),  # type: ignore[misc]
-    *(Case("heavy", f"{n} of 75 KiB", lambda n=n: heavy(n), "k", 256 * MIB) for n in (25, 100, 400)),  # type: ignore[misc]
-    Case("cpu", "50 ms, 100 MB/s", logs(2_000_000, 16), LOG_SORT, slow=True),
-)  # fmt: skip
-"""Heavy rows are ingested into large row groups, so that only the merge can divide them."""
+def cases(fewer: int = 1) -> Iterator[Case]:
+    """Yields the cases, with so many times fewer rows. Heavy rows are ingested into large row groups, so that
+    only the merge can divide them."""
+    for times in (1, 4, 16):
+        yield Case("size", f"{times}x", logs(600_000 * times // fewer, 16), LOG_SORT, MIB // 2, 32)
+    for inputs in (4, 64, 512):
+        rows = max(inputs, 2_000_000 // fewer)
+        yield Case("fan-in", f"{inputs} inputs", logs(rows, inputs), LOG_SORT)
+    for columns in (100, 1_000, 10_000):
+        build = partial(wide, columns, rows=-(-5_000 // fewer))
+        yield Case("columns", f"{columns} columns", build, "k")
+    for heavy_rows in (25, 100, 400):
+        build = partial(heavy, -(-heavy_rows // fewer), rows=40_000 // fewer)
+        yield Case("heavy", f"{heavy_rows} of 75 KiB", build, "k", 256 * MIB)
+    yield Case("cpu", "50 ms, 100 MB/s", logs(2_000_000 // fewer, 16), LOG_SORT, slow=True)
 
 
 def build(case: Case, folder: Path) -> None:
@@ -172,8 +180,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    groups = list(dict.fromkeys(case.group for case in CASES))
+    groups = list(dict.fromkeys(case.group for case in cases()))
     parser.add_argument("--cases", nargs="*", choices=groups, default=groups)
+    parser.add_argument("--fewer", type=int, default=1, help="times fewer rows, to try the bench")
     parser.add_argument("--memory-limit", type=int, help="MiB  (default: 512, for size 32)")
     parser.add_argument("--json", action="store_true", help="an object a line, all figures")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
@@ -187,7 +196,8 @@ def main() -> None:
         f"{'case':<22}{'limit':>8}{'need':>8}{'charged':>9}{'RSS over':>10}{'on disk':>9}{'GETs':>6}"
         f"{'passes':>8}{'wall':>8}{'merge CPU':>11}"
     )
-    for number, case in enumerate(case for case in CASES if case.group in arguments.cases):
+    chosen = (case for case in cases(arguments.fewer) if case.group in arguments.cases)
+    for number, case in enumerate(chosen):
         limit_bytes = (arguments.memory_limit or case.memory_limit_mib or 512) * MIB
         figures = run_case(case, limit_bytes)
         if arguments.json:

@@ -28,6 +28,7 @@ from bench.peers.contract import Measure
 from bench.peers.measurements import Result
 from bench.peers.session import ALL_NAMES, ROOT, EngineFailedError, Plan, Session, usable
 from bench.peers.tables import as_text
+from format.names import parse_names
 
 DEFAULT_OUT = ROOT / "bench" / "results" / "vs_peers.json"
 
@@ -123,7 +124,7 @@ def _workloads(options: argparse.Namespace) -> list[workloads.Workload]:
     """Returns your own files if there are any, and the generated workloads that were asked for."""
     if options.files and not options.sort_by:
         raise ValueError("--files: say by --sort-by which columns they are sorted by")
-    own = [workloads.of_files(folder, options.sort_by.split(",")) for folder in options.files]
+    own = [workloads.of_files(folder, parse_names(options.sort_by)) for folder in options.files]
     if own and options.workloads is None:
         return own
     known = {workload.name: workload for workload in workloads.known_workloads(options.lines)}

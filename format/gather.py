@@ -292,6 +292,11 @@ class Pieces:
             most += rows * int(self.fields[number, HEAVIEST_BYTES]) if kind == _CODES else size
         return held, most
 
+    @property
+    def has_unpacked_codes(self) -> bool:
+        """Whether some rows are codes of nested values that native code can't gather."""
+        return bool((~self.are_packed() & (self.fields[:, KIND] == _CODES)).any())
+
     def are_packed(self) -> npt.NDArray[np.bool_]:
         """Returns which pieces are nested values that native code can gather. Shape (pieces,)."""
         is_packed: npt.NDArray[np.bool_] = (self.fields[:, KIND] == _CODES) & (
@@ -351,6 +356,18 @@ def gather(
     if is_binary_like(dtype):
         return table.codes(most_plain_bytes) or table.strings()
     return table.fixed()
+
+
+def used_bytes(pieces: Pieces) -> int | None:
+    """Returns the bytes of the distinct strings, or packed values, that dictionary-coded rows have, without
+    copying any. None if nested values are not packed."""
+    if pt.is_nested(pieces.dtype):
+        if pieces.has_unpacked_codes:
+            return None
+        pieces = Pieces(pieces.arrays, pieces.fields, pieces.firsts, _PACKED_TYPE)
+    rows = np.add.reduceat(pieces.fields[:, ROWS], pieces.firsts)
+    sources = np.repeat(np.arange(len(rows), dtype=np.uint16), rows)
+    return _Table(pieces, Origins(sources, rows, len(rows))).used_bytes()
 
 
 def with_few_templates(array: pa.Array) -> pa.Array:
@@ -452,7 +469,7 @@ def _each_in(values: pa.Array, positions: pa.Array) -> pa.Array:
 def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
     """Gathers nested values as codes over one dictionary; None if no piece is dictionary-coded, or one is not
     packed."""
-    if not pieces.has_codes or (~pieces.are_packed() & (pieces.fields[:, KIND] == _CODES)).any():
+    if not pieces.has_codes or pieces.has_unpacked_codes:
         return None
     if pieces.has_values:
         values = np.flatnonzero(pieces.fields[:, KIND] == _VALUES).tolist()
@@ -573,8 +590,27 @@ class _Table:
             return self._codes(present)
         return coded
 
+    def used_bytes(self) -> int:
+        """Returns the bytes of the dictionary's strings. All pieces must be dictionary-coded, or nulls."""
+        found = self._coded(self._rows - self._nulls)
+        if found is None:
+            return 0
+        _, used = found
+        return native.used_offsets(self._pieces, used, np.empty(len(used) + 1, self._offset_type))
+
     def _codes(self, most: int) -> pa.Array | None:
         """Gathers codes over one dictionary of at most `most` values; None if there are more."""
+        if (found := self._coded(most)) is None:
+            return None
+        codes, used = found
+        indices = pa.Array.from_buffers(
+            pa.int32(), self._rows, [self._validity, pa.py_buffer(codes)], self._nulls
+        )
+        return pa.DictionaryArray.from_arrays(indices, self._used(used), safe=False)
+
+    def _coded(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
+        """Returns the rows' codes, and for each code a piece and the number of the string in its dictionary;
+        None for more than `most` codes."""
         rows = self._rows
         memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_SHARE, rows)
         most = min(most, distinct)
@@ -592,12 +628,7 @@ class _Table:
             codes,
             used,
         )
-        if count < 0:
-            return None
-        indices = pa.Array.from_buffers(
-            pa.int32(), rows, [self._validity, pa.py_buffer(codes)], self._nulls
-        )
-        return pa.DictionaryArray.from_arrays(indices, self._used(used[:count]), safe=False)
+        return None if count < 0 else (codes, used[:count])
 
     @cached_property
     def _placed(self) -> tuple[npt.NDArray[Any], int]:

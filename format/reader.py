@@ -21,6 +21,7 @@ from format.footer_reader import FooterReader
 from format.key_comparator import KeyComparator
 from format.keys import Bound
 from format.layout import BlockKind
+from format.names import names_text
 from format.nodes import Encoding
 from format.ordering import KeyColumns
 from format.schema import FragmentHeader
@@ -240,7 +241,7 @@ class FragmentReader:
             if field is None:
                 raise SchemaError(
                     f"{self.name}: no column {name!r}; columns are: "
-                    + ", ".join(self.schema.names[:50])
+                    + names_text(self.schema.names)
                 )
             fields.append(field)
         schema = pa.schema(fields, metadata=self.schema.metadata if names is None else None)

@@ -13,6 +13,7 @@ from pyarrow import types as pt
 
 from format.errors import SchemaError, UnsupportedVersionError, cause_of
 from format.layout import KNOWN_FEATURES
+from format.names import names_text, parse_name, quoted, split_outside_quotes
 from format.short_texts import remembered
 from format.type_json import JsonObject, json_bytes, schema_from_json, schema_to_json
 from format.types import check_nesting, storage_type
@@ -46,7 +47,7 @@ class SortColumn:
         return cls(value["column"], Order(value["order"]), Nulls(value["nulls"]))
 
     def __str__(self) -> str:
-        parts = [self.column]
+        parts = [quoted(self.column)]
         if self.order is not Order.ASC:
             parts.append(str(self.order))
         if self.nulls is Nulls.FIRST:
@@ -69,15 +70,20 @@ def sort_text(sort: SortSchema | None) -> str | None:
 
 
 def parse_sort_schema(text: str) -> SortSchema:
-    """Parses a sort schema such as `service,host,timestamp:desc:nulls_first`.
+    """Parses a sort schema such as `service,"a,b",timestamp:desc:nulls_first` (`format.names`).
 
     Raises `SchemaError` naming the part that is not understood.
     """
-    return tuple(_parse_sort_column(part) for part in text.split(","))
+    return tuple(map(_parse_sort_column, split_outside_quotes(text, ",")))
 
 
 def _parse_sort_column(text: str) -> SortColumn:
-    name, *words = text.strip().split(":")
+    text = text.strip()
+    first, *words = split_outside_quotes(text, ":")
+    try:
+        name = parse_name(first)
+    except ValueError as error:
+        raise SchemaError(f"sort column {text!r}: {error}") from None
     order, nulls = Order.ASC, Nulls.LAST
     for word in words:
         match word.strip().lower():
@@ -86,12 +92,11 @@ def _parse_sort_column(text: str) -> SortColumn:
             case "nulls_first" | "nulls_last" as placement:
                 nulls = Nulls(placement.removeprefix("nulls_"))
             case other:
+                hint = f"; a name with a colon stands in quotes: {quoted(text)}"
                 raise SchemaError(
-                    f"sort column {text.strip()!r}: {other!r} is not one of "
-                    "asc, desc, nulls_first, nulls_last"
+                    f"sort column {text!r}: {other!r} is not one of asc, desc, nulls_first, nulls_last"
+                    + (hint if first == name else "")
                 )
-    if not name:
-        raise SchemaError(f"sort column {text!r} has no name")
     return SortColumn(name, order, nulls)
 
 
@@ -104,12 +109,11 @@ def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
         raise SchemaError("a column of order none comes before one that orders rows")
     names = [column.column for column in sort]
     if len(set(names)) != len(names):
-        raise SchemaError(f"the sort schema names a column twice: {', '.join(names)}")
+        raise SchemaError(f"the sort schema names a column twice: {names_text(names)}")
     for name in names:
         if name not in schema.names:
             raise SchemaError(
-                f"sort column {name!r} is not in the schema; columns are: "
-                + ", ".join(schema.names[:50])
+                f"sort column {name!r} is not in the schema; columns are: {names_text(schema.names)}"
             )
         dtype = storage_type(schema.field(name).type)
         extension = isinstance(schema.field(name).type, pa.BaseExtensionType)

@@ -14,6 +14,7 @@ from compactor.read.wanted import scan_schema
 from compactor.settings.arguments import checked
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
+from format.names import names_text
 
 
 def _ignore(_done: int) -> None: ...
@@ -100,6 +101,6 @@ class Scan:
         return self.schema.__arrow_c_schema__()
 
     def __repr__(self) -> str:
-        columns = ", ".join(self.schema.names)
+        columns = names_text(self.schema.names)
         some = "" if self._where is None else ", some rows"
         return f"<Scan {self._store.url} version {self._snapshot.version}: {columns}{some}>"

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import TypeVar
 
 import click
 
 from compactor.cli.output import echo_json
 from compactor.cli.setting_options import chosen, setting_option
+from compactor.cli.shared_options import column_name
 from compactor.cli.tables import open_table
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
-from compactor.settings.column_kinds import column_kinds
+from compactor.settings.column_kinds import column_kinds, renaming
+from compactor.settings.fields import listed
 from compactor.write.ingest.settings import IngestSettings
+from format.names import parse_names, quoted
+
+_Parsed = TypeVar("_Parsed")
 
 _EPILOG = """\b
 Examples:
   compactor alter ./logs --rename msg:message
+  compactor alter ./logs --rename '"took: ms":took_ms'
   compactor alter ./logs --drop trace_id --drop span_id
   compactor alter ./users --redact email
   compactor alter ./logs --order timestamp,service,message
@@ -33,8 +40,10 @@ when the old fragments are vacuumed. A column that is added later under a droppe
 @click.command("alter", epilog=_EPILOG)
 @click.argument("table")
 @click.option("--rename", "renames", multiple=True, metavar="OLD:NEW", help="Rename a column.")
-@click.option("--drop", "drops", multiple=True, metavar="COLUMN", help="Drop a column.")
-@click.option("--redact", "redacts", multiple=True, metavar="COLUMN",
+@click.option(
+    "--drop", "drops", multiple=True, type=column_name, metavar="COLUMN", help="Drop a column."
+)
+@click.option("--redact", "redacts", multiple=True, type=column_name, metavar="COLUMN",
               help="Set all present values of a column to null.")  # fmt: skip
 @click.option("--order", metavar="COLUMN,...", help="Put these columns first, by their new names.")
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
@@ -52,10 +61,10 @@ def alter_command(
     as_json: bool,
 ) -> None:
     """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
-    new_names = dict(map(_rename, renames))
+    new_names = dict(_understood("--rename", lambda: [renaming(text) for text in renames]))
     if len(new_names) < len(renames):
         raise UsageError("--rename: a column is named twice; name each once")
-    first = [name.strip() for name in order.split(",")] if order else ()
+    first = _understood("--order", lambda: parse_names(order)) if order else ()
     report = open_table(table).alter(
         renames=new_names,
         drops=drops,
@@ -67,7 +76,7 @@ def alter_command(
     if as_json:
         echo_json(asdict(report))
         return
-    click.echo(f"columns: {', '.join(report.columns)}; version {report.version}")
+    click.echo(f"columns: {', '.join(map(quoted, report.columns))}; version {report.version}")
     if report.waiting:
         click.echo(
             f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "
@@ -76,11 +85,12 @@ def alter_command(
         )
 
 
-def _rename(text: str) -> tuple[str, str]:
-    old, _, new = text.rpartition(":")
-    if not old or not new:
-        raise UsageError(f"--rename {text!r} is not of the form OLD:NEW")
-    return old, new
+def _understood(flag: str, parse: Callable[[], _Parsed]) -> _Parsed:
+    """Returns what was parsed. Raises `UsageError` that names the option."""
+    try:
+        return parse()
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
 
 
 def _index_bytes(text: str | None) -> int | None:
@@ -90,7 +100,5 @@ def _index_bytes(text: str | None) -> int | None:
 
 def _skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:
     """`--skip-index COLUMN:KIND` as they are given, with none for None. Raises `UsageError`."""
-    try:
-        return column_kinds(texts, {**{str(kind): kind for kind in SkipKind}, "none": None})
-    except ValueError as error:
-        raise UsageError(f"--skip-index: {error}") from None
+    kinds = {**{str(kind): kind for kind in SkipKind}, "none": None}
+    return _understood("--skip-index", lambda: column_kinds(listed(texts), kinds))

@@ -164,7 +164,7 @@ class _Announcer(Silent):
     """A listener that prints compactions as they begin (on terminals only) and failed attempts, on stderr."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
-        for compaction in compactions if stderr.is_terminal else ():
+        for compaction in compactions if stderr.is_terminal and not is_json() else ():
             stderr.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002

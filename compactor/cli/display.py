@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from compactor.common import logs
 from compactor.common.escaping import one_line
 
 stderr = Console(stderr=True, highlight=False)
@@ -33,7 +34,8 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Any]:
-    """Shows a bar on stderr while the block runs, on terminals only. Yields `advance(to, total=None)`."""
+    """Shows a bar on stderr while the block runs, on terminals only, and not among lines of JSON. Yields
+    `advance(to, total=None)`."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -41,7 +43,7 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
         TimeElapsedColumn(),
         console=stderr,
         transient=True,
-        disable=not stderr.is_terminal,
+        disable=not stderr.is_terminal or logs.is_json(),
     )
     with bar:
         task = bar.add_task(description, total=total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from compactor.cli.display import stderr
 from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
-from compactor.cli.output import echo_json, warn
+from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import size_bytes
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
@@ -174,9 +174,7 @@ def _check_options(
 
 
 def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
-    def say(text: str) -> None:
-        click.echo(text, err=err)
-
+    say: Callable[[str], None] = tell if err else click.echo
     if report.waiting_for:
         say(f"waiting for {', '.join(report.waiting_for)}: nothing was written")
         return

@@ -6,7 +6,7 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import human_bytes
-from compactor.cli.read import split_columns, where_option
+from compactor.cli.read import columns_option, split_columns, where_option
 from compactor.cli.shared_options import snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
@@ -23,7 +23,7 @@ Examples:
 )
 @click.argument("table")
 @click.argument("out")
-@click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@columns_option
 @where_option
 @threads_option
 @snapshot_options

@@ -12,7 +12,12 @@ import pyarrow as pa
 
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
-from compactor.cli.shared_options import check_one_moment, snapshot_options, threads_option
+from compactor.cli.shared_options import (
+    check_one_moment,
+    column_name,
+    snapshot_options,
+    threads_option,
+)
 from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.cli.templates import print_stored_templates
@@ -32,6 +37,7 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_text, key_types
 from compactor.table.snapshot import Snapshot
+from format.names import quoted
 from format.reader import FragmentReader
 from format.schema import FragmentHeader
 
@@ -59,6 +65,8 @@ Examples:
 )
 @click.option(
     "--column",
+    type=column_name,
+    metavar="COLUMN",
     help="Show the most frequent templates of this column, where it is stored as templates.",
 )
 @snapshot_options
@@ -167,7 +175,7 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     click.echo("")
     print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
         [
-            table.shown_name(field.name),
+            quoted(table.shown_name(field.name)),
             str(field.type),
             human_bytes(sum(e.columns[field.name].stored for e in entries if field.name in e.columns)),
             human_bytes(sum(e.columns[field.name].raw for e in entries if field.name in e.columns)),
@@ -262,7 +270,9 @@ def _fragment_json(reader: FragmentReader, *, most_chunks: int | None) -> dict[s
 
 def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     types = key_types(header.schema, header.sort)
-    sort = ", ".join(f"{c['column']} {c['order']} nulls {c['nulls']}" for c in document["sort"])
+    sort = ", ".join(
+        f"{quoted(c['column'])} {c['order']} nulls {c['nulls']}" for c in document["sort"]
+    )
     click.echo(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
     click.echo(
         f"{counted(document['rows'], 'row')} in {counted(len(document['row_groups']), 'row group')}, "
@@ -274,7 +284,7 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     columns = [("column", False), ("type", False), ("stored", True), ("raw", True), ("nulls", True),
                ("encodings", False)]  # fmt: skip
     print_table("columns, in file order", columns, [
-        [c["name"], c["type"], human_bytes(c["stored_bytes"]), human_bytes(c["raw_bytes"]),
+        [quoted(c["name"]), c["type"], human_bytes(c["stored_bytes"]), human_bytes(c["raw_bytes"]),
          f"{c['null_count']:,}", " ".join(c["encodings"])]
         for c in document["columns"]
     ])  # fmt: skip
@@ -296,7 +306,7 @@ def _print_template_sizes(document: dict[str, Any]) -> None:
     columns = [("column", False), ("row group", True), ("rows", True), ("templates", True),
                ("bytes of templates", True), ("of variables", True)]  # fmt: skip
     print_table("templates, by chunk", columns, [
-        [c["column"], str(c["row_group"]), f"{c['rows']:,}", f"{c['templates']:,}",
+        [quoted(c["column"]), str(c["row_group"]), f"{c['rows']:,}", f"{c['templates']:,}",
          human_bytes(c["head_bytes"]), human_bytes(c["variables_bytes"])]
         for c in document["templates"]
     ])  # fmt: skip

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 import click
 
@@ -19,7 +20,7 @@ from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.output import fail
 from compactor.cli.usage import usage_line
 from compactor.common import logs
-from compactor.common.logs import LogSettings
+from compactor.common.logs import LogFormat, LogSettings
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError
 from format.errors import FormatError
@@ -76,12 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
     # Py4J logs tracebacks of errors that we report in one line ourselves.
     logging.getLogger().addHandler(logging.NullHandler())
+    logs.take_over_stderr()
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line. Returns the exit code."""
-    logs.set_up(LogSettings())
+    # Before anything is parsed, so that errors of usage have the format too.
+    logs.set_up(LogSettings(_asked_format(arguments)))
     try:
         result = _call(arguments)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -111,6 +114,12 @@ def run(arguments: Sequence[str]) -> int:
             shows_where=bool(os.environ.get("COMPACTOR_DEBUG")),
         )
     return result if isinstance(result, int) else 0  # an int if a command asked for an exit code
+
+
+def _asked_format(arguments: Sequence[str]) -> LogFormat:
+    asked = ("--log-format", str(LogFormat.JSON))
+    is_json = "=".join(asked) in arguments or asked in pairwise(arguments)
+    return LogFormat.JSON if is_json else LogFormat.TEXT
 
 
 def _call(arguments: Sequence[str]) -> object:

@@ -34,6 +34,14 @@ def warn(message: str) -> None:
     _say(logging.WARNING, "warning", message)
 
 
+def tell(text: str) -> None:
+    """Prints a line of a result on stderr, because stdout has rows, in the log's format."""
+    if logs.is_json():
+        log.info(text)
+    else:
+        click.echo(text, err=True)
+
+
 def fail(message: str, *, shows_where: bool = False) -> None:
     """Prints the error that ends the command; with shows_where, also the current traceback."""
     _say(logging.ERROR, "error", message, shows_where=shows_where)

@@ -12,7 +12,13 @@ from compactor.cli.shared_options import snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
+from format.names import parse_names
 
+columns_option = click.option(
+    "--columns",
+    metavar="COLUMN,...",
+    help="Only these columns, in this order; a name with a comma stands in double quotes.",
+)
 where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
 )
@@ -30,7 +36,7 @@ Examples:
 @click.option(
     "-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), default=10, show_default=True
 )
-@click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@columns_option
 @snapshot_options
 def head_command(
     table: str, rows: int, columns: str | None, version: int | None, as_of: int | None
@@ -62,7 +68,7 @@ an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; it
 )
 @click.argument("table")
 @where_option
-@click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@columns_option
 @click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Most rows to print.")
 @click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
 @threads_option
@@ -113,7 +119,10 @@ def query_command(
 def split_columns(columns: str | None) -> list[str] | None:
     if columns is None:
         return None
-    names = [name.strip() for name in columns.split(",")]
-    if not all(names) or len(set(names)) != len(names):
+    try:
+        names = parse_names(columns)
+    except ValueError as error:
+        raise UsageError(f"--columns: {error}") from None
+    if len(set(names)) != len(names):
         raise UsageError(f"--columns: {columns!r}: name each column once")
-    return names
+    return list(names)

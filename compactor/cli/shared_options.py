@@ -12,6 +12,7 @@ from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
 from compactor.settings.reading import ReadSettings
+from format.names import parse_name
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -36,6 +37,14 @@ def moment_unix_ms(text: str) -> int:
     """Parses an ISO 8601 time (UTC without a zone) or a duration before now, as a type of click's options."""
     try:
         return units.moment_unix_ms(text, SystemClock())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def column_name(text: str) -> str:
+    """Parses the name of a column, which may stand in quotes, as a type of click's options."""
+    try:
+        return parse_name(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -9,7 +9,7 @@ import click
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json
 from compactor.cli.read import where_option
-from compactor.cli.shared_options import snapshot_options, threads_option
+from compactor.cli.shared_options import column_name, snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
 from compactor.read.read_reports import StoredTemplates, TemplateCount
@@ -29,7 +29,7 @@ number, <*> for any other such word. Words end at every character that is no let
 of a template, ask for the words that it has: compactor query ./logs --where "message LIKE '%took % ms'\".""",
 )
 @click.argument("table")
-@click.argument("column")
+@click.argument("column", type=column_name)
 @where_option
 @click.option(
     "--limit",

@@ -13,6 +13,7 @@ import click
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.shared_options import column_name
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
@@ -37,7 +38,8 @@ Examples:
 \b
 --sort-by: columns, most significant first; add :desc or :nulls_first to a column, as in ts:desc:nulls_first
 (default: ascending, nulls last). It creates the table and is needed only then; a Parquet or Arrow file that
-states its order can replace it.
+states its order can replace it. Wherever columns are named, a name with a comma, colon or quote stands in
+double quotes, and a quote within is doubled: --sort-by '"a,b":desc,c'.
 --row-policy: append keeps all rows. last and first keep one row of equal --sort-by, the newest or oldest by
 --sequence and ingestion. partial-update keeps each column's newest value that is not null. aggregate combines
 each column by its function: sum count min max last first bool_or bool_and list set.
@@ -48,7 +50,7 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @click.argument("table")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @setting_options(IngestSettings)
-@click.option("--promote", "promotes", multiple=True, metavar="COLUMN",
+@click.option("--promote", "promotes", multiple=True, type=column_name, metavar="COLUMN",
               help="Turn a map or struct column into one column for each key, COLUMN.KEY.")  # fmt: skip
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
               show_default=True, help="What to do when compactions lag behind.")  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -50,6 +52,32 @@ def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
     logger.addHandler(_Handler(settings, stream or sys.stderr))
     logger.setLevel(settings.level.upper())
     logger.propagate = False
+
+
+def take_over_stderr() -> None:
+    """Makes log lines of what Python itself writes on stderr: warnings, at level debug, and exceptions of
+    threads and of destructors. For the whole process."""
+    log = logging.getLogger(f"{ROOT}.python")
+
+    def warned(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        place = f"{filename}:{lineno}"
+        fields = {"reason": str(message), "category": category.__name__, "place": place}
+        log.debug("python warns", extra=fields)
+
+    def raised(arguments: Any) -> None:
+        if arguments.exc_value is not None:
+            log.error("an error that nothing handled", exc_info=arguments.exc_value)
+
+    warnings.showwarning = warned
+    threading.excepthook = raised
+    sys.unraisablehook = raised
 
 
 def settings() -> LogSettings | None:

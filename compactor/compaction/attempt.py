@@ -24,6 +24,7 @@ from compactor.compaction.compaction import (
     Outcome,
     failed,
 )
+from compactor.compaction.fold_key import with_key_of_input
 from compactor.compaction.process import allow_open_files, peak_rss_bytes
 from compactor.errors import CompactorError
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
@@ -33,6 +34,7 @@ from compactor.planner.spec import max_rows_per_group
 from compactor.resources.merge_plan import output_count
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule, is_needed
+from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
 from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
@@ -65,6 +67,8 @@ def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcom
         log.info("attempt started", extra={"inputs": len(compaction.spec.inputs)})
         try:
             outcome = attempt.run()
+        except FoldError as error:
+            outcome = failed(compaction, attempt.named(error))
         except (CompactorError, FormatError) as error:
             outcome = failed(compaction, error)
         outcome = replace(outcome, record=attempt.record())
@@ -132,6 +136,14 @@ class _Attempt:
             seconds=round(time.monotonic() - self._started, 3),
         )
         return Outcome(self._compaction.compaction_id, self._entries(result), report)
+
+    def named(self, error: FoldError) -> Exception:
+        """Returns the error with the key; as it is if the key can't be read."""
+        spec, table = self._compaction.spec, self._compaction.metadata
+        try:
+            return with_key_of_input(self._plain_store, spec.inputs[error.input], table, error)
+        except (CompactorError, FormatError):
+            return error
 
     def _merge(self) -> MergeResult:
         compaction = self._compaction

@@ -10,10 +10,12 @@ from typing import Final, Self
 from compactor.common.message import Message
 from compactor.errors import DamagedInputError, message_of
 from compactor.planner.spec import CompactionSpec
+from compactor.resources.errors import MemoryLimitError
+from compactor.rows.fold import FoldError
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from format.errors import CorruptFragmentError, NotAFragmentError, OrderError
+from format.errors import CorruptFragmentError, LimitError, NotAFragmentError, OrderError
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,8 @@ class Outcome:
 
     Any other failure, of a store, a disk or an engine, says nothing about the inputs.
     """
+    is_final: bool = False
+    """Whether every other attempt would fail alike: for want of memory, or because a sum does not fit."""
     record: AttemptRecord | None = None
     """None if the attempt could not report, as when its executor was lost."""
 
@@ -148,6 +152,7 @@ class Outcome:
                 "failure": None if self.failure is None else Message(self.failure).to_json(),
                 "culprit": self.culprit,
                 "is_damage": self.is_damage,
+                "is_final": self.is_final,
                 "record": None if self.record is None else asdict(self.record),
             }
         )
@@ -164,6 +169,7 @@ class Outcome:
             None if failure is None else Message.from_json(failure),
             document["culprit"],
             document["is_damage"],
+            document["is_final"],
             None if record is None else AttemptRecord(**record),
         )
 
@@ -179,9 +185,14 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
         return Outcome(compaction.compaction_id, failure=message, culprit=culprit, is_damage=True)
     named = [key for key in keys if key in message]
     return Outcome(
-        compaction.compaction_id, failure=message, culprit=named[0] if len(named) == 1 else None
+        compaction.compaction_id,
+        failure=message,
+        culprit=named[0] if len(named) == 1 else None,
+        is_final=isinstance(error, _FINAL),
     )
 
 
+_FINAL: Final = (MemoryLimitError, FoldError, LimitError)
+"""Exceptions of what another attempt on the same inputs would meet again."""
 _DAMAGE: Final = (DamagedInputError, CorruptFragmentError, NotAFragmentError, OrderError)
 """Exceptions that prove that the object they name is damaged."""

@@ -52,7 +52,8 @@ class DriverSettings:
     max_attempts: int = 3
     """An input is put in quarantine when it was found damaged this many times."""
     gives_up: bool = False
-    """Whether what failed `max_attempts` times for other reasons is left out, not tried for ever."""
+    """Whether what failed `max_attempts` times for other reasons, or can't but fail again, is left out, not
+    tried for ever."""
     retry_seconds: float = RETRY_SECONDS
     """Seconds from a first failure to the next attempt; doubled by each more, to `MAX_RETRY_SECONDS`."""
     lease_seconds: float = LEASE_SECONDS
@@ -439,8 +440,11 @@ class Driver:
         failures = 1 + (before.failures if before else 0)
         damages = int(outcome.is_damage) + (before.damages if before else 0)
         wait = backoff_seconds(failures, self._settings.retry_seconds, MAX_RETRY_SECONDS)
+        if outcome.is_final:
+            wait = MAX_RETRY_SECONDS  # by then the rows or the settings may be others
         until = self._log.clock.now_unix_ms() + round(wait * 1000)
-        is_given_up = self._settings.gives_up and failures >= self._settings.max_attempts
+        is_hopeless = outcome.is_final or failures >= self._settings.max_attempts
+        is_given_up = self._settings.gives_up and is_hopeless
         return _Setback(failures, damages, outcome.failure or "", None if is_given_up else until)
 
     def _release(

@@ -7,6 +7,7 @@ import heapq
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,28 @@ from compactor.merge.row_order import GroupOrder
 from compactor.merge.splits import ColumnPieces, Splits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_ROW_BYTES
 from compactor.rows.flags import is_divisible
+from compactor.rows.fold import FoldError
 from compactor.rows.policy import RowFunction
 from format.blocks import make_chunk
 from format.gather import positions_by_source
 from format.limits import most_written_bytes
 from format.types import storage_type
+
+
+class _GroupFoldError(Exception):
+    """A `FoldError` of one output row group."""
+
+    def __init__(self, group: int, cause: FoldError) -> None:
+        super().__init__(str(cause))
+        self.group = group
+        self.cause = cause
+
+
+def _made(rows: ColumnRows, group: int) -> ColumnChunk:
+    try:
+        return make_column_chunk(rows)
+    except FoldError as error:
+        raise _GroupFoldError(group, error) from None
 
 
 class ColumnPhase:
@@ -38,9 +56,26 @@ class ColumnPhase:
         measures."""
 
     def run(self) -> None:
-        for name, present in self._columns():
-            self._merge_column(name, present)
-        self._context.tasks.flush()
+        """Runs the phase. Raises what `make_column_chunk` raises; a `FoldError` says which row of which input
+        it is about."""
+        try:
+            for name, present in self._columns():
+                self._merge_column(name, present)
+            self._context.tasks.flush()
+        except _GroupFoldError as error:
+            raise self._of_input(error.group, error.cause) from None
+
+    def _of_input(self, group: int, error: FoldError) -> FoldError:
+        """Returns the error of an output row group with the input of its row."""
+        orders = self._context.order.groups()
+        before = list(islice(orders, group))
+        order = next(orders)
+        sources = order.origins().sources
+        place = int(sources[error.row])
+        error.input = int(order.inputs[place])
+        earlier = (int(o.counts[o.inputs == error.input].sum()) for o in before)
+        error.row = sum(earlier) + int(np.count_nonzero(sources[: error.row] == place))
+        return error
 
     def _columns(self) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
         """Yields names in lexicographic order, each with the inputs that have the column.
@@ -153,7 +188,7 @@ class ColumnPhase:
             bool(self.splits),
         )
         self._context.tasks.put(
-            partial(make_column_chunk, rows),
+            partial(_made, rows, number),
             partial(self._write, name, output, page, number),
             size=self._work_bytes(pieces, order.rows),
             release=release,

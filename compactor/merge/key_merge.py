@@ -30,6 +30,7 @@ from format.errors import OrderError
 from format.gather import gather
 from format.key_comparator import ComparableKey, KeyComparator
 from format.keys import key_at
+from format.names import names_text
 from format.native.key_merge import Stop
 from format.ordering import (
     KeyColumns,
@@ -160,14 +161,14 @@ def merge_rows(
     batch_bytes: int,
     rule: RowRule | None = None,
 ) -> Iterator[MergeWindow]:
-    """Yields windows like `merge_keys`, for callers without use for sort columns: takes these away. No row
-    group of the sources may be copied."""
+    """Yields windows like `merge_keys`, for callers without use for sort columns: takes these away when it is
+    asked for the next window. No row group of the sources may be copied."""
     for window in merge_keys(sources, compare, sort, batch_rows, batch_bytes, rule):
         assert isinstance(window, MergeWindow)
+        yield window
         counts = Origins.of(window.inputs, len(sources)).counts.tolist()
         for source, count in zip(sources, counts, strict=True):
             source.keys.drop(count)
-        yield window
 
 
 class _KeyMerge:
@@ -332,7 +333,7 @@ class _KeyMerge:
 
     def _too_many_rows(self, name: str) -> OrderError:
         assert self._rule is not None
-        columns = ", ".join(column.column for column in self._rule.key)
+        columns = names_text(column.column for column in self._rule.key)
         return OrderError(
             f"{name}: it has several rows of one key ({columns}) where the table's row policy leaves "
             f"{self._rows_per_key} at most",

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
-from format.gather import Pieces
+from format.gather import Pieces, used_bytes
 from format.sizes import cumulative_bits
+from format.types import is_binary_like
 
 I64 = npt.NDArray[np.int64]
 _PLAIN_ROW_BYTES: Final = 64
@@ -84,6 +85,7 @@ class ColumnPieces:
         self._bits: list[I64] | None = None
         self._has_values = self._has_codes = False
         self._held_bytes = self._most_held_bytes = self._weighed_bits = 0
+        self._counted_bytes = 0
         self._not_weighed: list[Pieces] = []
 
     def add(self, places: I64, pieces: Pieces) -> bool:
@@ -140,20 +142,23 @@ class ColumnPieces:
         """
         if not self._has_codes:
             return self._held_bytes
-        if is_exact:
-            return 4 * rows + sum(map(_bits_of, self._held)) // 8
         if self._has_values:
-            return self._most_held_bytes + 4 * rows
-        return self._held_bytes + most_plain_bytes(rows)
+            bound = self._most_held_bytes + 4 * rows
+        else:  # rows may be far heavier than the values that they share
+            bound = self._held_bytes + most_plain_bytes(rows)
+        if not is_exact:
+            return bound
+        if not self._has_values and (used := used_bytes(self.pieces)) is not None:
+            bound = min(bound, used + most_plain_bytes(rows))
+        return min(bound, 4 * rows + sum(map(_bits_of, self._held)) // 8)
 
     def _is_too_heavy(self) -> bool:
         """Returns whether the pieces are too heavy, whatever is still to come.
 
-        Dictionary-coded pieces weigh as much as the values that they use, which is known only for all
-        together.
+        Dictionary-coded pieces weigh as much as the distinct values that they use together.
         """
         if not self._has_values:
-            return False
+            return self._use_more_than(self._most_bytes)
         if self._only_weighs:
             return True
         if self._most_held_bytes <= self._most_bytes:
@@ -161,6 +166,18 @@ class ColumnPieces:
         self._weighed_bits += sum(map(_bits_of, self._not_weighed))
         self._not_weighed.clear()
         return self._weighed_bits > 8 * self._most_bytes
+
+    def _use_more_than(self, most_bytes: int) -> bool:
+        """Returns whether the distinct strings of dictionary-coded pieces take more than so many bytes.
+
+        It counts them only once those that are held have doubled, because that looks up every dictionary.
+        """
+        if self._held_bytes <= max(most_bytes, 2 * self._counted_bytes):
+            return False
+        self._counted_bytes = self._held_bytes
+        # What is packed may take other bytes than the values that are written.
+        used = used_bytes(self.pieces) if is_binary_like(self._dtype) else None
+        return used is not None and used > most_bytes
 
 
 def _bits_of(pieces: Pieces) -> int:

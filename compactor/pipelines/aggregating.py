@@ -19,6 +19,7 @@ from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.hashing import add_column
+from format.names import names_text
 from format.storage import to_storage
 
 _PARTS: Final = 32
@@ -61,7 +62,7 @@ def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> 
                 + ", ".join(f"{known}(x)" for known in _FUNCTIONS)
             )
         if column is not None and column not in schema.names:
-            there = ", ".join(schema.names[:50])
+            there = names_text(schema.names)
             raise ConfigError(f"{what}: column {name!r}: no column {column!r}; there are: {there}")
         measures.append(Measure(name, function, column))
     return measures

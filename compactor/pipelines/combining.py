@@ -14,6 +14,7 @@ from compactor.errors import ConfigError
 from compactor.pipelines.pairing import Pairing
 from compactor.pipelines.sorted_rows import I64, Room
 from compactor.spark.shuffle.exchange import key_hashes
+from format.names import names_text
 from format.storage import plain, to_storage
 from format.types import storage_type
 
@@ -28,7 +29,7 @@ def joined_schema(
     for left, right in on:
         for name, schema, side in ((left, probe, "probe"), (right, build, "build")):
             if name not in schema.names:
-                there = ", ".join(schema.names[:50])
+                there = names_text(schema.names)
                 raise ConfigError(
                     f"{what}: the {side} side has no column {name!r}; it has: {there}"
                 )

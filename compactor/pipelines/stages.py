@@ -33,6 +33,7 @@ from compactor.pipelines.config import (
     inputs_of,
     keys_of,
 )
+from format.names import quoted
 
 _MOST_PATHS: Final = 1000
 _KNOWN: Final[dict[type, frozenset[str]]] = {
@@ -179,18 +180,22 @@ def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
             return Shuffle(ShuffleKind.ONE)
         case Transform(window=Window(partition_by=keys)):
             return (
-                Shuffle(ShuffleKind.RANGE, by=",".join(keys)) if keys else Shuffle(ShuffleKind.ONE)
+                Shuffle(ShuffleKind.RANGE, by=_as_text(keys)) if keys else Shuffle(ShuffleKind.ONE)
             )
         case Aggregate():
             # By ranges and not by hashes, so that groups are in the order of their keys across tasks too.
             if is_sorted_by(node.input, node.group_by, nodes):
                 order = order_of(node.input, nodes)[: len(node.group_by)]
                 return Shuffle(ShuffleKind.RANGE, by=",".join(map(str, order)))
-            return Shuffle(ShuffleKind.RANGE, by=",".join(node.group_by))
+            return Shuffle(ShuffleKind.RANGE, by=_as_text(node.group_by))
         case Combine():
             probe, build = zip(*keys_of(node), strict=True)
             return Shuffle(ShuffleKind.HASH, keys=(probe, build))
     raise AssertionError(node)
+
+
+def _as_text(columns: Sequence[str]) -> str:
+    return ",".join(map(quoted, columns))
 
 
 def _paths_to(edge: str, nodes: Mapping[str, Node]) -> list[EdgePath]:

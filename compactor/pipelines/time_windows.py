@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
+from format.names import names_text
 
 START, END = "window_start", "window_end"
 MOST_WINDOWS: Final = 10_000
@@ -98,7 +99,7 @@ class ColumnWindows:
     def __init__(self, column: str, sizes: WindowSizes, schema: pa.Schema, what: str) -> None:
         """Raises `ConfigError` for a column that is missing, is not a time, or is coarser than the sizes."""
         if column not in schema.names:
-            there = ", ".join(schema.names[:50])
+            there = names_text(schema.names)
             raise ConfigError(f"{what}: window: no column {column!r}; there are: {there}")
         self.type = schema.field(column).type
         if not pt.is_timestamp(self.type) and not pt.is_date(self.type):

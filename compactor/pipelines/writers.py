@@ -18,7 +18,7 @@ from compactor.files.write import StagedSink
 from compactor.pipelines.config import Split
 from compactor.pipelines.provenance import Boundary
 from format.ordering import same_as_previous, sort_keys
-from format.schema import parse_sort_schema
+from format.schema import SortColumn
 from format.storage import to_storage
 
 MOST_FILES: Final = 10_000
@@ -158,7 +158,7 @@ class ValueWriter(_Files):
 
     def write(self, batch: pa.RecordBatch, /) -> None:
         column = to_storage(batch.column(self._column))
-        keys = sort_keys([column], parse_sort_schema("value"))
+        keys = sort_keys([column], (SortColumn("value"),))
         starts = np.flatnonzero(~same_as_previous(keys))
         names = plain_text(column.take(pa.array(starts))).to_pylist()
         for start, stop, text in zip(starts, [*starts[1:], len(column)], names, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Final, cast
 
@@ -10,6 +11,7 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from compactor.predicate.tree import Op
+from format.names import in_quotes
 
 COMPARISONS: Final[dict[type[exp.Expression], Op]] = {
     exp.EQ: Op.EQ,
@@ -19,6 +21,7 @@ COMPARISONS: Final[dict[type[exp.Expression], Op]] = {
     exp.GT: Op.GT,
     exp.GTE: Op.GE,
 }
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _MAX_SHOWN: Final = 200
 _MAX_SHOWN_NODE: Final = 100
 _MAX_SHOWN_COLUMNS: Final = 50
@@ -74,9 +77,13 @@ def field_of(node: exp.Column, schema: pa.Schema) -> pa.Field:
     name = ".".join(part.name for part in node.parts)
     index = schema.get_field_index(name)
     if index < 0:
-        there = ", ".join(schema.names[:_MAX_SHOWN_COLUMNS])
+        there = ", ".join(map(_in_sql, schema.names[:_MAX_SHOWN_COLUMNS]))
         raise SqlError(f"no column {name!r}; columns are: {there}")
     return schema.field(index)
+
+
+def _in_sql(name: str) -> str:
+    return name if _IDENTIFIER.fullmatch(name) else in_quotes(name)
 
 
 def operands(node: exp.Expression) -> list[exp.Expression]:

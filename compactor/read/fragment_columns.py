@@ -11,7 +11,7 @@ from compactor.errors import DataError
 from compactor.read.templated_column import TemplatedColumn
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
-from compactor.table.overtaken import overtaken_explained
+from compactor.table.stored_object import StoredObject
 from format.cast import widened
 from format.crew import ALONE, Crew
 from format.reader import FragmentReader
@@ -25,18 +25,6 @@ _REQUEST_BYTES: Final = 2 << 20
 """What an object store sends by one connection in the time that it takes to answer a request."""
 _ROW_BYTES: Final = 8
 """Bytes of a row at least, of which the footer says nothing where all values are null."""
-
-
-class StoredObject:
-    """An object of a store as `FragmentReader` reads it."""
-
-    def __init__(self, store: Store, key: str) -> None:
-        self._store = store
-        self._key = key
-
-    def read_range(self, start: int, length: int) -> bytes:
-        with overtaken_explained(self._store, self._key):
-            return self._store.read_range(self._key, start, length)
 
 
 def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:

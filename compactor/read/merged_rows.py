@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.key_merge import MergeWindow, loaded_group, merge_rows
+from compactor.merge.keys_in_order import borrowed
 from compactor.merge.loaded_rows import LoadedGroup
 from compactor.predicate.tree import matching
 from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
@@ -28,11 +29,13 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.rows.flags import KEPT
+from compactor.rows.fold import FoldError
 from compactor.rows.fold import merged_rows as merged_by_key
+from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
 from format.arrays import batch_of
 from format.crew import ALONE, Crew
-from format.gather import gather_arrays
+from format.gather import gather, gather_arrays
 from format.origins import Origins
 from format.storage import to_logical
 
@@ -63,7 +66,7 @@ def merged_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the merged rows of the parts in order."""
     for sources, window in merged_windows(table, readers, parts, wanted, crew):
-        yield _batch(sources, window, wanted, crew)
+        yield _batch(table, sources, window, wanted, crew)
 
 
 def merged_windows(
@@ -100,9 +103,13 @@ def merged_windows(
 
 
 def _batch(
-    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, crew: Crew
+    table: TableMetadata,
+    sources: Sequence[MergedPart],
+    window: MergeWindow,
+    wanted: Wanted,
+    crew: Crew,
 ) -> pa.RecordBatch:
-    arrays, rows = columns_of_window(sources, window, wanted, crew)
+    arrays, rows = columns_of_window(table, sources, window, wanted, crew)
     if wanted.where_merged is not None:
         holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
         rows = holds.true_count
@@ -112,9 +119,16 @@ def _batch(
 
 
 def columns_of_window(
-    sources: Sequence[MergedPart], window: MergeWindow, wanted: Wanted, crew: Crew
+    table: TableMetadata,
+    sources: Sequence[MergedPart],
+    window: MergeWindow,
+    wanted: Wanted,
+    crew: Crew,
 ) -> tuple[dict[str, pa.Array], int]:
-    """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows."""
+    """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows.
+
+    Raises `FoldError` for a sum that does not fit.
+    """
     origins = Origins.of(window.inputs, len(sources))
     taken = [source.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)]
     flags = window.flags
@@ -127,11 +141,24 @@ def columns_of_window(
 
     names = wanted.columns
     crew = crew if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
-    arrays = crew.each(gathered, enumerate(names))
+    try:
+        arrays = crew.each(gathered, enumerate(names))
+    except FoldError as error:
+        raise with_key(error, _keys_of(sources, window), table) from None
     for source in sources:
         source.settle()
     rows = window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
     return dict(zip(names, arrays, strict=True)), rows
+
+
+def _keys_of(sources: Sequence[MergedPart], window: MergeWindow) -> list[pa.Array]:
+    """Returns the sort columns of a window's rows in order."""
+    keys = [source.keys for source in sources]
+    found = borrowed(keys, window.inputs, np.zeros(len(keys), dtype=np.int64))
+    try:
+        return [gather(pieces, found.origins) for pieces in found.columns]
+    finally:
+        found.give_back()
 
 
 class MergedPart:

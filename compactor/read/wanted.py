@@ -12,6 +12,7 @@ from compactor.predicate.tree import And, Predicate, columns_of, conjuncts
 from compactor.read.read_reports import ScanReport
 from compactor.rows.flags import RowRule
 from compactor.table.metadata import TableMetadata
+from format.names import names_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schem
         return schema
     for name in columns:
         if name not in schema.names:
-            raise UsageError(f"no column {name!r}; columns are: {', '.join(schema.names[:50])}")
+            raise UsageError(f"no column {name!r}; columns are: {names_text(schema.names)}")
     return pa.schema([schema.field(name) for name in columns])
 
 

@@ -24,11 +24,19 @@ from format.schema import Order, SortColumn
 from format.storage import plain
 
 I64 = npt.NDArray[np.int64]
-_EXACT = decimal.Context(prec=80)
+_WHOLE = pa.decimal256(76, 0)
 
 
 class FoldError(DataError):
     """The column's type does not hold the folded value."""
+
+    def __init__(self, *parts: str, column: str = "", row: int = 0) -> None:
+        """column: its name as stored. row: the row, among those folded, whose value does not fit."""
+        super().__init__(*parts)
+        self.column = column
+        self.row = row
+        self.input = -1
+        """In a merge, the input that the row comes from; then `row` is its place among those not deleted."""
 
 
 def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
@@ -110,6 +118,13 @@ class _Targets:
         """Returns the places in `rows` where the values of the next kept row begin."""
         return np.flatnonzero(np.diff(self.into, prepend=-1))
 
+    def check(self, is_too_large: npt.NDArray[np.bool_], name: str, dtype: pa.DataType) -> None:
+        """Raises `FoldError` if a sum does not fit. is_too_large: of the kept rows that `starts` has."""
+        for place in np.flatnonzero(is_too_large)[:1]:
+            row = int(self.kept[self.into[self.starts()[place]]])
+            what = f"the sum of the rows of one key does not fit into {dtype}"
+            raise FoldError(f"column {name!r}: {what}", column=name, row=row)
+
 
 def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     starts = into.starts()
@@ -122,26 +137,19 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     numbers: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
     if not len(numbers):
         return own
-    sums = np.add.reduceat(numbers, starts)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities add up to infinities and NaN
+        sums = np.add.reduceat(numbers, starts)
     if pt.is_integer(array.type):
         about = np.add.reduceat(numbers.astype(np.float64), starts)
         limit = 2.0 ** (array.type.bit_width - 1)
         # Close to the limit the float is too coarse, but there the sign of a wrapped sum is wrong.
         wrapped = (np.abs(about) > limit / 2) & (np.sign(about) != np.sign(sums))
-        if (np.abs(about) > 1.5 * limit).any() or wrapped.any():
-            raise _too_large(name, array.type)
+        into.check((np.abs(about) > 1.5 * limit) | wrapped, name, array.type)
     result = np.zeros(len(own), dtype=numbers.dtype)
     missing = np.ones(len(own), dtype=np.bool_)
     result[into.into[starts]] = sums
     missing[into.into[starts]] = False
     return pa.array(result, array.type, mask=missing)
-
-
-def _too_large(name: str, dtype: pa.DataType) -> FoldError:
-    return FoldError(
-        f"column {name!r}: the sum of the rows of one key does not fit into {dtype}; append a row with the "
-        "opposite sign, or delete the key's rows"
-    )
 
 
 def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
@@ -151,15 +159,14 @@ def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.
     sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])
     about = np.add.reduceat(values.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
     limit = 10.0 ** (dtype.precision - dtype.scale)
-    try:
-        added = sums.column("value_sum").combine_chunks().cast(dtype)
-    except pa.ArrowInvalid as error:
-        raise _too_large(name, dtype) from error
-    ends = pc.min_max(added).as_py()
-    most = decimal.Decimal("9" * dtype.precision).scaleb(-dtype.scale, _EXACT)
-    is_beyond = len(added) and (ends["max"] > most or ends["min"] < -most)
-    if is_beyond or (np.abs(about) > 2 * limit).any():
-        raise _too_large(name, dtype)
+    exact = sums.column("value_sum").combine_chunks()
+    # Arrow compares no decimals of negative scale.
+    whole = pa.Array.from_buffers(_WHOLE, len(exact), exact.buffers(), offset=exact.offset)
+    most = decimal.Decimal("9" * dtype.precision)
+    high, low = (pa.scalar(end, _WHOLE) for end in (most, most.copy_negate()))
+    is_beyond = pc.or_(pc.greater(whole, high), pc.less(whole, low)).to_numpy(zero_copy_only=False)
+    into.check(is_beyond | (np.abs(about) > 2 * limit), name, dtype)
+    added = exact.cast(dtype)
     at = np.full(rows, -1)
     at[sums.column("into").to_numpy()] = np.arange(len(sums))
     return added.take(pa.array(at, mask=at < 0))

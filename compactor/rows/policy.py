@@ -28,6 +28,7 @@ from compactor.common.setting_keys import (
     TTL_COLUMN,
 )
 from compactor.errors import UsageError
+from format.names import names_text, quoted
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import storage_type, uncoded_type
 
@@ -116,12 +117,14 @@ class RowPolicy:
     def __str__(self) -> str:
         parts = [str(self.kind)]
         if self.sequence is not None:
-            parts.append(f"by {self.sequence}")
+            parts.append(f"by {quoted(self.sequence)}")
         if self.aggregates:
-            parts.append("of " + ", ".join(f"{column}:{name}" for column, name in self.aggregates))
+            parts.append(
+                "of " + ", ".join(f"{quoted(column)}:{name}" for column, name in self.aggregates)
+            )
         if self.delete_marker is not None:
             kept = "dropped when possible" if self.may_drop_tombstones else "kept"
-            parts.append(f"with tombstones where {self.delete_marker} ({kept})")
+            parts.append(f"with tombstones where {quoted(self.delete_marker)} ({kept})")
         return " ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -156,7 +159,7 @@ class Ttl:
     seconds: NonNegativeInt
 
     def __str__(self) -> str:
-        return f"{self.seconds:,} s by {self.column}"
+        return f"{self.seconds:,} s by {quoted(self.column)}"
 
 
 def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> SortSchema:
@@ -317,7 +320,5 @@ def _check_aggregates(policy: RowPolicy, schema: pa.Schema, sort: SortSchema) ->
 
 def _column_type(name: str, setting: Setting, schema: pa.Schema) -> pa.DataType:
     if name not in schema.names:
-        raise UsageError(
-            setting, f": no column {name!r}; columns are: {', '.join(schema.names[:50])}"
-        )
+        raise UsageError(setting, f": no column {name!r}; columns are: {names_text(schema.names)}")
     return uncoded_type(schema.field(name).type)

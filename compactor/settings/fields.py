@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 from pydantic import BeforeValidator, Field
 
 from compactor.settings import units
+from format.names import parse_name, split_outside_quotes
 
 TASK_MEMORY_BYTES: Final = 512 << 20
 """The default memory limit of a task, whatever the task does."""
@@ -52,8 +53,16 @@ Folder = Annotated[str, FOLDER]
 """A folder on local disk."""
 
 
-def names(text: Any) -> Any:
-    """Splits a text at its commas; leaves anything else as it is."""
-    if not isinstance(text, str):
-        return text
-    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+Name = Annotated[str, parsed(parse_name)]
+"""The name of a column, which may stand in quotes as it does in a list."""
+
+
+def listed(given: Any) -> tuple[str, ...]:
+    """Returns the parts of a comma-separated text, or of a sequence of such texts, with their quotes."""
+    texts = [given] if isinstance(given, str) else given
+    return tuple(part for text in texts for part in split_outside_quotes(text, ","))
+
+
+def names(given: Any) -> tuple[str, ...]:
+    """Returns the names in a comma-separated text, or in a sequence of such texts. Raises ValueError."""
+    return tuple(map(parse_name, listed(given)))

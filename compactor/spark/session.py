@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from compactor.errors import JobError, UsageError
+from compactor.spark.jvm_lines import jvm_lines_as_log_lines
 from compactor.spark.scratch import scratch_folder
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
@@ -82,7 +83,7 @@ def open_session(master: str | None) -> SparkSession:
     for name, value in encryption.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     try:
-        with interrupted_afterwards():
+        with interrupted_afterwards(), jvm_lines_as_log_lines():
             session = builder.getOrCreate()
         check_tasks_have(session, encryption)
         return session

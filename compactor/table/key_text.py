@@ -7,11 +7,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from format.keys import Bound
+from compactor.rows.fold import FoldError
+from compactor.table.metadata import TableMetadata
+from format.keys import Bound, key_at
+from format.names import in_quotes
 from format.schema import SortSchema
 from format.types import storage_type
 
 MAX_CHARACTERS: Final = 60
+_MAX_LITERAL: Final = 1_000
 
 
 def key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
@@ -33,6 +37,34 @@ def key_text(bound: Bound, types: Sequence[pa.DataType]) -> str:
 
 def key_parts(bound: Bound, types: Sequence[pa.DataType]) -> list[str]:
     return [value_text(value, dtype) for value, dtype in zip(bound, types, strict=False)]
+
+
+def with_key(error: FoldError, keys: Sequence[pa.Array], table: TableMetadata) -> FoldError:
+    """Returns the error of a sum with the key of its rows, as a condition that finds them.
+
+    keys: the sort columns of the rows that were folded.
+    """
+    values = key_at(keys, error.row)
+    held = zip(table.rows.key_columns(table.sort), values, keys, strict=False)
+    key = " AND ".join(_equals(table.shown_name(c.column), v, k.type) for c, v, k in held)
+    dtype = table.schema.field(error.column).type
+    return FoldError(
+        f"column {table.shown_name(error.column)!r}: the sum of the rows where {key} does not fit into "
+        f"{dtype}: append such a row with the opposite sign, or delete these rows",
+        column=error.column,
+        row=error.row,
+    )
+
+
+def _equals(name: str, value: Any, dtype: pa.DataType) -> str:
+    """Returns the condition that a column has a value."""
+    if value is None:
+        return f"{in_quotes(name)} IS NULL"
+    text = value_text(value, dtype)
+    if pa.types.is_integer(dtype) or pa.types.is_decimal(dtype) or pa.types.is_boolean(dtype):
+        return f"{in_quotes(name)} = {text}"
+    shown = text if len(text) <= _MAX_LITERAL else f"{text[:_MAX_LITERAL]}…"
+    return f"{in_quotes(name)} = '" + shown.replace("'", "''") + "'"
 
 
 def value_text(value: Any, dtype: pa.DataType) -> str:

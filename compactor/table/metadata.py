@@ -24,6 +24,7 @@ from compactor.table.numbers import (
 )
 from format.errors import SchemaError
 from format.key_comparator import KeyComparator
+from format.names import names_text
 from format.schema import SortColumn, SortSchema, check_sort_schema
 from format.type_json import schema_from_json, schema_to_json
 
@@ -118,7 +119,7 @@ class TableMetadata:
             if name not in self.schema.names:
                 raise UsageError(
                     SKIP_INDEX,
-                    f": no column {name!r}; columns are: {', '.join(self.schema.names[:50])}",
+                    f": no column {name!r}; columns are: {names_text(self.schema.names)}",
                 )
             if name in in_sort:
                 raise UsageError(

@@ -13,6 +13,7 @@ from pyarrow import types as pt
 
 from compactor.common.setting_keys import NOT_NULL
 from compactor.errors import UsageError
+from format.names import names_text
 from format.nested import list_parts
 from format.storage import plain, to_storage
 from format.types import is_list_like
@@ -28,7 +29,7 @@ def with_not_null(schema: pa.Schema, paths: Iterable[str]) -> pa.Schema:
         names = [field.name for field in fields if f"{path}.".startswith(f"{field.name}.")]
         if not names:
             raise UsageError(
-                NOT_NULL, f": no column {path!r}; columns are: {', '.join(schema.names[:50])}"
+                NOT_NULL, f": no column {path!r}; columns are: {names_text(schema.names)}"
             )
         name = path if path in names else max(names, key=len)
         place = schema.get_field_index(name)

@@ -13,6 +13,7 @@ from compactor.common.setting_keys import SORT_BY
 from compactor.errors import UsageError
 from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.table.metadata import TimeWindows
+from format.names import quoted
 from format.schema import SortSchema
 from format.storage import plain, to_logical, to_storage
 
@@ -23,7 +24,7 @@ def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> 
         raise UsageError(
             f"time column {windows.column!r} is not a sort column; add it to them, as in ",
             SORT_BY,
-            f" ...,{windows.column}",
+            f" ...,{quoted(windows.column)}",
         )
     dtype = schema.field(windows.column).type
     if not (pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)):

@@ -21,6 +21,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from format.names import names_text
 from format.types import table_type
 
 
@@ -153,7 +154,7 @@ def _stored(table: TableMetadata, shown: str) -> str:
     name = table.stored_name(shown)
     if name is None:
         raise UsageError(
-            f"no column {shown!r}; columns are: {', '.join(table.shown_schema.names[:50])}"
+            f"no column {shown!r}; columns are: {names_text(table.shown_schema.names)}"
         )
     return name
 

@@ -54,7 +54,7 @@ def rows_behind(
         readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in group]
         whole = whole_fragments([reader.row_groups for reader in readers])
         for sources, window in merged_windows(table, readers, whole, wanted, crew):
-            arrays, rows = columns_of_window(sources, window, wanted, crew)
+            arrays, rows = columns_of_window(table, sources, window, wanted, crew)
             holds = pc.fill_null(matching(where, arrays, rows), False)
             of_key_that_matches = _spread(
                 holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags

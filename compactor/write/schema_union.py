@@ -15,6 +15,7 @@ from compactor.errors import InputError
 from compactor.table.not_null import null_place
 from format.cast import as_type
 from format.errors import SchemaError
+from format.names import names_text
 from format.type_json import type_to_json
 from format.types import (
     check_nesting,
@@ -269,5 +270,5 @@ def require_columns(schema: pa.Schema, names: Sequence[str], path: str) -> None:
     if missing:
         raise InputError(
             f"{path}: sort column {missing[0]!r} is not in the file; its columns are: "
-            + ", ".join(schema.names[:50])
+            + names_text(schema.names)
         )

@@ -850,3 +850,37 @@ def test_repair_says_where_a_log_with_a_gap_is_whole(cli: Cli, table_path: Path)
     cli.fails(2, "repair", table_path, "--end-at", newest, "--apply")
     cli("repair", table_path, "--end-at", newest - 2, "--apply")
     cli("verify", table_path)
+
+
+def test_names_with_marks_stand_in_quotes_and_what_is_printed_is_read_again(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file, table = tmp_path / "n.csv", tmp_path / "t"
+    file.write_text('"a,b",c:d,"e""f",g,"h,"\n1,2,3,4,8\n1,5,6,7,9\n')
+    policy = ("--row-policy", "aggregate", "--aggregate", '"e""f":sum,g:max')
+    cli("ingest", table, file, "--sort-by", '"a,b":desc,"c:d"', *policy)
+    shown = cli("inspect", table)
+    [sort] = [line for line in shown.splitlines() if line.startswith("sorted by ")]
+    assert sort == 'sorted by "a,b":desc, "c:d"'
+    assert 'aggregate of "e""f":sum, g:max' in shown
+    cli("ingest", tmp_path / "again", file, "--sort-by", sort.removeprefix("sorted by "))
+    error = cli.fails(2, "query", table, "--columns", "a")
+    names = error.rpartition("columns are: ")[2]
+    assert names == '"a,b", "c:d", "e""f", g, "h,"'
+    assert (
+        cli("head", table, "-n", 1, "--columns", names)
+        == '{"a,b":1,"c:d":2,"e\\"f":3,"g":4,"h,":8}\n'
+    )
+    cli("export", table, tmp_path / "out.csv", "--columns", '"c:d",g')
+    assert (tmp_path / "out.csv").read_text() == '"c:d","g"\n2,4\n5,7\n'
+    assert cli("query", table, "--where", '"c:d" = 5', "--columns", '"e""f"') == '{"e\\"f":6}\n'
+    told = cli(
+        "alter", table, "--rename", '"e""f":"x:y"', "--rename", "g:plain", "--order", '"x:y"'
+    )
+    assert told.splitlines()[0] == 'columns: "x:y", "a,b", "c:d", plain, "h,"; version 2'
+    cli("alter", table, "--drop", '"h,"')
+    cli.fails(2, "alter", table, "--rename", "c:d:e")
+    cli.fails(2, "ingest", tmp_path / "other", file, "--sort-by", "c:d")
+    cli.fails(2, "ingest", tmp_path / "other", file, "--sort-by", '"a,b')
+    cli.fails(2, "head", table, "--columns", '"a,b')
+    cli.fails(2, "alter", table, "--drop", '"a,b')

@@ -13,13 +13,13 @@ import pytest
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compact_report import CompactReport
-from compactor.compaction.compaction import Compaction, Outcome
+from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.compaction.engine import InProcessEngine
 from compactor.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from compactor.planner.spec import CompactionSpec
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.verify import verify
-from compactor.resources.errors import LocalDiskError
+from compactor.resources.errors import LocalDiskError, MemoryLimitError
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
@@ -30,7 +30,14 @@ from compactor.table.version import Operation
 from compactor.write.delete import delete_rows
 from tests.support.memory_store import MemoryStore
 from tests.support.oracle import stable_sorted
-from tests.support.tables import SORT, compact_table, ingest_tables, log_rows, table_rows
+from tests.support.tables import (
+    SORT,
+    append_table,
+    compact_table,
+    ingest_tables,
+    log_rows,
+    table_rows,
+)
 
 OVERLAPPING, FULL = Strategy.OVERLAPPING, Strategy.FULL
 
@@ -464,3 +471,31 @@ def test_more_inputs_than_memory_allows_are_merged_in_rounds(tmp_path: Path) -> 
     assert report.to_json()["tasks"] >= 3
     assert len(CommitLog(store).refresh().fragments) == 1
     assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
+
+
+def test_rows_that_share_a_large_string_are_charged_for_it_once() -> None:
+    store, text = MemoryStore(), os.urandom(100_000).hex()
+    for number in range(16):
+        texts = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), [text])
+        rows = pa.table({"k": [16 * n + number for n in range(200)], "v": texts})
+        append_table(store, rows, None if number else "k", max_rows=65_536)
+    settings = CompactionSettings(memory_limit_bytes=64 << 20)
+    report = compact_table(store, settings, strategy=Strategy.FULL)
+    assert not report.failed
+    assert len(CommitLog(store).current().fragments) == 1
+    found = table_rows(store)
+    assert [row["k"] for row in found] == list(range(3_200))
+    assert {row["v"] for row in found} == {text}
+
+
+def test_a_merge_for_which_there_is_no_memory_is_tried_once(tmp_path: Path) -> None:
+    store = MemoryStore()
+    ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
+
+    def short_of_memory(compaction: Compaction) -> Outcome:
+        return failed(compaction, MemoryLimitError("stage encode needs more"))
+
+    version = CommitLog(store).current().version
+    report = compact_table(store, engine=InProcessEngine(short_of_memory))
+    assert [finished.attempt for finished in report.failed] == [1]
+    assert CommitLog(store).current().version == version + 2  # a lease, and its end

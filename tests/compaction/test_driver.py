@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction import owner as owner_module
-from compactor.compaction.compaction import Compaction, Outcome
+from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.compaction.driver import MAX_RETRY_SECONDS, RETRY_SECONDS, Driver, DriverSettings
 from compactor.compaction.owner import is_gone, this_owner
 from compactor.errors import StoreUnreachableError, UnknownOutcomeError
+from compactor.resources.errors import MemoryLimitError
+from compactor.rows.fold import FoldError
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
@@ -27,6 +29,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import MOST_ABANDONED
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
+from format.errors import LimitError
 from tests.support.memory_store import MemoryStore
 from tests.table.test_commit_log import METADATA, answer_again, lose_the_answers
 from tests.table.test_history import MovingClock
@@ -501,3 +504,23 @@ def test_an_outcome_that_the_log_was_not_told_counts_once(world: World) -> None:
     (finished,) = driver.commit_outcomes([damage])
     assert (finished.attempt, finished.quarantined) == (1, ())
     assert world.snapshot().quarantine == {}
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_what_can_not_but_fail_again_is_not_tried_again_soon(world: World, gives_up: bool) -> None:
+    for _ in range(3):
+        world.ingest(0, 9)
+    driver = world.driver("one", gives_up=gives_up)
+    (compaction,) = driver.decide(9)
+    errors = (MemoryLimitError("too little"), FoldError("too large"), LimitError("too long"))
+    assert all(failed(compaction, error).is_final for error in errors)
+    assert not failed(compaction, StoreUnreachableError("gone")).is_final
+    outcome = Outcome.from_json(failed(compaction, errors[0]).to_json())
+    (finished,) = driver.commit_outcomes([outcome])
+    assert finished.quarantined == ()
+    assert driver.decide(9) == []
+    if gives_up:
+        assert finished.retry_seconds is None
+        assert driver.retry_unix_ms is None
+    else:
+        assert finished.retry_seconds == MAX_RETRY_SECONDS

@@ -67,9 +67,9 @@ def test_what_is_written_as_flags_and_as_options_of_spark_is_the_same() -> None:
     assert rows.aggregates == (("a", RowFunction.SUM), ("b", RowFunction.MAX))
 
 
-def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
-    settings = by_command_line("--row-policy", "aggregate", "--aggregate", "a,b:sum")
-    assert settings.aggregate == (("a,b", RowFunction.SUM),)
+def test_a_column_with_a_comma_stands_in_quotes() -> None:
+    settings = by_command_line("--row-policy", "aggregate", "--aggregate", '"a,b":sum,c:d:max')
+    assert settings.aggregate == (("a,b", RowFunction.SUM), ("c:d", RowFunction.MAX))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ from format.types import storage_type, table_type
 from format.writer import WriterOptions
 from tests.generated import pool
 from tests.generated.bits import Value, alike, breaks_not_null, fitted, values_of
+from tests.generated.fronts import (
+    columns_by_text,
+    kinds_by_text,
+    renaming_by_text,
+    sort_by_text,
+)
 from tests.generated.model import Model, Row, sortable
 from tests.generated.plans import ID, TEXTS, Append, Plan, Step, plan_of
 from tests.generated.types import NAMES, contains
@@ -187,7 +193,7 @@ class Case:
         options = IngestOptions(
             self._plan.rows_per_fragment, WriterOptions(max_rows=self._plan.max_rows)
         )
-        sort = None if snapshot.version else self._plan.sort
+        sort = None if snapshot.version else sort_by_text(rng, self._plan.sort)
         try:
             self._ask(f"append by {how}", lambda: self._ingest(source, sort, options))
         except _Refused:
@@ -261,7 +267,7 @@ class Case:
         if kind == "rename":
             old = rng.choice(names)
             new = rng.choice([n for n in NAMES if n and n not in names] or ["another"])
-            change = Alteration(renames={old: new})
+            change = Alteration(renames=renaming_by_text(rng, old, new))
             model.columns = {new if n == old else n: number for n, number in model.columns.items()}
             if old == ID:
                 return
@@ -279,7 +285,9 @@ class Case:
             ]
             if not fits:
                 return
-            change = Alteration(skips=dict([rng.choice(fits)]))
+            name, skip = rng.choice(fits)
+            kinds_by_text(rng, [(name, str(skip))])
+            change = Alteration(skips={name: skip})
         elif not free:
             return
         else:
@@ -306,7 +314,7 @@ class Case:
 
     def _scan(self, rng: random.Random) -> None:
         names = list(self._model.columns)
-        chosen = rng.sample(names, rng.randint(1, len(names)))
+        chosen = columns_by_text(rng, rng.sample(names, rng.randint(1, len(names))))
         self._check_scan(self._snapshot(), self._model, chosen, None)
         text, holds = self._condition(rng, self._snapshot().table.shown_schema)
         self._say(f"  {text}")

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.planner.tree import all_items, components
 from compactor.read import row_group_reader, scan
-from format import keys, ordering, storage
+from format import keys, ordering, schema, storage
 from format.schema import Nulls
 from tests.generated.arrays import Builder
 from tests.generated.bits import values_of
@@ -79,6 +79,7 @@ BROKEN = {
     "the place of nulls": (ordering, "_fields", _nulls_last),
     "upper bounds of long texts": (keys, "_shorten_text", _cut_down),
     "nulls within types": (storage, "null_mask", lambda array: None),
+    "names in quotes": (schema, "split_outside_quotes", lambda text, separator: text.split(separator)),
     "deleted rows in readers": (row_group_reader, "read_deletion", lambda store, entry: None),
 }  # fmt: skip
 

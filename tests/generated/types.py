@@ -15,6 +15,7 @@ INDICES: Final = (
 NAMES: Final = (
     "", "a", "b", "item", "element", "key", "value", "entries", "a.b", 'with "quotes"', "it's", "ünïcode",
     "日本", "x" * 70, "with space", "-", "1", "\U0001f600", "a/b", "a,b:desc", "%", "#", "null",
+    ' "a",', "a:b",
 )  # fmt: skip
 """Of columns and fields."""
 _ZONES: Final = (None, None, "UTC", "Europe/Vienna", "+05:30")

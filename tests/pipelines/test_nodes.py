@@ -812,3 +812,24 @@ def test_digits_that_a_number_may_have_are_rounded_to(digits: int) -> None:
 def test_literals_that_size_work_are_bounded(text: str) -> None:
     with refuses(ConfigError):
         Expression(text, pa.schema([("y", pa.float64())]), "node 't'")
+
+
+def test_columns_with_marks_are_sorted_by_and_divide_files(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text('"a,b:desc","c:d"\n2,x\n1,y\n2,z\n')
+    nodes = {
+        "in": {"source": {"path": str(tmp_path / "in.csv")}},
+        "sorted": {"sort": {"input": "in", "by": '"c:d":desc'}},
+        "out": {
+            "output": {
+                "input": "sorted",
+                "path": str(tmp_path / "out-{}.ndjson"),
+                "split": {"by": "a,b:desc"},
+            }
+        },
+    }
+    PipelineRun(parse_pipeline(json.dumps({"nodes": nodes}), "test.json")).run()
+    assert lines_of(tmp_path / "out-2.ndjson") == [
+        {"a,b:desc": 2, "c:d": "z"},
+        {"a,b:desc": 2, "c:d": "x"},
+    ]
+    assert lines_of(tmp_path / "out-1.ndjson") == [{"a,b:desc": 1, "c:d": "y"}]

@@ -63,6 +63,11 @@ TABLE: dict[str, tuple[Nodes, dict[str, str]]] = {
          "x": {"aggregate": {"input": "a", "group_by": ["m", "n"], "columns": {"c": "count"}}}},
         {"x": "range of m,n"},
     ),
+    "aggregate by names with marks": (
+        {**sources("a"),
+         "x": {"aggregate": {"input": "a", "group_by": ["m,n", "o:desc"], "columns": {"c": "count"}}}},
+        {"x": 'range of "m,n","o:desc"'},
+    ),
     "aggregate of sorted rows": (
         {**sources("a"), **SORT,
          "x": {"aggregate": {"input": "s", "group_by": ["n"], "columns": {"c": "count"}}}},

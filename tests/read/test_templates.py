@@ -13,7 +13,7 @@ import pytest
 
 from compactor.predicate.parse import parse_where
 from compactor.predicate.tree import Like, matching
-from compactor.read.fragment_columns import StoredObject, open_fragment
+from compactor.read.fragment_columns import open_fragment
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.templated_column import TemplatedColumn
@@ -22,6 +22,7 @@ from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
+from compactor.table.stored_object import StoredObject
 from compactor.write.delete import delete_rows
 from format.blocks import Block, make_chunk
 from format.errors import CorruptFragmentError

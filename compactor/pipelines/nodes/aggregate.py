@@ -23,6 +23,7 @@ from compactor.pipelines.time_windows import END, START, ColumnWindows, window_s
 from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from format.names import names_text
 from format.schema import SortColumn
 
 _WINDOW: Final = "$window"
@@ -72,7 +73,7 @@ def _grouper(
     what = f"node {name!r}"
     for key in node.group_by:
         if key not in schema.names:
-            there = ", ".join(schema.names[:50])
+            there = names_text(schema.names)
             raise ConfigError(f"{what}: no column {key!r} to group by; there are: {there}")
     measures = parse_measures(node.columns, schema, what)
     keys = node.group_by if node.window is None else (_WINDOW, *node.group_by)

@@ -17,7 +17,13 @@ from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
 from compactor.files.write import SinkOptions, StagedSink, check_sink_path
 from compactor.pipelines.aggregating import Grouper, Measure
-from compactor.pipelines.binding import WIDENED, UnserializableMapValue, has_map, sort_schema
+from compactor.pipelines.binding import (
+    WIDENED,
+    UnserializableMapValue,
+    checked_order,
+    has_map,
+    sort_schema,
+)
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Stopped
 from compactor.pipelines.classify import is_live
@@ -38,7 +44,8 @@ from compactor.write.ingest import (
     plan_ingest,
     write_fragments,
 )
-from format.schema import SortSchema, parse_sort_schema
+from format.names import names_text
+from format.schema import SortColumn, SortSchema, parse_sort_schema
 
 HANDOFF_RECORDS: Final = 256
 """The most records that wait between a merge and the writer of a live output."""
@@ -54,9 +61,9 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
         sort_schema(node.sort_by, written, what)
     if node.split is not None and node.split.by is not None:
         if node.split.by not in written.names:
-            there = ", ".join(written.names[:50])
+            there = names_text(written.names)
             raise ConfigError(f"{what}: split: no column {node.split.by!r}; columns are: {there}")
-        sort_schema(node.split.by, written, f"{what}: split")
+        checked_order((SortColumn(node.split.by),), written, f"{what}: split")
     kind = None if node.path is None else kind_of(node.path)
     if node.path is not None:
         check_sink_path(node.path)
@@ -175,7 +182,7 @@ class Writing:
         inside = self._sort or ()
         if not by:
             return inside
-        return (*parse_sort_schema(by), *(column for column in inside if column.column != by))
+        return (SortColumn(by), *(column for column in inside if column.column != by))
 
     def publish(self) -> None:
         """Makes the rows visible. Raises `CommitConflictError` as every commit does."""

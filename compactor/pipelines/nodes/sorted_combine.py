@@ -23,6 +23,7 @@ from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interva
 from compactor.pipelines.sorted_rows import Room, SortedRows
 from compactor.pipelines.sorting import Sorter
 from compactor.pipelines.work import RunContext
+from format.names import names_text
 from format.schema import SortColumn, SortSchema
 from format.types import storage_type
 
@@ -137,7 +138,7 @@ def _check_order(
     for setting, name in (first, *others.items()):
         side, schema = ("build", sides[1]) if types else ("probe", sides[0])
         if name not in schema.names:
-            there = ", ".join(schema.names[:50])
+            there = names_text(schema.names)
             raise ConfigError(
                 f"{what}: {setting}: the {side} side has no column {name!r}; it has: {there}"
             )

@@ -36,6 +36,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from format.cast import as_schema
+from format.names import names_text
 from format.storage import plain, to_logical, to_storage
 from format.types import storage_type, table_schema
 
@@ -137,7 +138,7 @@ def _schema_of(
         everything |= {} if known is None else {field.name: field for field in known}
         for name in source.columns:
             if name not in everything:
-                there = ", ".join(list(everything)[:50])
+                there = names_text(everything)
                 raise ConfigError(f"{what}: {source.path} has no column {name!r}; it has: {there}")
         wanted = pa.schema([everything[name] for name in source.columns])
     else:
@@ -295,7 +296,7 @@ def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:
     if node.correlation_key is None:
         return None
     if node.correlation_key not in schema.names:
-        there = ", ".join(schema.names[:50])
+        there = names_text(schema.names)
         raise ConfigError(
             f"{what}: correlation_key: no column {node.correlation_key!r}; columns are: {there}"
         )

@@ -16,6 +16,7 @@ from pyspark.sql import types as st
 
 from compactor.errors import DataError, InputError, UsageError
 from format.cast import cast_exactly, cast_storage
+from format.names import names_text
 from format.storage import plain, to_logical, to_storage
 from format.types import is_list_like, storage_type
 
@@ -59,10 +60,10 @@ def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
     for field in schema:
         dtype = _spark_type(storage_type(field.type))
         if dtype is None:
-            others = ",".join(f.name for f in schema if _spark_type(storage_type(f.type)))
+            others = names_text(f.name for f in schema if _spark_type(storage_type(f.type)))
             raise UsageError(
                 f"{table}: column {field.name!r} is {field.type}, which Spark has no type for: read the "
-                f"others by option columns={others[:500]}"
+                f"others by option columns={others}"
             )
         fields.append(st.StructField(field.name, dtype, field.nullable))
     return st.StructType(fields)
@@ -99,7 +100,7 @@ def check_names(asked: Sequence[str], schema: pa.Schema, table: str) -> None:
             raise UsageError(f"{table}: column {name!r} is asked for twice: name it once")
         if name not in schema.names:
             raise UsageError(
-                f"{table}: no column {name!r}; columns are: {', '.join(schema.names[:50])}"
+                f"{table}: no column {name!r}; columns are: {names_text(schema.names)}"
             )
 
 

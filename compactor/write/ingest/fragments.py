@@ -14,6 +14,7 @@ from compactor.files.source import FileBatches
 from compactor.predicate.skipping.packed import pack
 from compactor.predicate.skipping.summary import build as build_summary
 from compactor.rows.flags import RowRule, RowStatistics
+from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
@@ -26,6 +27,7 @@ from compactor.write.schema_union import conform_batch
 from format.canonical import canonical
 from format.crew import ALONE, Crew
 from format.errors import SchemaError
+from format.names import names_text
 from format.schema import ordering
 from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from format.storage import to_storage
@@ -58,10 +60,13 @@ def write_fragments(
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
-    attempt_id: unique to this call. Raises `InputError`.
+    attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that does not fit.
     """
     writer = _FragmentsOfFile(store, plan, file, attempt_id, crew)
-    entries = list(writer.write(on_progress))
+    try:
+        entries = list(writer.write(on_progress))
+    except FoldError as error:
+        raise FoldError(f"{file.path}: {error}", column=error.column, row=error.row) from None
     writer.write_skips()
     return WrittenFragments(entries, writer.rows)
 
@@ -123,7 +128,7 @@ class _FragmentsOfFile:
         if len(sizes) and sizes[row] > MAX_KEY_BYTES:
             shown = map(self._metadata.shown_name, names)
             raise InputError(
-                f"{path}, row {self.rows + row + 1:,}: its sort columns ({', '.join(shown)}) take "
+                f"{path}, row {self.rows + row + 1:,}: its sort columns ({names_text(shown)}) take "
                 f"{sizes[row]:,} bytes, more than {MAX_KEY_BYTES:,}: shorten their values, or sort the table "
                 "by other columns"
             )
@@ -153,7 +158,7 @@ class _FragmentsOfFile:
             ) as writer,
         ):
             row_statistics = RowStatistics()
-            for columns in sorted_columns(batches, schema, sort, self._rule):
+            for columns in sorted_columns(batches, schema, self._metadata, self._rule):
                 keys = [columns[column.column] for column in sort]
                 row_statistics += self._rule.row_statistics(keys)
                 writer.write_sorted(columns)

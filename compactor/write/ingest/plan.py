@@ -21,6 +21,7 @@ from compactor.write.ingest.columns import StoredNames, fixed_columns
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.schema_union import merged_schema, require_columns
 from format.errors import SchemaError
+from format.names import quoted
 from format.schema import SortSchema, check_sort_schema, ordering
 
 
@@ -130,7 +131,7 @@ def _metadata(
 def _windows_text(windows: TimeWindows | None) -> str:
     if windows is None:
         return "no time windows"
-    return f"windows of {duration_text(windows.window_seconds)} by {windows.column}"
+    return f"windows of {duration_text(windows.window_seconds)} by {quoted(windows.column)}"
 
 
 def _check_options(known: TableMetadata, options: IngestOptions) -> None:

@@ -6,7 +6,7 @@ The command line and the Spark data source share them.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -27,7 +27,7 @@ from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.column_kinds import column_kinds
-from compactor.settings.fields import Bytes, Seconds, Written, names
+from compactor.settings.fields import Bytes, Name, Seconds, Written, listed, names
 from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest.options import IngestOptions
@@ -40,17 +40,9 @@ _DEFAULTS: Final = IngestOptions()
 
 
 def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
-    """Returns a validator of `COLUMN:KIND` pairs: one comma-separated text, or a sequence of texts.
-
-    In a sequence of texts a column's name may have a comma.
-    """
+    """Returns a validator of `COLUMN:KIND` pairs: one comma-separated text, or a sequence of such texts."""
     by_name = {str(kind): kind for kind in kinds}
-    return BeforeValidator(lambda given: tuple(column_kinds(names(given), by_name, word).items()))
-
-
-def _paths(given: Any) -> tuple[str, ...]:
-    """Returns paths given as one comma-separated text or as a sequence of texts."""
-    return tuple(names(given))
+    return BeforeValidator(lambda given: tuple(column_kinds(listed(given), by_name, word).items()))
 
 
 class IngestSettings(Settings):
@@ -70,7 +62,7 @@ class IngestSettings(Settings):
     max_rows_per_row_group: int = Field(
         default=_DEFAULTS.writer.max_rows, ge=1, lt=2**31, description="Most rows of a row group."
     )
-    time_column: str | None = Field(
+    time_column: Name | None = Field(
         default=None, description="Sort column that divides a new table into time windows."
     )
     time_window: Seconds = Field(
@@ -84,10 +76,10 @@ class IngestSettings(Settings):
         default=None,
         description="How a new table merges rows of equal sort columns. By default it appends all rows.",
     )
-    sequence: str | None = Field(
+    sequence: Name | None = Field(
         default=None, description="Column whose greater values are newer, for last and first."
     )
-    delete_marker: str | None = Field(
+    delete_marker: Name | None = Field(
         default=None, description="Boolean column: rows where it is true are tombstones."
     )
     keep_tombstones: bool | None = Field(
@@ -105,7 +97,7 @@ class IngestSettings(Settings):
     ttl: Seconds | None = Field(
         default=None, description="Compactions of a new table drop rows older than this."
     )
-    ttl_column: str | None = Field(
+    ttl_column: Name | None = Field(
         default=None, description="Time column that tells the age of rows."
     )
     on_conflict: OnConflict = Field(
@@ -124,7 +116,7 @@ class IngestSettings(Settings):
         ge=32,
         description="Most bytes of a skip index for a column and row group.",
     )
-    not_null: Annotated[tuple[str, ...], BeforeValidator(_paths), Written("PATH")] = Field(
+    not_null: Annotated[tuple[str, ...], BeforeValidator(names), Written("PATH")] = Field(
         default=(),
         description="A new table refuses rows with a null there: COLUMN, or a path into it such as "
         "tags.element, attributes.value or request.id.",

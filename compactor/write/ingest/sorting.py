@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.rows.flags import COUNTS, KEPT, RowRule
-from compactor.rows.fold import merged_rows
+from compactor.rows.fold import FoldError, merged_rows
+from compactor.table.key_text import with_key
+from compactor.table.metadata import TableMetadata
 from format.arrays import concat_storage
 from format.ordering import key_columns, same_as_previous, sort_keys, stable_order
 from format.schema import SortSchema
@@ -22,12 +24,13 @@ _TAKEN_ROWS: Final = 16_384
 
 
 def sorted_columns(
-    batches: list[pa.RecordBatch], schema: pa.Schema, sort: SortSchema, rule: RowRule
+    batches: list[pa.RecordBatch], schema: pa.Schema, table: TableMetadata, rule: RowRule
 ) -> Iterator[Columns]:
     """Yields the rows of all batches in stable sort order, some at a time, as storage arrays by column name.
 
-    Merges rows of one key if the rule says so.
+    Merges rows of one key if the rule says so. Raises `FoldError` for a sum that does not fit.
     """
+    sort = table.sort
     pieces = [{n: to_storage(batch.column(n)) for n in schema.names} for batch in batches]
     if not rule.merges and _are_sorted(pieces, sort):
         # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
@@ -37,7 +40,7 @@ def sorted_columns(
     del pieces
     order = pa.array(stable_order(sort_keys([arrays[column.column] for column in sort], sort)))
     if rule.merges:
-        yield dict(_merged(arrays, order, sort, rule))
+        yield dict(_merged(arrays, order, table, rule))
         return
     for start in range(0, len(order), _TAKEN_ROWS):
         positions = order.slice(start, _TAKEN_ROWS)
@@ -52,13 +55,16 @@ def _are_sorted(pieces: Sequence[Columns], sort: SortSchema) -> bool:
 
 
 def _merged(
-    arrays: Columns, order: pa.Array, sort: SortSchema, rule: RowRule
+    arrays: Columns, order: pa.Array, table: TableMetadata, rule: RowRule
 ) -> Iterator[tuple[str, pa.Array]]:
     """Yields each column by name, in order, with one row for each key."""
-    keys = [arrays[column.column].take(order) for column in sort]
+    keys = [arrays[column.column].take(order) for column in table.sort]
     starts = ~same_as_previous(sort_keys(keys, rule.key))
     decision = rule.decide(keys, starts)
     # A row that is alone in its key still needs the duplicates removed from its sets.
     flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
     for name, array in list(arrays.items()):
-        yield name, merged_rows(array.take(order), flags, name, rule)
+        try:
+            yield name, merged_rows(array.take(order), flags, name, rule)
+        except FoldError as error:
+            raise with_key(error, keys, table) from None
