@@ -17,6 +17,7 @@ from format.nested import (
     fixed_items,
     list_parts,
     null_mask,
+    take,
 )
 from format.storage import decoded, to_logical, to_storage
 from format.types import is_large_offsets, storage_type, value_type
@@ -91,7 +92,7 @@ def cast_storage(
         try:
             values = cast_storage(array.dictionary, dtype, cast_leaf)
         except pa.ArrowInvalid:  # perhaps for a value that no row has
-            return cast_storage(array.dictionary.take(array.indices), dtype, cast_leaf)
+            return cast_storage(decoded(array), dtype, cast_leaf)
         return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
     if not pt.is_nested(dtype):
         return cast_leaf(array, dtype)
@@ -130,7 +131,7 @@ def _items_of_size(
         places = np.cumsum(np.repeat(~is_null, size)) - 1
     if mask is None:
         return items
-    return items.take(pa.array(places, mask=np.repeat(is_null, size)))
+    return take(items, np.where(np.repeat(is_null, size), -1, places))
 
 
 def _cast_struct(

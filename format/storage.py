@@ -17,6 +17,7 @@ from format.nested import (
     fixed_items,
     list_parts,
     null_mask,
+    take,
 )
 from format.nodes import binary_parts, dictionary_codes, pack_bits, valid_mask
 from format.templates import text
@@ -112,6 +113,9 @@ def decoded(array: pa.Array) -> pa.Array:
         return pa.nulls(len(indices), values.type)
     if is_binary_like(values.type):
         return _decoded_strings(without_null_values(array))
+    valid, codes = valid_mask(indices), dictionary_codes(array)
+    if pt.is_nested(values.type):
+        return take(values, codes if valid is None else np.where(valid, codes, -1))
     return pc.take(values, indices, boundscheck=False)
 
 
