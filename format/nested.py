@@ -119,8 +119,7 @@ def build_list(dtype: pa.DataType, counts: I64, items: pa.Array, mask: pa.Array 
     """
     is_view = _is_view(dtype)
     width = _width(dtype)
-    if width is np.int32 and len(items) > _MAX_OFFSET_32:
-        raise pa.ArrowInvalid(f"{len(items)} elements of lists exceed 32-bit offsets")
+    _check_elements(dtype, len(items))
     offsets = np.zeros(len(counts) + 1, dtype=width)
     np.cumsum(counts, out=offsets[1:])
     buffers = [_validity(mask), pa.py_buffer(offsets[:-1] if is_view else offsets)]
@@ -128,6 +127,11 @@ def build_list(dtype: pa.DataType, counts: I64, items: pa.Array, mask: pa.Array 
         buffers.append(pa.py_buffer(counts.astype(width)))
     items = items if len(items) else no_values(items.type)
     return pa.Array.from_buffers(dtype, len(counts), buffers, -1, children=[items])
+
+
+def _check_elements(dtype: pa.DataType, count: int) -> None:
+    if _width(dtype) is np.int32 and count > _MAX_OFFSET_32:
+        raise pa.ArrowInvalid(f"{count} elements of lists exceed 32-bit offsets")
 
 
 def fixed_items(array: pa.Array) -> pa.Array:
@@ -186,6 +190,8 @@ def take(array: pa.Array, places: Places) -> pa.Array:
         return _take_views(array, places)
     if not pt.is_nested(dtype):
         return array.take(_indices(places))
+    if len(places) and places.max() >= len(array):
+        raise IndexError(f"no place {places.max()} in {len(array)} values")
     mask = _mask_at(array, places)
     if pt.is_struct(dtype):
         children = [take(array.field(place), places) for place in range(dtype.num_fields)]
@@ -263,6 +269,7 @@ def _take_lists(array: pa.Array, places: Places, mask: pa.Array | None) -> pa.Ar
     ends = np.cumsum(counts)
     items = no_values(array.values.type)
     if len(ends) and ends[-1]:
+        _check_elements(array.type, int(ends[-1]))
         items = take(array.values, np.arange(ends[-1]) + np.repeat(starts - ends + counts, counts))
     return build_list(array.type, counts, items, mask)
 

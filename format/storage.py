@@ -113,8 +113,8 @@ def decoded(array: pa.Array) -> pa.Array:
         return pa.nulls(len(indices), values.type)
     if is_binary_like(values.type):
         return _decoded_strings(without_null_values(array))
-    valid, codes = valid_mask(indices), dictionary_codes(array)
     if pt.is_nested(values.type):
+        valid, codes = valid_mask(indices), dictionary_codes(array).astype(np.int64, copy=False)
         return take(values, codes if valid is None else np.where(valid, codes, -1))
     return pc.take(values, indices, boundscheck=False)
 

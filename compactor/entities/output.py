@@ -31,6 +31,7 @@ from compactor.read.scan import scan
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
 from format.batches import concat_rows, keep_rows, take_rows
+from format.nested import take
 
 _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20
@@ -226,7 +227,7 @@ class EntityBatches(FileBatches):
         gone = pa.array(is_gone)
         values = {
             ID: ids.take(pa.array(rows)).cast(pa.string()),
-            IDS: ids_of(entities, counts).take(at),
+            IDS: take(ids_of(entities, counts), np.where(is_gone, -1, numbers)),
             DELETED: pc.or_(
                 gone, pc.fill_null(clusters.deleted.take(pa.array(chosen)).take(at), True)
             ),

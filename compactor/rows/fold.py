@@ -38,9 +38,8 @@ def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
 
 def merged_rows(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) -> pa.Array:
     """Returns the merged rows of column `name`. Raises `FoldError`."""
-    if rule is None or not rule.folds(name):
-        return kept_rows(array, flags)
-    return folded(array, flags, rule.policy.function(name), name)
+    function = None if rule is None else rule.function(name)
+    return kept_rows(array, flags) if function is None else folded(array, flags, function, name)
 
 
 def chooses(function: RowFunction) -> bool:

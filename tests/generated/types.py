@@ -27,6 +27,11 @@ _PLAIN: Final = (
     pa.binary_view(), pa.date32(), pa.date64(), pa.time32("s"), pa.time32("ms"), pa.time64("us"),
     pa.time64("ns"), pa.month_day_nano_interval(), pa.null(),
 )  # fmt: skip
+_OF_MATRICES: Final = (
+    pa.int64(), pa.float32(), pa.float64(), pa.float16(), pa.int8(), pa.binary(3), pa.decimal128(9, 2),
+    pa.timestamp("us"), pa.bool_(), pa.string(),
+)  # fmt: skip
+"""Mostly types of one width: of lists of these Arrow has code of its own."""
 
 
 def leaf_type(rng: random.Random) -> pa.DataType:
@@ -98,7 +103,7 @@ def any_type(rng: random.Random, depth: int) -> pa.DataType:
         case 3:
             return pa.large_list_view(field(rng, depth))
         case 4:
-            return pa.list_(field(rng, depth), rng.choice((0, 1, 2, 3)))
+            return fixed_lists_type(rng, depth)
         case 5 | 6:
             return struct_type(rng, depth)
         case 7:
@@ -113,6 +118,24 @@ def any_type(rng: random.Random, depth: int) -> pa.DataType:
     while isinstance(inner, pa.BaseExtensionType) or pt.is_dictionary(inner):
         inner = leaf_type(rng)
     return pa.dictionary(rng.choice(INDICES), inner, ordered=rng.random() < 0.1)
+
+
+def fixed_lists_type(rng: random.Random, depth: int) -> pa.DataType:
+    """Returns a list of fixed size, mostly of such lists of flat values, as vectors and matrices are, else of
+    any type; now and then within a struct or a list."""
+    size = rng.choice((0, 1, 1, 2, 2, 3))
+    inner = field(rng, depth)
+    if depth > 1 and rng.random() < 0.5:
+        inner = inner.with_type(fixed_lists_type(rng, depth - 1))
+    elif rng.random() < 0.5:
+        inner = inner.with_type(rng.choice(_OF_MATRICES))
+    dtype = pa.list_(inner, size)
+    match rng.randrange(8) if depth > 2 else None:
+        case 0:
+            return pa.struct([pa.field("a", dtype), field(rng, 1).with_name("b")])
+        case 1:
+            return rng.choice((pa.list_, pa.large_list, pa.list_view))(dtype)
+    return dtype
 
 
 def struct_type(rng: random.Random, depth: int) -> pa.DataType:

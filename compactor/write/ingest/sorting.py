@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
+from compactor.rows.flags import COUNTS, KEPT, RowRule
 from compactor.rows.fold import chosen_rows, folded
 from compactor.write.ingest.incoming import IncomingRows, hash_of
 from format.arrays import concat_storage
-from format.hashing import U64, column_contributions, fold_rows
+from format.hashing import column_contributions, fold_rows
 from format.nested import I64, take
 from format.ordering import key_columns, same_as_previous, sort_keys, stable_order
 from format.schema import SortSchema
@@ -74,26 +74,20 @@ class SortedRows:
         # What folds does not come from its own row: it is taken out of the rows' numbers, and added anew.
         folds = np.zeros(int(np.count_nonzero(flags & KEPT)), dtype=np.uint64)
         columns = {}
+        kept = np.flatnonzero(flags & KEPT)
         for name, array in arrays.items():
-            if rule.folds(name):
-                before = column_contributions(name, array)[order]
-                numbers -= before
-                columns[name] = self._folded(name, take(array, order), flags, before, folds)
+            function = rule.function(name)
+            if function is None:
+                columns[name] = take(array, order[kept])
+                continue
+            before, moved = column_contributions(name, array)[order], take(array, order)
+            numbers -= before
+            rows = chosen_rows(moved, flags, function)
+            if rows is None:
+                columns[name] = folded(moved, flags, function, name)
+                folds += column_contributions(name, columns[name])
             else:
-                columns[name] = take(array, order[(flags & KEPT).astype(np.bool_)])
-        self.row_hash = fold_rows(numbers[(flags & KEPT).astype(np.bool_)] + folds)
+                columns[name] = take(moved, rows)
+                folds += before[rows]
+        self.row_hash = fold_rows(numbers[kept] + folds)
         return columns
-
-    def _folded(
-        self, name: str, array: pa.Array, flags: Flags, before: U64, folds: U64
-    ) -> pa.Array:
-        """Returns a column's folded values. Adds to `folds` what they contribute: by what rows contributed
-        before they moved, except where values are computed."""
-        function = self._rule.policy.function(name)
-        rows = chosen_rows(array, flags, function)
-        if rows is not None:
-            folds += before[rows]
-            return take(array, rows)
-        values = folded(array, flags, function, name)
-        folds += column_contributions(name, values)
-        return values
