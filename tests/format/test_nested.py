@@ -14,7 +14,7 @@ from format.batches import concat_rows, keep_rows, one_batch, take_rows
 from format.nested import build_list, concat, keep, take
 from tests.generated.arrays import Builder
 from tests.generated.bits import Value, values_of
-from tests.generated.types import any_type, contains, fixed_lists_type
+from tests.generated.types import any_type, contains, matrix_type
 from tests.generated.values import Values
 from tests.support.wording import refuses
 
@@ -24,7 +24,7 @@ def cases(seeds: range) -> Iterator[tuple[random.Random, pa.Array, list[Value]]]
     size in such lists."""
     for seed in seeds:
         rng = random.Random(seed)
-        dtype = fixed_lists_type(rng, 3) if seed % 2 else any_type(rng, 3)
+        dtype = matrix_type(rng) if seed % 2 else any_type(rng, 3)
         share = rng.choice((0, 0, 0.3))
         make = Values(rng, null_share=share, extremes=0.1, distinct=5)
         values = [make.value(dtype) for _ in range(rng.choice((0, 1, 2, 5, 9, 20)))]

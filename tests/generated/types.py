@@ -121,20 +121,27 @@ def any_type(rng: random.Random, depth: int) -> pa.DataType:
 
 
 def fixed_lists_type(rng: random.Random, depth: int) -> pa.DataType:
-    """Returns a list of fixed size, mostly of such lists of flat values, as vectors and matrices are, else of
-    any type; now and then within a struct or a list."""
-    size = rng.choice((0, 1, 1, 2, 2, 3))
-    inner = field(rng, depth)
+    """Returns a list of fixed size: of any type, or a matrix."""
     if depth > 1 and rng.random() < 0.5:
-        inner = inner.with_type(fixed_lists_type(rng, depth - 1))
-    elif rng.random() < 0.5:
-        inner = inner.with_type(rng.choice(_OF_MATRICES))
-    dtype = pa.list_(inner, size)
-    match rng.randrange(8) if depth > 2 else None:
+        return matrix_type(rng)
+    return pa.list_(field(rng, depth), rng.choice((0, 1, 2, 3)))
+
+
+def matrix_type(rng: random.Random) -> pa.DataType:
+    """Returns a list of fixed size of such lists of flat values, now and then deeper, or within a struct or a
+    list."""
+    dtype = rng.choice(_OF_MATRICES)
+    for _ in range(rng.choice((1, 1, 2))):
+        item = pa.field(rng.choice(("item", "item", "a.b")), dtype, rng.random() > 0.1)
+        dtype = pa.list_(item, rng.choice((0, 1, 1, 2, 3)))
+    dtype = pa.list_(dtype, rng.choice((1, 2, 2, 3)))
+    match rng.randrange(8):
         case 0:
-            return pa.struct([pa.field("a", dtype), field(rng, 1).with_name("b")])
+            return pa.struct([pa.field("a", dtype), pa.field("b", pa.int8())])
         case 1:
             return rng.choice((pa.list_, pa.large_list, pa.list_view))(dtype)
+        case 2:
+            return pa.map_(pa.string(), dtype)
     return dtype
 
 
