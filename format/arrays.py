@@ -12,7 +12,7 @@ from pyarrow import types as pt
 
 from format import native
 from format.dictionaries import unified
-from format.nested import concat, take
+from format.moves import concat, take
 from format.nodes import IntArray, dictionary_codes, valid_mask
 from format.storage import plain, to_logical, to_storage
 from format.templates import coded_templates, numbers_of, templated, texts_of

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from format.arrays import batch_of, concat_logical
-from format.nested import Places, keep, take
+from format.moves import keep, take
+from format.nested import Places
 
 
 def take_rows(batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:

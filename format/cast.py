@@ -10,15 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.nested import (
-    build_fixed_lists,
-    build_list,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-    take,
-)
+from format.moves import list_parts, take
+from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
 from format.storage import decoded, to_logical, to_storage
 from format.types import is_large_offsets, storage_type, value_type
 

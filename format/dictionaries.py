@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.nested import concat, fixed_items, keep, list_parts, take
+from format.moves import concat, keep, list_parts, take
+from format.nested import fixed_items
 from format.nodes import dictionary_codes, fixed_width_bytes, fixed_width_view, valid_mask
 
 I32 = npt.NDArray[np.int32]

@@ -26,7 +26,7 @@ from format.compression import Part, compressed_bytes
 from format.dictionaries import list_bytes, with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
 from format.letters import Lettering, find_lettering, sampled_bytes
-from format.nested import keep, list_parts, present_items, take
+from format.moves import keep, list_parts, present_items, take
 from format.nodes import (
     WORD_BYTES,
     Buffer,

@@ -1,5 +1,5 @@
 """Gathers rows of several sources in merged order: fixed-width values, strings, dictionary codes, templates
-and their variables in native code, nested values by `format.nested` unless their dictionaries are packed.
+and their variables in native code, nested values by `format.moves` unless their dictionaries are packed.
 
 Sources are numbered from 0; each has its rows in pieces. `Origins` has the source of each output row, and the
 rows of one source keep their order.
@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.arrays import concat_storage, copied, in_order_of_use, with_nulls_of
+from format.moves import take
 from format.native import gather as native
-from format.nested import take
 from format.nodes import address_of, fixed_width_bytes, valid_mask
 from format.origins import Origins
 from format.packed import offset_type, packed, unpacked

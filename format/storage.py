@@ -10,15 +10,8 @@ from pyarrow import types as pt
 from format import native
 from format.dictionaries import coded, without_null_values
 from format.errors import SchemaError
-from format.nested import (
-    build_fixed_lists,
-    build_list,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-    take,
-)
+from format.moves import list_parts, take
+from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
 from format.nodes import binary_parts, dictionary_codes, pack_bits, valid_mask
 from format.templates import text
 from format.types import is_binary_like, may_be_coded, storage_type

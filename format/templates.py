@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from format import native
 from format.alphabets import BITS
+from format.moves import keep
 from format.native.text import is_ascii
-from format.nested import keep
 from format.nodes import IntArray, binary_parts, dictionary_codes, fixed_width_view
 from format.types import is_large_offsets, is_templated, value_type
 

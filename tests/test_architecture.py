@@ -170,7 +170,7 @@ MOVING_FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 """Of `pyarrow` and `pyarrow.compute`."""
 MOVES_FLAT_VALUES: Final = {
-    "format/nested.py": "moves values of any type, by flat ones",
+    "format/moves.py": "moves values of any type, by flat ones",
     "format/arrays.py": "numbers of rows",
     "format/dictionaries.py": "indices, and values as bytes",
     "format/encode.py": "bytes of variables, and texts",
@@ -215,7 +215,7 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/write/delete": "bits of rows",
 }
 """What may be moved by Arrow's kernels, of which `tests/format/test_kernels.py` shows that they are right for
-flat values; all else goes through `format.nested` and `format.batches` (decision 66)."""
+flat values; all else goes through `format.moves` and `format.batches` (decision 66)."""
 OWN_TAKERS: Final = (
     "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/key_merge.py",
     "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
@@ -248,7 +248,7 @@ def test_kernels_of_arrow_move_flat_values_only() -> None:
         for name in moving_calls(path):
             known = [prefix for prefix in allowed if place(path).startswith(prefix)]
             assert any(name in allowed[prefix] for prefix in known), (
-                f"{place(path)} calls `{name}`: take `format.nested` or `format.batches`"
+                f"{place(path)} calls `{name}`: take `format.moves` or `format.batches`"
             )
             used |= set(known)
     assert used == set(allowed), f"superfluous: {set(allowed) - used}"

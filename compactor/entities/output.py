@@ -31,7 +31,7 @@ from compactor.read.scan import scan
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
 from format.batches import concat_rows, keep_rows, take_rows
-from format.nested import take
+from format.moves import take
 
 _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20

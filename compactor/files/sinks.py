@@ -17,14 +17,8 @@ from compactor.files.source import sliced
 from format.batches import concat_rows
 from format.cast import as_schema, leaves
 from format.crew import Crew
-from format.nested import (
-    build_fixed_lists,
-    build_list,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-)
+from format.moves import list_parts
+from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
 from format.schema import SortSchema
 from format.storage import decoded, to_logical, to_storage
 from format.writer import FragmentWriter

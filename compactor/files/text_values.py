@@ -27,7 +27,8 @@ from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import check_floats
 from compactor.files.number_text import narrowed, read_floats, read_integers
 from format.cast import cast_storage
-from format.nested import build_list, build_struct, list_parts, null_mask
+from format.moves import list_parts
+from format.nested import build_list, build_struct, null_mask
 from format.nodes import binary_parts
 from format.storage import to_logical
 from format.types import storage_type

@@ -14,7 +14,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.tape import PagedNumbers
 from format.hashing import column_contributions
-from format.nested import keep
+from format.moves import keep
 
 
 class DroppedRows:

@@ -27,7 +27,8 @@ from format.gather import Pieces, gather, with_few_templates
 from format.hashing import U64, column_contributions, surveyed
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
-from format.nested import I64, take
+from format.moves import take
+from format.nested import I64
 from format.origins import Origins
 from format.sizes import (
     most_templated_bytes,

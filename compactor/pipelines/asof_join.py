@@ -22,7 +22,7 @@ from compactor.pipelines.sorted_rows import (
     no_rows,
 )
 from format.batches import concat_rows
-from format.nested import take
+from format.moves import take
 
 
 class AsofJoin:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format.arrays import concat_logical
-from format.nested import take
+from format.moves import take
 
 Value = Any
 """An array, or a scalar that stands for each row's."""

@@ -15,7 +15,7 @@ from compactor.pipelines.pairing import Pairing
 from compactor.pipelines.sorted_rows import I64, Room
 from compactor.spark.shuffle.exchange import key_hashes
 from format.batches import one_batch, take_rows
-from format.nested import take
+from format.moves import take
 from format.storage import plain, to_storage
 from format.types import storage_type
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.pipelines.sorted_rows import I64
-from format.nested import concat, take
+from format.moves import concat, take
 from format.storage import plain, to_logical, to_storage
 
 

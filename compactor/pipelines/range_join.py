@@ -30,7 +30,7 @@ from compactor.pipelines.sorted_rows import (
     no_rows,
 )
 from format.batches import concat_rows, take_rows
-from format.nested import take
+from format.moves import take
 from format.schema import Nulls, SortColumn, SortSchema
 
 

@@ -11,7 +11,7 @@ from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.arrays import concat_storage
-from format.nested import take
+from format.moves import take
 from format.ordering import sort_keys, stable_order
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage

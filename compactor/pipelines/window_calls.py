@@ -16,7 +16,7 @@ from compactor.errors import DataError
 from compactor.pipelines.exact_sums import as_floats, carried, digits_of, from_digits, sum_type
 from compactor.pipelines.segments import Frames
 from format.arrays import concat_logical
-from format.nested import take
+from format.moves import take
 from format.ordering import same_as_previous, sort_keys, stable_order
 from format.schema import SortColumn
 from format.storage import to_storage

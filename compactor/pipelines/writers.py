@@ -17,7 +17,7 @@ from compactor.files.plain_text import plain_text
 from compactor.files.write import StagedSink
 from compactor.pipelines.config import Split
 from compactor.pipelines.provenance import Boundary
-from format.nested import take
+from format.moves import take
 from format.ordering import same_as_previous, sort_keys
 from format.schema import parse_sort_schema
 from format.storage import to_storage

@@ -15,7 +15,7 @@ from compactor.stores.local import is_on_local_disk
 from compactor.table.overtaken import overtaken_explained
 from format.cast import widened
 from format.crew import ALONE, Crew
-from format.nested import keep
+from format.moves import keep
 from format.reader import FragmentReader
 from format.template_chunk import TemplateChunk
 from format.types import storage_type

@@ -33,7 +33,7 @@ from compactor.table.metadata import TableMetadata
 from format.arrays import batch_of
 from format.crew import ALONE, Crew
 from format.gather import gather_arrays
-from format.nested import keep
+from format.moves import keep
 from format.origins import Origins
 from format.storage import to_logical
 

@@ -18,7 +18,8 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
-from format.nested import build_list, keep, list_parts, take
+from format.moves import keep, list_parts, take
+from format.nested import build_list
 from format.ordering import sort_keys, stable_order
 from format.schema import Order, SortColumn
 from format.storage import plain

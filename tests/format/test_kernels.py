@@ -50,7 +50,8 @@ def arrays(dtype: pa.DataType) -> Iterator[tuple[pa.Array, list[Value]]]:
 def _has_no_if_else(dtype: pa.DataType) -> bool:
     """Returns whether `if_else` gives values of another type, which is why it is used for texts, bits, and
     numbers of ours only."""
-    return pa.types.is_null(dtype) or (pa.types.is_decimal(dtype) and dtype.bit_width < 128)
+    is_small_decimal = pa.types.is_decimal(dtype) and dtype.bit_width < 128
+    return bool(pa.types.is_null(dtype) or is_small_decimal)
 
 
 def check(array: pa.Array, dtype: pa.DataType, expected: list[Value]) -> None:

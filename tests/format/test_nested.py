@@ -11,7 +11,8 @@ import pytest
 
 from format.arrays import concat_logical
 from format.batches import concat_rows, keep_rows, one_batch, take_rows
-from format.nested import build_list, concat, keep, take
+from format.moves import concat, keep, take
+from format.nested import build_list
 from tests.generated.arrays import Builder
 from tests.generated.bits import Value, values_of
 from tests.generated.types import any_type, contains, matrix_type

@@ -25,7 +25,7 @@ from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
-from format import nested
+from format import moves
 from format.errors import CorruptFragmentError, OrderError
 from format.key_comparator import KeyComparator
 from format.reader import FragmentReader
@@ -353,7 +353,7 @@ def test_a_filter_that_changes_rows_that_stay_is_noticed(kind: RowKind, monkeypa
         def moved(array: pa.Array, *arguments: Any) -> pa.Array:
             found = move(array, *arguments)
             is_list = pa.types.is_list(value_type(array.type))
-            return nested.take(found, np.arange(len(found))[::-1]) if is_list else found
+            return moves.take(found, np.arange(len(found))[::-1]) if is_list else found
 
         return moved
 

@@ -14,7 +14,7 @@ from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest import sorting
 from compactor.write.ingest.incoming import IngestCheckError
-from format.nested import take as honest
+from format.moves import take as honest
 from tests.support.wording import refuses
 
 Take = Callable[[pa.Array, np.ndarray], pa.Array]

@@ -22,7 +22,8 @@ from compactor.spark.shuffle.task import SampledKeys, TaskInput, TaskOutput, Tas
 from compactor.stores.open import open_store
 from compactor.table.snapshot import Snapshot
 from format.batches import keep_rows, one_batch, take_rows
-from format.nested import build_list, list_parts
+from format.moves import list_parts
+from format.nested import build_list
 
 
 def written_rows(table: str, snapshot: Snapshot) -> TaskOutput:

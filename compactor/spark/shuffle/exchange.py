@@ -19,7 +19,7 @@ from pyarrow import types as pt
 from format.arrays import concat_storage
 from format.batches import concat_rows, one_batch, take_rows
 from format.hashing import add_column
-from format.nested import take
+from format.moves import take
 from format.ordering import sort_keys, stable_order
 from format.schema import SortSchema, ordering
 from format.storage import to_storage

@@ -14,7 +14,8 @@ from compactor.rows.fold import chosen_rows, folded
 from compactor.write.ingest.incoming import IncomingRows, hash_of
 from format.arrays import concat_storage
 from format.hashing import column_contributions, fold_rows
-from format.nested import I64, take
+from format.moves import take
+from format.nested import I64
 from format.ordering import key_columns, same_as_previous, sort_keys, stable_order
 from format.schema import SortSchema
 from format.storage import to_storage
