@@ -12,10 +12,11 @@ from pyarrow import types as pt
 
 from format import native
 from format.dictionaries import unified
+from format.moves import concat, take
 from format.nodes import IntArray, dictionary_codes, valid_mask
-from format.storage import plain
+from format.storage import plain, to_logical, to_storage
 from format.templates import coded_templates, numbers_of, templated, texts_of
-from format.types import is_templated
+from format.types import is_templated, storage_type
 
 I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -45,11 +46,25 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
         return arrays[0]
     coded = [array for array in arrays if pt.is_dictionary(array.type)]
     if not coded:
-        return pa.concat_arrays(arrays)
+        return concat(arrays)
     if any(not pt.is_dictionary(a.type) and a.null_count < len(a) for a in arrays):
-        return pa.concat_arrays([plain(array) for array in arrays])
+        return concat([plain(array) for array in arrays])
     arrays = [a if pt.is_dictionary(a.type) else _coded_nulls(len(a), a.type) for a in arrays]
     return unified(arrays)
+
+
+def concat_logical(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Joins arrays of one type, which may have dictionaries at any depth.
+
+    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach, `SchemaError` if all values together are more
+    than a dictionary's indices can count.
+    """
+    dtype = arrays[0].type
+    if len(arrays) == 1:
+        return arrays[0]
+    if dtype == storage_type(dtype):
+        return concat(arrays)
+    return to_logical(concat_storage([to_storage(array) for array in arrays]), dtype)
 
 
 def copied(array: pa.Array) -> pa.Array:
@@ -61,7 +76,7 @@ def copied(array: pa.Array) -> pa.Array:
     if pt.is_dictionary(array.type):
         parts = copied(array.indices), copied(array.dictionary)
         return pa.DictionaryArray.from_arrays(*parts, safe=False)
-    return pa.concat_arrays([array])
+    return concat([array])
 
 
 def in_order_of_use(array: pa.Array) -> pa.Array:
@@ -86,7 +101,7 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
         return array
     return pa.DictionaryArray.from_arrays(
         pa.array(new_codes, mask=None if valid is None else ~valid),
-        array.dictionary.take(pa.array(used)),
+        take(array.dictionary, used),
         safe=False,
     )
 
@@ -112,7 +127,7 @@ def without_unused(array: pa.Array) -> pa.Array:
     indices[slice(None) if valid is None else valid] = new_codes
     return pa.DictionaryArray.from_arrays(
         pa.array(indices, mask=None if valid is None else ~valid),
-        array.dictionary.take(pa.array(used)),
+        take(array.dictionary, used),
         safe=False,
     )
 

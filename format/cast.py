@@ -10,14 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.nested import (
-    build_fixed_lists,
-    build_list,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-)
+from format.moves import list_parts, take
+from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
 from format.storage import decoded, to_logical, to_storage
 from format.types import is_large_offsets, storage_type, value_type
 
@@ -91,7 +85,7 @@ def cast_storage(
         try:
             values = cast_storage(array.dictionary, dtype, cast_leaf)
         except pa.ArrowInvalid:  # perhaps for a value that no row has
-            return cast_storage(array.dictionary.take(array.indices), dtype, cast_leaf)
+            return cast_storage(decoded(array), dtype, cast_leaf)
         return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
     if not pt.is_nested(dtype):
         return cast_leaf(array, dtype)
@@ -130,7 +124,7 @@ def _items_of_size(
         places = np.cumsum(np.repeat(~is_null, size)) - 1
     if mask is None:
         return items
-    return items.take(pa.array(places, mask=np.repeat(is_null, size)))
+    return take(items, np.where(np.repeat(is_null, size), -1, places))
 
 
 def _cast_struct(

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.nested import fixed_items, list_parts
+from format.moves import concat, keep, list_parts, take
+from format.nested import fixed_items
 from format.nodes import dictionary_codes, fixed_width_bytes, fixed_width_view, valid_mask
 
 I32 = npt.NDArray[np.int32]
@@ -40,7 +41,7 @@ def unified(arrays: Sequence[pa.Array]) -> pa.Array:
     if len(dictionaries.values) == 1:
         indices = pa.concat_arrays([array.indices for array in arrays])
         return pa.DictionaryArray.from_arrays(indices, dictionaries.values[0], safe=False)
-    values = pa.concat_arrays(dictionaries.values)
+    values = concat(dictionaries.values)
     starts = np.cumsum([0, *(len(some) for some in dictionaries.values[:-1])])
     return _over_distinct(values, zip(arrays, starts[dictionaries.places], strict=True))
 
@@ -99,16 +100,10 @@ def _is_same(one: pa.Array, other: pa.Array) -> bool:
         return False
     if is_same_memory(one, other):
         return True
-    if not _has_floats(one.type):
+    if not (pt.is_floating(one.type) or pt.is_nested(one.type)):
         return bool(one.equals(other))
-    ours, theirs = np.split(_value_numbers(pa.concat_arrays([one, other])), 2)
+    ours, theirs = np.split(_value_numbers(concat([one, other])), 2)
     return bool(np.array_equal(ours, theirs))
-
-
-def _has_floats(dtype: pa.DataType) -> bool:
-    if pt.is_nested(dtype):
-        return any(_has_floats(dtype.field(place).type) for place in range(dtype.num_fields))
-    return bool(pt.is_floating(dtype))
 
 
 def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
@@ -132,14 +127,14 @@ def without_null_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
         return array
     place = np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)) - 1
     places = pa.array(place, pa.int32(), mask=np.asarray(values.is_null()))
-    kept = values.filter(values.is_valid())
+    kept = keep(values, np.asarray(values.is_valid()))
     return pa.DictionaryArray.from_arrays(places.take(array.indices), kept, safe=False)
 
 
 def _taken(array: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
     if len(places) == len(array):  # all values are distinct
         return array
-    return array.take(pa.array(places))
+    return take(array, places)
 
 
 def _first_uses(numbers: I32) -> npt.NDArray[np.int64]:

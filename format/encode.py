@@ -26,7 +26,7 @@ from format.compression import Part, compressed_bytes
 from format.dictionaries import list_bytes, with_distinct_values
 from format.hashing import distinct_hashes, value_hashes
 from format.letters import Lettering, find_lettering, sampled_bytes
-from format.nested import list_parts, present_items
+from format.moves import keep, list_parts, present_items, take
 from format.nodes import (
     WORD_BYTES,
     Buffer,
@@ -588,7 +588,7 @@ def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
     valid = valid_mask(array)
     return pa.DictionaryArray.from_arrays(
         pa.array(codes, mask=None if valid is None else ~valid),
-        array.take(pa.array(firsts)),
+        take(array, firsts),
         safe=False,
     )
 
@@ -638,16 +638,12 @@ def _spread(array: pa.Array) -> pa.Array:
     """Returns about as many values that lie as far apart as they can."""
     rows = min(len(array), _SAMPLE_VALUES)
     places = np.arange(rows, dtype=np.int64) * (len(array) // rows)
-    return _without_nulls(array.take(pa.array(places)))
+    return _without_nulls(take(array, places))
 
 
 def _without_nulls(sample: pa.Array) -> pa.Array:
-    if not sample.null_count:
-        return sample
-    if pt.is_dictionary(sample.type):  # Arrow cannot make an empty one over nested values
-        indices = sample.indices.drop_null()
-        return pa.DictionaryArray.from_arrays(indices, sample.dictionary, safe=False)
-    return sample.drop_null()
+    valid = valid_mask(sample)
+    return sample if valid is None else keep(sample, valid)
 
 
 def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:

@@ -1,5 +1,5 @@
 """Gathers rows of several sources in merged order: fixed-width values, strings, dictionary codes, templates
-and their variables in native code, nested values through Arrow unless their dictionaries are packed.
+and their variables in native code, nested values by `format.moves` unless their dictionaries are packed.
 
 Sources are numbered from 0; each has its rows in pieces. `Origins` has the source of each output row, and the
 rows of one source keep their order.
@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.arrays import concat_storage, copied, in_order_of_use, with_nulls_of
+from format.moves import take
 from format.native import gather as native
-from format.nodes import address_of, fixed_width_bytes
+from format.nodes import address_of, fixed_width_bytes, valid_mask
 from format.origins import Origins
 from format.packed import offset_type, packed, unpacked
 from format.sizes import heaviest_value_bytes, nulls_bytes
@@ -425,8 +426,8 @@ def _used_templates(array: pa.Array) -> pa.Array:
     templates = templates_of(array)
     if not have_words(templates):
         return templates[:0]
-    codes = codes_of(array.drop_null() if array.null_count else array)
-    return templates.take(pa.array(np.unique(codes)))
+    codes, valid = codes_of(array), valid_mask(array)
+    return take(templates, np.unique(codes if valid is None else codes[valid]))
 
 
 def _renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:
@@ -452,10 +453,10 @@ def _nested(pieces: Pieces, origins: Origins, *, may_code_each: bool) -> pa.Arra
         return coded
     array = concat_storage([pieces.array(number) for number in range(len(pieces))])
     if len(pieces.firsts) > 1:
-        positions = pa.array(positions_by_source(origins.sources))
+        positions = positions_by_source(origins.sources)
         if may_code_each and may_stay_coded(array.type):
-            return _each_in(array, positions)
-        array = array.take(positions)
+            return _each_in(array, pa.array(positions))
+        array = take(array, positions)
     return in_order_of_use(array) if pt.is_dictionary(array.type) else array
 
 

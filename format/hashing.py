@@ -15,7 +15,8 @@ import xxhash
 from pyarrow import types as pt
 
 from format import native
-from format.nested import fixed_items, list_parts
+from format.moves import list_parts
+from format.nested import fixed_items
 from format.nodes import fixed_width_bytes, int_dtype
 from format.templates import TextSurvey, survey_texts
 from format.types import is_binary_like, is_list_like, is_templated

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import native
-from format.nested import list_parts, present_items
+from format.moves import list_parts, present_items
 from format.nodes import (
     binary_parts,
     fixed_width_bytes,

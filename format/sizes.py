@@ -12,7 +12,7 @@ from pyarrow import types as pt
 
 from format import native
 from format.dictionaries import is_same_memory
-from format.nested import list_parts, present_items
+from format.moves import list_parts, present_items
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
 from format.templates import most_text_bytes, text_lengths
 from format.types import is_binary_like, is_large_offsets, is_templated

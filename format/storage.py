@@ -10,14 +10,8 @@ from pyarrow import types as pt
 from format import native
 from format.dictionaries import coded, without_null_values
 from format.errors import SchemaError
-from format.nested import (
-    build_fixed_lists,
-    build_list,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-)
+from format.moves import list_parts, take
+from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
 from format.nodes import binary_parts, dictionary_codes, pack_bits, valid_mask
 from format.templates import text
 from format.types import is_binary_like, may_be_coded, storage_type
@@ -112,6 +106,9 @@ def decoded(array: pa.Array) -> pa.Array:
         return pa.nulls(len(indices), values.type)
     if is_binary_like(values.type):
         return _decoded_strings(without_null_values(array))
+    if pt.is_nested(values.type):
+        valid, codes = valid_mask(indices), dictionary_codes(array).astype(np.int64, copy=False)
+        return take(values, codes if valid is None else np.where(valid, codes, -1))
     return pc.take(values, indices, boundscheck=False)
 
 

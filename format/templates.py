@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from format import native
 from format.alphabets import BITS
+from format.moves import keep
 from format.native.text import is_ascii
 from format.nodes import IntArray, binary_parts, dictionary_codes, fixed_width_view
 from format.types import is_large_offsets, is_templated, value_type
@@ -446,7 +447,7 @@ def joined_stored(
     is_large = is_large_offsets(templates.type)
     if not is_large and size > _MAX_OFFSET_32:
         array = stored(rows, charge)
-        return joined(array if chosen is None else array.filter(pa.array(chosen)))
+        return joined(array if chosen is None else keep(array, chosen))
     returned = codes if chosen is None else codes.filter(pa.array(chosen))
     offsets, text = _room_for_text(len(returned), size, is_large=is_large)
     if not native.templates.join_stored(

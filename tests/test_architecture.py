@@ -154,3 +154,113 @@ def test_third_party_packages_stay_where_they_belong(package: str) -> None:
     assert users
     for user in users:
         assert user.startswith(ONLY_IN[package]), user
+
+
+MOVING_METHODS: Final = frozenset(
+    {"take", "filter", "drop_null", "fill_null", "combine_chunks", "sort_by"}
+)
+"""Of arrays, batches and tables of Arrow."""
+MOVING_FUNCTIONS: Final = frozenset(
+    {
+        "array_filter", "array_take", "case_when", "choose", "coalesce", "concat_arrays", "concat_batches",
+        "concat_tables", "drop_null", "fill_null", "fill_null_backward", "fill_null_forward", "filter",
+        "if_else", "inverse_permutation", "list_element", "list_flatten", "list_slice", "map_lookup",
+        "replace_with_mask", "scatter", "take",
+    }
+)  # fmt: skip
+"""Of `pyarrow` and `pyarrow.compute`."""
+MOVES_FLAT_VALUES: Final = {
+    "format/moves.py": "moves values of any type, by flat ones",
+    "format/arrays.py": "numbers of rows",
+    "format/dictionaries.py": "indices, and values as bytes",
+    "format/encode.py": "bytes of variables, and texts",
+    "format/gather.py": "numbers of rows",
+    "format/packed.py": "bits and texts",
+    "format/storage.py": "values that are not nested",
+    "format/templates.py": "codes of templates",
+    "compactor/entities/": "texts and numbers",
+    "compactor/files/base64_arrays.py": "texts",
+    "compactor/files/csv.py": "cells",
+    "compactor/files/csvtext.py": "cells",
+    "compactor/files/json_kept.py": "texts",
+    "compactor/files/jsontext.py": "texts",
+    "compactor/files/number_text.py": "texts",
+    "compactor/files/plain_text.py": "texts",
+    "compactor/files/problems.py": "texts",
+    "compactor/files/text_values.py": "texts and times",
+    "compactor/files/xmltext.py": "texts",
+    "compactor/merge/decoded.py": "codes",
+    "compactor/pipelines/aggregating.py": "keys and measures",
+    "compactor/pipelines/choosing.py": "values that are not nested",
+    "compactor/pipelines/dead_letters.py": "names and reasons",
+    "compactor/pipelines/exact_sums.py": "numbers",
+    "compactor/pipelines/expressions.py": "conditions",
+    "compactor/pipelines/nodes/output.py": "groups",
+    "compactor/pipelines/nodes/route.py": "conditions",
+    "compactor/pipelines/nodes/source.py": "texts",
+    "compactor/pipelines/nodes/transform.py": "conditions",
+    "compactor/pipelines/sorted_rows.py": "conditions",
+    "compactor/pipelines/time_windows.py": "times and conditions",
+    "compactor/pipelines/window_calls.py": "numbers",
+    "compactor/predicate/": "values that conditions compare",
+    "compactor/read/merged_rows.py": "conditions",
+    "compactor/read/row_group_reader.py": "conditions",
+    "compactor/read/stored_templates.py": "templates",
+    "compactor/read/template_counts.py": "texts and codes",
+    "compactor/rows/flags.py": "conditions",
+    "compactor/rows/fold.py": "sums",
+    "compactor/spark/shuffle/exchange.py": "makes tables of several chunks, joined by `one_batch`",
+    "compactor/spark/source/types.py": "numbers",
+    "compactor/table/": "the log's own columns, and times",
+    "compactor/write/delete": "bits of rows",
+}
+"""What may be moved by Arrow's kernels, of which `tests/format/test_kernels.py` shows that they are right for
+flat values; all else goes through `format.moves` and `format.batches` (decision 66)."""
+OWN_TAKERS: Final = (
+    "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/key_merge.py",
+    "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
+    "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
+    "compactor/pipelines/range_join.py", "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
+    "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/crew.py",
+    "format/decode.py", "format/sizes.py", "format/writer.py",
+)  # fmt: skip
+"""Files in which `take` is a method of our own classes, or of numpy."""
+
+
+def moving_calls(path: Path) -> Iterator[str]:
+    """Yields the names of kernels of Arrow, or of methods named like them, that a file calls."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        owner, name = node.func.value, node.func.attr
+        if isinstance(owner, ast.Name) and owner.id in ("pa", "pc"):
+            if name in MOVING_FUNCTIONS:
+                yield name
+        elif name in MOVING_METHODS:
+            yield name
+
+
+def test_kernels_of_arrow_move_flat_values_only() -> None:
+    allowed = dict.fromkeys(MOVES_FLAT_VALUES, MOVING_METHODS | MOVING_FUNCTIONS)
+    allowed |= dict.fromkeys(OWN_TAKERS, frozenset({"take"}))
+    used = set()
+    for path in sources():
+        for name in moving_calls(path):
+            known = [prefix for prefix in allowed if place(path).startswith(prefix)]
+            assert any(name in allowed[prefix] for prefix in known), (
+                f"{place(path)} calls `{name}`: take `format.moves` or `format.batches`"
+            )
+            used |= set(known)
+    assert used == set(allowed), f"superfluous: {set(allowed) - used}"
+
+
+def test_batches_and_arrays_are_not_imported_from_arrow_under_other_names() -> None:
+    """The rule above knows Arrow by the names `pa` and `pc`."""
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "pyarrow.compute":
+                raise AssertionError(f"{place(path)} imports kernels by name")
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name in ("pyarrow", "pyarrow.compute"):
+                        assert alias.asname in (None, "pa", "pc"), place(path)

@@ -30,6 +30,8 @@ from compactor.files.source import FileBatches
 from compactor.read.scan import scan
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
+from format.batches import concat_rows, keep_rows, take_rows
+from format.moves import take
 
 _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20
@@ -100,9 +102,13 @@ def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterat
     if since is None:
         yield from batches
         return
-    newer = [batch.filter(pc.greater(batch.column(UPDATED), since)) for batch in batches]
+    newer = [
+        keep_rows(batch, pc.fill_null(pc.greater(batch.column(UPDATED), since), False))
+        for batch in batches
+    ]
     if newer:
-        yield from pa.Table.from_batches(newer).sort_by(UPDATED).to_batches()
+        rows = concat_rows(newer)
+        yield take_rows(rows, np.argsort(rows.column(UPDATED).to_numpy(), kind="stable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +227,7 @@ class EntityBatches(FileBatches):
         gone = pa.array(is_gone)
         values = {
             ID: ids.take(pa.array(rows)).cast(pa.string()),
-            IDS: ids_of(entities, counts).take(at),
+            IDS: take(ids_of(entities, counts), np.where(is_gone, -1, numbers)),
             DELETED: pc.or_(
                 gone, pc.fill_null(clusters.deleted.take(pa.array(chosen)).take(at), True)
             ),

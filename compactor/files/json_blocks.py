@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types as pt
 
+from format.batches import one_batch
 from format.types import MAX_NESTING
 
 # Arrow recurses per level without a bound: some ten thousand levels overflow the stack.
@@ -45,7 +46,7 @@ def parse_block(
         table = _read(block, pa.schema(found), other_fields)
     if table.num_rows != (_line_count(block, table.num_rows) if rows is None else rows):
         raise ValueError("Not one JSON object per line")
-    batch = table.combine_chunks().to_batches()[0]
+    batch = one_batch(table)
     if _depth(batch.schema.types) > MAX_NESTING:
         raise NestingError
     return batch

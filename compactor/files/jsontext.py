@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
-from format.nested import build_list, list_parts
+from format.moves import list_parts
+from format.nested import build_list
 from format.nodes import binary_parts
 from format.storage import to_storage
 

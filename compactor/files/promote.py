@@ -17,6 +17,7 @@ from pyarrow import types as pt
 from compactor.common.setting_keys import PROMOTE
 from compactor.errors import InputError, UsageError
 from compactor.files.source import BatchesOf, FileBatches
+from format.moves import take
 
 _BATCH_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 8
@@ -114,7 +115,7 @@ def _keys_of(file: FileBatches, columns: Sequence[str]) -> dict[str, list[str]]:
 
 def _live(column: pa.MapArray) -> pa.MapArray:
     """Returns the same maps without entries that belong to no row."""
-    return column.take(pa.array(np.arange(len(column))))
+    return take(column, np.arange(len(column)))
 
 
 def _entries(name: str, column: pa.MapArray) -> Iterator[tuple[str, pa.Array]]:
@@ -131,4 +132,4 @@ def _entries(name: str, column: pa.MapArray) -> Iterator[tuple[str, pa.Array]]:
         places = order[ends[code] : ends[code + 1]]
         chosen = np.full(len(column), -1)
         chosen[row[places]] = places
-        yield f"{name}.{key}", items.take(pa.array(chosen, mask=chosen < 0))
+        yield f"{name}.{key}", take(items, chosen)

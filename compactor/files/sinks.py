@@ -14,16 +14,11 @@ from compactor.files.kept_types import contains, parquet_schema, plain_schema
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
+from format.batches import concat_rows
 from format.cast import as_schema, leaves
 from format.crew import Crew
-from format.nested import (
-    build_fixed_lists,
-    build_list,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-)
+from format.moves import list_parts
+from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
 from format.schema import SortSchema
 from format.storage import decoded, to_logical, to_storage
 from format.writer import FragmentWriter
@@ -111,8 +106,7 @@ class ArrowSink(TableSink):
 
     def _flush(self) -> None:
         if self._held:
-            held = self._held[0] if len(self._held) == 1 else pa.concat_batches(self._held)
-            self._writer.write_batch(held)
+            self._writer.write_batch(concat_rows(self._held))
         self._held, self._held_rows, self._held_bytes = [], 0, 0
 
     def close(self) -> None:

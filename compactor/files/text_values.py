@@ -26,7 +26,9 @@ from compactor.files.json_blocks import parse_block, typed_nulls
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import check_floats
 from compactor.files.number_text import narrowed, read_floats, read_integers
-from format.nested import build_list, list_parts, null_mask
+from format.cast import cast_storage
+from format.moves import list_parts
+from format.nested import build_list, build_struct, null_mask
 from format.nodes import binary_parts
 from format.storage import to_logical
 from format.types import storage_type
@@ -161,9 +163,7 @@ def _as_struct(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if foreign:
         raise ValueError(f"the table's type has no field {min(foreign)!r}")
     columns = [_as_storage(children[field.name], field.type) for field in dtype.fields]
-    if not columns:
-        return array.cast(dtype)
-    return pa.StructArray.from_arrays(columns, fields=dtype.fields, mask=null_mask(array))
+    return build_struct(dtype, len(array), columns, null_mask(array))
 
 
 def _as_list(array: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -179,7 +179,7 @@ def _as_list(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     items = _as_storage(items, dtype.value_type)
     if pt.is_fixed_size_list(dtype):
         lists = build_list(pa.list_(dtype.value_field), counts, items, null_mask(array))
-        return lists.cast(dtype)
+        return cast_storage(lists, dtype)
     return build_list(dtype, counts, items, null_mask(array))
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.merge.row_numbers import STAGE, hash_of_pages
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.tape import PagedNumbers
 from format.hashing import column_contributions
+from format.moves import keep
 
 
 class DroppedRows:
@@ -51,10 +51,10 @@ class DroppedRows:
         """Returns the rows of a column's chunk that stay; hashes the others."""
         if self.is_whole(group):
             return array
-        bits = self._of(group)
-        gone = array.filter(bits)
+        is_gone = np.asarray(self._of(group))
+        gone = keep(array, is_gone)
         self._numbers.add(self._page_of[group], column_contributions(name, gone))
-        return array.filter(pc.invert(bits))
+        return keep(array, ~is_gone)
 
     def row_hash(self) -> int:
         """Returns the hash of all dropped rows, once every column went through `split`."""

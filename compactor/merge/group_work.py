@@ -12,19 +12,23 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.common.counts import counted
+from compactor.merge.errors import MergeCheckError
 from compactor.merge.splits import most_plain_bytes, row_bits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.stopwatch import Laps
 from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
-from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
+from compactor.rows.fold import chosen_rows, folded, kept_rows
 from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
 from format.encode import Coding, by_dictionary, recoded
 from format.errors import LimitError
 from format.gather import Pieces, gather, with_few_templates
-from format.hashing import U64, add_column, column_contributions, surveyed
+from format.hashing import U64, column_contributions, surveyed
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
+from format.moves import take
+from format.nested import I64
 from format.origins import Origins
 from format.sizes import (
     most_templated_bytes,
@@ -33,7 +37,7 @@ from format.sizes import (
     total_bits,
     total_bytes,
 )
-from format.templates import text
+from format.templates import TextSurvey, text
 from format.types import is_binary_like, is_templated
 
 
@@ -117,20 +121,17 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
         # Comes before the rows are hashed, because only distinct values need hashing.
         laps.begin("encode")
         array, coding = recoded(array) if is_mixed else by_dictionary(array), Coding.FINAL
-    seen = None
-    if array.null_count < len(array):
-        laps.begin("hash")
-        seen = surveyed(rows.name, array) if is_templated(array.type) else None
-        made.contributions = (
-            column_contributions(rows.name, array) if seen is None else seen.contributions
-        )
+    laps.begin("hash")
+    seen, made.contributions = _hashed(rows.name, array)
     if rows.flags is not None:
         laps.begin("gather")
-        (array, is_same), seen = _written(rows, array, rows.flags), None
-        coding = Coding.DISTINCT if is_same and coding is Coding.FINAL else Coding.OPEN
-        if rows.function is not None and array.null_count < len(array):
-            laps.begin("hash")
-            made.folded_contributions = column_contributions(rows.name, array)
+        array, whose = _written(rows.name, array, rows.flags, rows.function)
+        coding = Coding.DISTINCT if whose is not None and coding is Coding.FINAL else Coding.OPEN
+        laps.begin("hash")
+        seen, contributions = _hashed(rows.name, array)
+        _check_written(rows.name, made.contributions, whose, contributions)
+        if rows.function is not None:
+            made.folded_contributions = contributions
     if len(array):
         laps.begin("encode")
         made.chunk = make_chunk(array, level=rows.level, coding=coding, seen=seen)
@@ -180,13 +181,21 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
         with _naming(name):
             keys.append(gather(pieces, group.origins))
     laps.begin("hash")
-    contributions = _sums(group.names, keys)
+    taken = [_hashed(name, array)[1] for name, array in zip(group.names, keys, strict=True)]
+    contributions = _sum(taken, len(keys[0]))
+    written = taken
     if group.flags is not None:
         laps.begin("gather")
-        keys = [
-            merged_rows(array, group.flags, name, rule)
-            for name, array in zip(group.names, keys, strict=True)
+        functions = [None if rule is None else rule.function(name) for name in group.names]
+        moved = [
+            _written(name, array, group.flags, function)
+            for name, array, function in zip(group.names, keys, functions, strict=True)
         ]
+        keys = [array for array, _ in moved]
+        laps.begin("hash")
+        written = [_hashed(name, array)[1] for name, array in zip(group.names, keys, strict=True)]
+        for name, before, (_, whose), after in zip(group.names, taken, moved, written, strict=True):
+            _check_written(name, before, whose, after)
     rows = len(keys[0])
     if not rows:
         laps.end()
@@ -194,13 +203,12 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
     laps.begin("encode")
     chunks = [make_chunk(array, level=group.level) for array in keys]
     folds = rule is not None and rule.policy.folds and group.flags is not None
-    laps.begin("hash")
     made = KeyChunks(
         chunks,
         key_at(keys, 0),
         key_at(keys, rows - 1),
         contributions,
-        _sums(group.names, keys) if folds else None,
+        _sum(written, rows) if folds else None,
         NONE_SEEN if rule is None else rule.row_statistics(keys),
         laps.seconds,
     )
@@ -208,11 +216,22 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
     return made
 
 
-def _sums(names: Sequence[str], keys: Sequence[pa.Array]) -> U64:
-    sums = np.zeros(len(keys[0]), dtype=np.uint64)
-    for name, array in zip(names, keys, strict=True):
-        add_column(name, array, sums)
-    return sums
+def _sum(contributions: Sequence[U64 | None], rows: int) -> U64:
+    total = np.zeros(rows, dtype=np.uint64)
+    for part in contributions:
+        if part is not None:
+            total += part
+    return total
+
+
+def _hashed(name: str, array: pa.Array) -> tuple[TextSurvey | None, U64 | None]:
+    """Returns what a column adds to the rows' numbers, None if all is null, and how that was seen."""
+    if array.null_count == len(array):
+        return None, None
+    if is_templated(array.type):
+        seen = surveyed(name, array)
+        return seen, seen.contributions
+    return None, column_contributions(name, array)
 
 
 def _limit_bytes(rows: ColumnRows, array: pa.Array, *, is_mixed: bool) -> int | None:
@@ -250,8 +269,25 @@ def _is_heavier(array: pa.Array, most_bytes: int, *, is_mixed: bool) -> bool:
     return total_bits(array) > 8 * most_bytes
 
 
-def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array, bool]:
-    """Returns what is written of the rows taken, and whether all its values are among theirs."""
-    if rows.function is None:
-        return kept_rows(array, flags), True
-    return folded(text(array), flags, rows.function, rows.name), chooses(rows.function)
+def _written(
+    name: str, array: pa.Array, flags: Flags, function: RowFunction | None
+) -> tuple[pa.Array, I64 | None]:
+    """Returns what is written of the rows taken, and whose value each has; None where they are computed."""
+    if function is None:
+        return kept_rows(array, flags), chosen_rows(array, flags, None)
+    array = text(array)
+    whose = chosen_rows(array, flags, function)
+    return folded(array, flags, function, name) if whose is None else take(array, whose), whose
+
+
+def _check_written(name: str, taken: U64 | None, whose: I64 | None, written: U64 | None) -> None:
+    """Raises `MergeCheckError` if what is written does not hash as the rows that it was taken from."""
+    if whose is None or not len(whose):
+        return
+    expected = np.zeros(len(whose), dtype=np.uint64) if taken is None else taken[whose]
+    found = np.zeros(len(whose), dtype=np.uint64) if written is None else written
+    if changed := int(np.count_nonzero(expected != found)):
+        raise MergeCheckError(
+            f"column {name!r}: {counted(changed, 'row')} of a merge had another hash after others were left "
+            "out; its outputs were dropped, the inputs are untouched"
+        )

@@ -18,6 +18,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from format.batches import one_batch
 from format.hashing import add_column
 from format.names import names_text
 from format.storage import to_storage
@@ -119,7 +120,7 @@ class Grouper:
         self._state = self._state.sort_by(self._state.column_names[-1])
         done = max(0, self._state.num_rows - 1)
         result = self._result(self._state.slice(0, done))
-        self._state = self._state.slice(done).combine_chunks()
+        self._state = pa.Table.from_batches([one_batch(self._state.slice(done))])
         self._recharge(_WORK_COPIES * self._state.nbytes)
         return result
 
@@ -190,7 +191,7 @@ class Grouper:
         self._parts = self._parts or self._new_parts()
         state, self._state = self._state, self._no_state
         # Each part gets one piece, which the charge of the state covers.
-        self._divide(state.combine_chunks().to_batches(), self._parts, 0, most_bytes=0)
+        self._divide([one_batch(state)], self._parts, 0, most_bytes=0)
         self.spills += 1
         self._recharge(0)
         return before

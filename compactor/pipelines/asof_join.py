@@ -17,11 +17,12 @@ from compactor.pipelines.sorted_rows import (
     Batches,
     SortedRows,
     common_ranks,
-    end_to_end,
     key_arrays,
     known_rows,
     no_rows,
 )
+from format.batches import concat_rows
+from format.moves import take
 
 
 class AsofJoin:
@@ -50,7 +51,7 @@ class AsofJoin:
                 keys = self._left.keys
                 rows = self._left.take(self._left.rows.num_rows)
                 known = np.flatnonzero(known_rows(keys, rows.num_rows))
-                yield from self._matched(rows, [key.take(pa.array(known)) for key in keys], known)
+                yield from self._matched(rows, [take(key, known) for key in keys], known)
 
     def _matched(self, rows: pa.RecordBatch, keys: Sequence[pa.Array], known: I64) -> Batches:
         """Yields the chunk's rows with their matches. keys: those of the rows that `known` lists."""
@@ -58,7 +59,7 @@ class AsofJoin:
         if len(known):
             last = [key.slice(len(known) - 1) for key in keys]
             for piece in self._right.take_through(last):
-                passed = end_to_end([self._last, piece])
+                passed = concat_rows([self._last, piece])
                 at, theirs = common_ranks(
                     [[key.slice(start) for key in keys], key_arrays(passed, self._names)],
                     self._right.sort,

@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.resources.budget import MemoryBudget
+from format.batches import concat_rows
 
 _JOINED_BYTES: Final = 256 << 10
 
@@ -94,7 +95,7 @@ class Channel:
             self.records -= sum(batch.num_rows for batch in batches)
             self._budget.discharge(self._stage, size)
             self._changed.notify_all()
-        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        return concat_rows(batches)
 
     def take(self) -> pa.RecordBatch | None:
         """Waits for the next batch and returns it; None at the end."""

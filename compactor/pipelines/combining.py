@@ -14,6 +14,8 @@ from compactor.errors import ConfigError
 from compactor.pipelines.pairing import Pairing
 from compactor.pipelines.sorted_rows import I64, Room
 from compactor.spark.shuffle.exchange import key_hashes
+from format.batches import one_batch, take_rows
+from format.moves import take
 from format.names import names_text
 from format.storage import plain, to_storage
 from format.types import storage_type
@@ -61,12 +63,12 @@ class BuildTable:
     """The rows of the build side, which are found by their keys."""
 
     def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
-        self._rows = rows.combine_chunks()
+        self._rows = one_batch(rows)
         self._keys = list(keys)
-        columns = [_column(self._rows, name) for name in keys]
+        columns = [to_storage(self._rows.column(name)) for name in keys]
         # Null equals nothing.
         known = np.flatnonzero(_all_valid(columns))
-        hashes = key_hashes([column.take(pa.array(known)) for column in columns])
+        hashes = key_hashes([take(column, known) for column in columns])
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
         self._positions = known[order]
@@ -112,17 +114,15 @@ class BuildTable:
         """Returns those of the pairs of equal hashes whose keys are equal too."""
         same = np.ones(len(left), dtype=np.bool_)
         for ours, theirs in zip(columns, self._columns, strict=True):
-            equal = pc.equal(plain(ours).take(pa.array(left)), plain(theirs).take(pa.array(right)))
+            equal = pc.equal(take(plain(ours), left), take(plain(theirs), right))
             same &= equal.to_numpy(zero_copy_only=False).astype(np.bool_)
         return left[same], right[same]
 
     def _joined(self, batch: pa.RecordBatch, left: I64, right: I64) -> pa.RecordBatch:
         """Returns joined rows; -1 in `right` gives nulls."""
-        others = [name for name in self._rows.column_names if name not in self._keys]
-        positions = pa.array(right, mask=right < 0)
-        found = self._rows.select(others).take(positions).combine_chunks()
-        taken = batch.take(pa.array(left))
-        arrays = [*taken.columns, *(found.column(name).combine_chunks() for name in others)]
+        others = [name for name in self._rows.schema.names if name not in self._keys]
+        found = take_rows(self._rows.select(others), right)
+        arrays = [*take_rows(batch, left).columns, *found.columns]
         return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *others])
 
 
@@ -131,11 +131,6 @@ def _with_alone(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
     every = np.concatenate([left, alone])
     order = np.argsort(every, kind="stable")
     return every[order], np.concatenate([right, np.full(len(alone), -1)])[order]
-
-
-def _column(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).combine_chunks()
-    return to_storage(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)
 
 
 def _all_valid(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:

@@ -20,6 +20,8 @@ from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipelines.run_report import RunReport, SeenRows
+from format.batches import keep_rows
+from format.moves import keep
 
 SCHEMA: Final = pa.schema(
     [("source", pa.string()), ("row", pa.int64()), ("node", pa.string()), ("reason", pa.string())]
@@ -96,9 +98,9 @@ class DeadLetters:
             is_good[[row for row, _ in bad]] = False
             if bad:
                 reasons = [reason for _, reason in bad]
-                self._put_aside(batch.filter(pa.array(~is_good)), node, reasons)
+                self._put_aside(keep_rows(batch, ~is_good), node, reasons)
             if is_good.any():
-                yield from _in_parts(make, batch.filter(pa.array(is_good)))
+                yield from _in_parts(make, keep_rows(batch, is_good))
 
     def _put_aside(self, batch: pa.RecordBatch, node: str, reasons: Sequence[str]) -> None:
         """Puts aside at least one row. Raises `DataError` if bad records are errors.
@@ -148,13 +150,13 @@ class DeadLetters:
             return batch
         groups, reasons = self._failed_groups()
         place = pc.index_in(batch.column(GROUP), value_set=groups)
-        bad = batch.filter(place.is_valid())
+        bad = keep_rows(batch, place.is_valid())
         if bad.num_rows:
-            new = pa.array(self._seen.new(bad))
-            bad, why = bad.filter(new), place.drop_null().filter(new)
+            new = self._seen.new(bad)
+            bad, why = keep_rows(bad, new), keep(place.drop_null(), new)
             rows = pc.add(bad.column(ROW), 1)
             self._write(self._sources(bad), rows, node, reasons.take(why))
-        return batch.filter(place.is_null())
+        return keep_rows(batch, place.is_null())
 
     def _failed_groups(self) -> tuple[pa.Array, ...]:
         """Returns failed groups and their reasons; made anew only after another group failed."""

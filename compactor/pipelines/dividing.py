@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
+from format.batches import concat_rows, take_rows
 
 _PIECE_BYTES: Final = 256 << 10
 """Bytes of one part that are written at a time."""
@@ -41,7 +42,7 @@ class PartitionBuffers:
         for number, end in enumerate(ends.tolist()):
             if end > start:
                 # Copied, because a slice would keep the rows of all parts in memory.
-                piece = batch.take(pa.array(order[start:end]))
+                piece = take_rows(batch, order[start:end])
                 self._waiting[number].append(piece)
                 self._waiting_bytes[number] += piece.nbytes
                 if self._waiting_bytes[number] >= min(_PIECE_BYTES, self._most_bytes):
@@ -59,7 +60,7 @@ class PartitionBuffers:
         pieces, self._waiting[number] = self._waiting[number], []
         self._waiting_bytes[number] = 0
         if pieces:
-            piece = pa.concat_batches(pieces)
+            piece = concat_rows(pieces)
             part = self._parts[number]
             part.append(piece)
             part.spill(piece.nbytes)

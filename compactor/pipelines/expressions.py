@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
+from compactor.pipelines.choosing import coalesce, if_else
 from compactor.pipelines.types import TYPES
 from compactor.predicate.parse import bound
 from compactor.predicate.sql import (
@@ -30,6 +31,7 @@ from compactor.predicate.sql import (
     shown_node,
 )
 from compactor.predicate.tree import FUNCTIONS, columns_of, matching
+from format.batches import one_array
 from format.storage import to_storage
 
 _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
@@ -117,7 +119,7 @@ class Expression:
         value = self._evaluate(batch)
         if isinstance(value, pa.Scalar):
             return pa.repeat(value, batch.num_rows)
-        return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+        return one_array(value) if isinstance(value, pa.ChunkedArray) else value
 
     def _bind(self, tree: exp.Expression) -> Callable[[pa.RecordBatch], Any]:
         """Raises `SqlError`."""
@@ -145,7 +147,7 @@ class Expression:
                 return lambda b: pc.binary_join_element_wise(_text(left(b)), _text(right(b)), "")
             case exp.Coalesce():
                 parts = [self._bind(part) for part in (tree.this, *tree.expressions)]
-                return lambda batch: pc.coalesce(*(part(batch) for part in parts))
+                return lambda batch: coalesce([part(batch) for part in parts])
             case exp.Cast() if type(tree) is exp.Cast:
                 return self._cast(tree)
             case exp.Round() if tree.args.get("decimals") is not None:
@@ -220,7 +222,7 @@ class Expression:
             for condition, value in reversed(branches):
                 # What is unknown does not hold.
                 holds = pc.fill_null(condition(batch), False)
-                result = pc.if_else(holds, value(batch), result)
+                result = if_else(holds, value(batch), result)
             return result
 
         return choose

@@ -22,10 +22,10 @@ from compactor.pipelines.sorted_rows import (
     Flags,
     SortedRows,
     common_ranks,
-    end_to_end,
     known_rows,
     no_rows,
 )
+from format.batches import concat_rows
 
 
 class How(StrEnum):
@@ -140,7 +140,7 @@ class MergeJoin:
             rows, size = rows + piece.num_rows, size + piece.nbytes
             if rows > CHUNK_ROWS or size > self._room.chunk_bytes:
                 return self._run
-        return [end_to_end(pieces)] if pieces else []
+        return [concat_rows(pieces)] if pieces else []
 
     def _crossed(
         self, left: pa.RecordBatch, matches: BatchBuffer | list[pa.RecordBatch]

@@ -16,6 +16,7 @@ from compactor.merge.key_merge import loaded_group, merge_rows
 from compactor.merge.loaded_rows import LoadedGroup
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from format.batches import concat_rows, take_rows
 from format.errors import OrderError
 from format.gather import gather_arrays, positions_by_source
 from format.key_comparator import KeyComparator
@@ -110,7 +111,7 @@ class InterleavedRows:
             taken = [rows.take(n) for rows, n in zip(self._rows, counts, strict=True) if n]
             weight = sum(piece.nbytes for piece in taken)
             self._hold(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
-            yield pa.concat_batches(taken).take(pa.array(positions_by_source(mine)))
+            yield take_rows(concat_rows(taken), positions_by_source(mine))
             start += len(mine)
 
     def _most_rows(self, which: npt.NDArray[np.int64]) -> int:

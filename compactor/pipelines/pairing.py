@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.pipelines.sorted_rows import I64
+from format.moves import concat, take
 from format.storage import plain, to_logical, to_storage
 
 
@@ -54,19 +54,15 @@ class Joined:
     ) -> pa.RecordBatch:
         """Returns the rows at these positions, shape (rows,); -1 gives nulls."""
         is_right_alone = of_left < 0
-        lefts, rights = _positions(of_left), _positions(of_right)
         columns = []
         for name in self._lefts:
-            column = left.column(name).take(lefts)
+            column = take(left.column(name), of_left)
             if name in self._on and is_right_alone.any():
-                other = plain(to_storage(right.column(self._on[name]))).take(rights)
+                other = take(plain(to_storage(right.column(self._on[name]))), of_right)
                 dtype = column.type
-                whose = pa.array(is_right_alone)
-                column = to_logical(pc.if_else(whose, other, plain(to_storage(column))), dtype)
+                both = concat([other, plain(to_storage(column))])
+                whose = np.where(is_right_alone, 0, len(other)) + np.arange(len(other))
+                column = to_logical(take(both, whose), dtype)
             columns.append(column)
-        columns += [right.column(name).take(rights) for name in self._rights]
+        columns += [take(right.column(name), of_right) for name in self._rights]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _positions(rows: I64) -> pa.Array:
-    return pa.array(rows, mask=rows < 0)

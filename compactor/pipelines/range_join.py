@@ -24,12 +24,13 @@ from compactor.pipelines.sorted_rows import (
     Batches,
     SortedRows,
     common_ranks,
-    end_to_end,
     key_arrays,
     known_rows,
     nan_rows,
     no_rows,
 )
+from format.batches import concat_rows, take_rows
+from format.moves import take
 from format.schema import Nulls, SortColumn, SortSchema
 
 
@@ -137,7 +138,7 @@ class RangeJoin:
                 rows = self._points.take(self._points.rows.num_rows)
                 known = np.flatnonzero(known_rows(keys, rows.num_rows))
                 if len(known):
-                    self._advance([key.take(pa.array(known)) for key in keys])
+                    self._advance([take(key, known) for key in keys])
                 yield from self._matched(rows, known)
 
     def close(self) -> None:
@@ -163,7 +164,7 @@ class RangeJoin:
                 # An interval that ends with or after the last point may contain the next point.
                 kept = np.flatnonzero((low < high) | (high == count))
                 if len(kept):
-                    gathered.add(rows.take(pa.array(kept)), low[kept], high[kept])
+                    gathered.add(take_rows(rows, kept), low[kept], high[kept])
                 if gathered.count > CHUNK_ROWS or gathered.size > self._room.chunk_bytes:
                     gathered = self._keep(gathered)
         self._keep(gathered)
@@ -180,7 +181,7 @@ class RangeJoin:
             self._room.budget.charge(self._room.stage, size)
             self._charged += size
             self._pieces.append(piece)
-            self._spare.append(end_to_end(gathered.rows))
+            self._spare.append(concat_rows(gathered.rows))
         return _Gathered()
 
     def _bounds(self, points: Sequence[pa.Array], rows: pa.RecordBatch) -> tuple[I64, I64]:
@@ -238,7 +239,7 @@ class RangeJoin:
             chosen = piece.within(place, place + 1)
             for start in range(0, len(chosen), most):
                 some = chosen[start : start + most]
-                intervals = self._active.batch(number).take(pa.array(some))
+                intervals = take_rows(self._active.batch(number), some)
                 same = np.full(len(some), row)
                 yield self._joined.rows(rows, same, intervals, np.arange(len(some)))
 
@@ -257,7 +258,7 @@ class RangeJoin:
             inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
             of_points.append(known[np.repeat(low, count) + inside])
             of_intervals.append(np.repeat(taken + np.arange(len(chosen)), count))
-            found.append(self._active.batch(number).take(pa.array(chosen)))
+            found.append(take_rows(self._active.batch(number), chosen))
             taken += len(chosen)
         if self._keeps_all:
             of_points.append(alone)
@@ -266,4 +267,4 @@ class RangeJoin:
         intervals = np.concatenate([*of_intervals, np.zeros(0, dtype=np.int64)])
         # Stable, because pieces come in the order of their intervals' lower bounds.
         order = np.argsort(points, kind="stable")
-        return self._joined.rows(rows, points[order], end_to_end(found), intervals[order])
+        return self._joined.rows(rows, points[order], concat_rows(found), intervals[order])

@@ -17,6 +17,7 @@ from pyarrow import types as pt
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
 from format.arrays import concat_storage
+from format.batches import concat_rows
 from format.ordering import same_as_previous, sort_keys, stable_order
 from format.schema import SortSchema
 from format.storage import plain, to_storage
@@ -59,17 +60,6 @@ class Room:
     def rows_of(self, row_bytes: float) -> int:
         """Returns how many rows of this size make a chunk."""
         return int(max(1, min(CHUNK_ROWS, self.chunk_bytes / max(1.0, row_bytes))))
-
-
-def end_to_end(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Joins at least one piece to one batch."""
-    if len(pieces) == 1:
-        return pieces[0]
-    columns = [
-        pa.concat_arrays([piece.column(n) for piece in pieces])
-        for n in range(pieces[0].num_columns)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=pieces[0].schema)
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
@@ -143,7 +133,7 @@ class SortedRows:
                 rows, size = rows + piece.num_rows, size + piece.nbytes
                 self._charge(_WORK_COPIES * piece.nbytes + _ROW_BYTES * piece.num_rows)
             if pieces:
-                self._set(end_to_end(pieces))
+                self._set(concat_rows(pieces))
         return bool(self.rows.num_rows)
 
     def take(self, count: int) -> pa.RecordBatch:

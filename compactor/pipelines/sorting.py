@@ -11,6 +11,7 @@ from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.arrays import concat_storage
+from format.moves import take
 from format.ordering import sort_keys, stable_order
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage
@@ -138,10 +139,10 @@ class Sorter:
         keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
         order = stable_order(sort_keys(keys, self._sort))
         for start in range(0, len(order), self._batch_rows):
-            positions = pa.array(order[start : start + self._batch_rows])
+            places = order[start : start + self._batch_rows]
             yield pa.RecordBatch.from_arrays(
                 [
-                    to_logical(a.take(positions), f.type)
+                    to_logical(take(a, places), f.type)
                     for a, f in zip(columns, self._schema, strict=True)
                 ],
                 schema=self._schema,

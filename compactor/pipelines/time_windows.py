@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
+from format.batches import keep_rows
 from format.names import names_text
 
 START, END = "window_start", "window_end"
@@ -155,7 +156,7 @@ class ColumnWindows:
             # Where the slide does not divide the size, some rows are in one window fewer.
             is_within = pc.less(times, pc.add(start, self._size))
             rows = batch.append_column(name, start.cast(self._stored).cast(self.type))
-            yield rows.filter(is_within)
+            yield keep_rows(rows, pc.fill_null(is_within, False))
 
     def ends(self, starts: pa.ChunkedArray) -> pa.ChunkedArray:
         """Returns the ends of windows. starts: their starts, in the column's type, as are the ends."""

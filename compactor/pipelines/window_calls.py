@@ -15,6 +15,8 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.pipelines.exact_sums import as_floats, carried, digits_of, from_digits, sum_type
 from compactor.pipelines.segments import Frames
+from format.arrays import concat_logical
+from format.moves import take
 from format.ordering import same_as_previous, sort_keys, stable_order
 from format.schema import SortColumn
 from format.storage import to_storage
@@ -74,7 +76,7 @@ class Shift(WindowFunction):
         wanted = rows.numbers[rows.start : rows.stop] + self._offset
         # Numbers restart with each partition, so only a row of the same partition has the wanted number.
         inside &= rows.numbers[places] == wanted
-        return values.take(pa.array(places, mask=~inside))
+        return take(values, np.where(inside, places, -1))
 
 
 class First(WindowFunction):
@@ -87,7 +89,7 @@ class First(WindowFunction):
     def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         given = _given(rows.frames, self._before, values)
-        found = given.take(pa.array(rows.frames.low))
+        found = take(given, rows.frames.low)
         self._before = _last(found)
         return found
 
@@ -198,7 +200,7 @@ class Extreme(WindowFunction):
             given = pc.add(given, pa.scalar(0.0).cast(self.type))
         ranks, places = _ranks(given, is_reversed=self._is_max)
         best = rows.frames.over(np.minimum, ranks)
-        found = given.take(pa.array(np.append(places, 0)[best], mask=best == len(places)))
+        found = take(given, np.append(places, -1)[best])
         self._before = _last(found)
         return found
 
@@ -229,12 +231,12 @@ def _ranks(values: pa.Array, *, is_reversed: bool) -> tuple[I64, I64]:
 
 def _given(frames: Frames, before: pa.Array, values: pa.Array) -> pa.Array:
     mine = values[frames.rows]
-    return pa.concat_arrays([before, mine]) if frames.is_running else mine
+    return concat_logical([before, mine]) if frames.is_running else mine
 
 
 def _last(values: pa.Array) -> pa.Array:
     """Returns a copy of the last row, so that the others need not stay in memory."""
-    return values.take(pa.array([len(values) - 1]))
+    return take(values, np.array([len(values) - 1]))
 
 
 def _mean(totals: npt.NDArray[np.float64], counts: I64) -> pa.Array:

@@ -35,6 +35,7 @@ from compactor.pipelines.window_calls import (
 )
 from compactor.predicate.sql import SqlError, field_of, shown_node
 from compactor.resources.budget import MemoryBudget
+from format.batches import concat_rows
 from format.errors import SchemaError
 from format.ordering import same_as_previous, sort_keys
 from format.schema import SortColumn, SortSchema, check_sort_schema
@@ -237,7 +238,7 @@ class _Held:
 
     def append(self, more: pa.RecordBatch) -> None:
         last = None if self.rows is None else self.rows.slice(self.rows.num_rows - 1)
-        joined = more if last is None else pa.concat_batches([last, more])
+        joined = more if last is None else concat_rows([last, more])
         same = self._same_partition(joined)
         if last is not None:
             same = same[1:]
@@ -246,7 +247,7 @@ class _Held:
         first = -int(self.numbers[-1]) if len(self.numbers) else 0
         begins = np.maximum.accumulate(np.where(same, first, places))
         self.numbers = np.concatenate([self.numbers, places - begins + 1])
-        self.rows = more if self.rows is None else pa.concat_batches([self.rows, more])
+        self.rows = more if self.rows is None else concat_rows([self.rows, more])
 
     def wanted(self, *, is_end: bool) -> tuple[int, int]:
         """Returns the first row, and the one behind the last, whose values can be computed now."""
@@ -278,7 +279,7 @@ def _blocks(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.R
             waiting.append(batch)
             rows += batch.num_rows
         if rows >= least_rows:
-            yield pa.concat_batches(waiting)
+            yield concat_rows(waiting)
             waiting, rows = [], 0
     if waiting:
-        yield pa.concat_batches(waiting)
+        yield concat_rows(waiting)

@@ -17,6 +17,7 @@ from compactor.files.plain_text import plain_text
 from compactor.files.write import StagedSink
 from compactor.pipelines.config import Split
 from compactor.pipelines.provenance import Boundary
+from format.moves import take
 from format.ordering import same_as_previous, sort_keys
 from format.schema import SortColumn
 from format.storage import to_storage
@@ -160,7 +161,7 @@ class ValueWriter(_Files):
         column = to_storage(batch.column(self._column))
         keys = sort_keys([column], (SortColumn("value"),))
         starts = np.flatnonzero(~same_as_previous(keys))
-        names = plain_text(column.take(pa.array(starts))).to_pylist()
+        names = plain_text(take(column, starts)).to_pylist()
         for start, stop, text in zip(starts, [*starts[1:], len(column)], names, strict=True):
             name = {None: "_null", "": "_empty"}.get(text) or _quoted(text)
             if name != self._last:

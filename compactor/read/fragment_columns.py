@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError
@@ -14,6 +15,7 @@ from compactor.stores.local import is_on_local_disk
 from compactor.table.stored_object import StoredObject
 from format.cast import widened
 from format.crew import ALONE, Crew
+from format.moves import keep
 from format.reader import FragmentReader
 from format.template_chunk import TemplateChunk
 from format.types import storage_type
@@ -82,11 +84,11 @@ def _check_type(reader: FragmentReader, name: str, wanted: pa.DataType) -> None:
         )
 
 
-def rows_of(column: Column, keep: pa.BooleanArray | None) -> pa.Array:
-    """Returns some rows of a column. keep: bool without nulls; None for all rows."""
+def rows_of(column: Column, kept: pa.BooleanArray | None) -> pa.Array:
+    """Returns some rows of a column. kept: bool without nulls; None for all rows."""
     if isinstance(column, TemplatedColumn):
-        return column.texts(keep)
-    return column if keep is None else column.filter(keep)
+        return column.texts(kept)
+    return column if kept is None else keep(column, np.asarray(kept))
 
 
 def _read_column(

@@ -36,6 +36,7 @@ from compactor.table.metadata import TableMetadata
 from format.arrays import batch_of
 from format.crew import ALONE, Crew
 from format.gather import gather, gather_arrays
+from format.moves import keep
 from format.origins import Origins
 from format.storage import to_logical
 
@@ -113,7 +114,8 @@ def _batch(
     if wanted.where_merged is not None:
         holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
         rows = holds.true_count
-        arrays = {name: array.filter(holds) for name, array in arrays.items()}
+        kept = np.asarray(holds)
+        arrays = {name: keep(array, kept) for name, array in arrays.items()}
     columns = [to_logical(arrays[f.name], f.type) for f in wanted.schema]
     return batch_of(columns, wanted.schema, rows)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
-from compactor.read.fragment_columns import Column
+from compactor.read.fragment_columns import Column, rows_of
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.pruning import unless_ruled_out
 from compactor.read.read_reports import ScanReport, TemplatesReport
@@ -116,7 +116,7 @@ def _merged(
 def _of_column(column: Column, keep: pa.BooleanArray | None) -> _Found:
     if isinstance(column, TemplatedColumn):
         return _of_codes(column.templates, column.codes, keep, column.texts)
-    array = column if keep is None else column.filter(keep)
+    array = rows_of(column, keep)
     if array.null_count == len(array):
         return _Found({}, 0, len(array))
     weights = None

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.rows.key_rows import KeyRows
-from compactor.rows.policy import RowKind, RowPolicy, Ttl
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from format.schema import SortSchema
 from format.storage import plain
 from format.types import uncoded_type
@@ -101,6 +101,10 @@ class RowRule:
     def folds(self, column: str) -> bool:
         """Returns whether a column's values may come from other rows than the kept one."""
         return self.policy.folds and all(part.column != column for part in self.key)
+
+    def function(self, column: str) -> RowFunction | None:
+        """Returns how a column folds; None where each row keeps its own value."""
+        return self.policy.function(column) if self.folds(column) else None
 
     def row_statistics(self, keys: Sequence[pa.Array]) -> RowStatistics:
         """Returns the statistics of rows to be written. keys: their sort columns."""

@@ -18,7 +18,8 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
-from format.nested import build_list, list_parts
+from format.moves import keep, list_parts, take
+from format.nested import build_list
 from format.ordering import sort_keys, stable_order
 from format.schema import Order, SortColumn
 from format.storage import plain
@@ -41,14 +42,13 @@ class FoldError(DataError):
 
 def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
     """Returns the kept rows unchanged."""
-    return array.filter(pa.array((flags & KEPT).astype(np.bool_)))
+    return keep(array, (flags & KEPT).astype(np.bool_))
 
 
 def merged_rows(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) -> pa.Array:
     """Returns the merged rows of column `name`. Raises `FoldError`."""
-    if rule is None or not rule.folds(name):
-        return kept_rows(array, flags)
-    return folded(array, flags, rule.policy.function(name), name)
+    function = None if rule is None else rule.function(name)
+    return kept_rows(array, flags) if function is None else folded(array, flags, function, name)
 
 
 def chooses(function: RowFunction) -> bool:
@@ -61,20 +61,31 @@ def folded(array: pa.Array, flags: Flags, function: RowFunction, name: str) -> p
 
     Raises `FoldError` for a sum that its type can't hold.
     """
+    if (rows := chosen_rows(array, flags, function)) is not None:
+        return take(array, rows)
+    into = _Targets(array, flags)
+    if function in (RowFunction.SUM, RowFunction.COUNT):
+        return _summed(plain(array), into, name)
+    return _united(plain(array), into, is_set=function is RowFunction.SET)
+
+
+def chosen_rows(array: pa.Array, flags: Flags, function: RowFunction | None) -> I64 | None:
+    """Returns for each kept row the one whose value it gets, its own if no function folds; None where values
+    are computed."""
+    if function is None:
+        return np.flatnonzero(flags & KEPT)
+    if not chooses(function):
+        return None
     into = _Targets(array, flags)
     match function:
         case RowFunction.LAST:
-            return array.take(pa.array(into.last()))
+            return into.last()
         case RowFunction.FIRST:
-            return array.take(pa.array(into.first()))
+            return into.first()
         case RowFunction.MIN | RowFunction.BOOL_AND:
-            return array.take(pa.array(into.extreme(array, greatest=False)))
-        case RowFunction.MAX | RowFunction.BOOL_OR:
-            return array.take(pa.array(into.extreme(array, greatest=True)))
-        case RowFunction.SUM | RowFunction.COUNT:
-            return _summed(plain(array), into, name)
-        case RowFunction.LIST | RowFunction.SET:
-            return _united(plain(array), into, is_set=function is RowFunction.SET)
+            return into.extreme(array, greatest=False)
+        case _:
+            return into.extreme(array, greatest=True)
 
 
 class _Targets:
@@ -109,7 +120,7 @@ class _Targets:
         chosen = self.kept.copy()
         if len(self.rows):
             spec = SortColumn("value", Order.DESC if greatest else Order.ASC)
-            values = array.take(pa.array(self.rows))
+            values = take(array, self.rows)
             order = stable_order(sort_keys([values], (spec,)))[::-1]
             chosen[self.into[order]] = self.rows[order]  # The last of several assignments counts.
         return chosen
@@ -128,10 +139,10 @@ class _Targets:
 
 def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     starts = into.starts()
-    own = array.take(pa.array(into.kept))
+    own = take(array, into.kept)
     if len(starts) == len(into.rows) and not own.null_count:
         return own  # Each row has one value, so there is nothing to add up.
-    values = array.take(pa.array(into.rows))
+    values = take(array, into.rows)
     if pt.is_decimal(array.type):
         return _decimal_sums(values, into, len(own), name)
     numbers: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
@@ -173,13 +184,13 @@ def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.
 
 
 def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
-    counts, items = list_parts(array.take(pa.array(into.rows)))
+    counts, items = list_parts(take(array, into.rows))
     owner = np.repeat(into.into, counts)
     if is_set and len(items):
         codes = _comparable(items).dictionary_encode(null_encoding="encode").indices.to_numpy()
         pairs = owner * (int(codes.max()) + 1) + codes
         first = np.sort(np.unique(pairs, return_index=True)[1])
-        items, owner = items.take(pa.array(first)), owner[first]
+        items, owner = take(items, first), owner[first]
     sizes = np.bincount(owner, minlength=len(into.kept))
     missing = np.ones(len(into.kept), dtype=np.bool_)
     missing[into.into] = False

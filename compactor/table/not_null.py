@@ -13,8 +13,8 @@ from pyarrow import types as pt
 
 from compactor.common.setting_keys import NOT_NULL
 from compactor.errors import UsageError
+from format.moves import list_parts
 from format.names import names_text
-from format.nested import list_parts
 from format.storage import plain, to_storage
 from format.types import is_list_like
 

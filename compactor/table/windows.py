@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.table.metadata import TimeWindows
 from format.names import quoted
 from format.schema import SortSchema
-from format.storage import plain, to_logical, to_storage
+from format.storage import plain, to_storage
 
 
 def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:
@@ -49,31 +49,19 @@ def window_numbers(
     return numbers // (windows.window_seconds * per_second), known
 
 
-def split_by_window(
-    batches: Iterable[pa.RecordBatch], windows: TimeWindows
-) -> dict[int | None, list[pa.RecordBatch]]:
-    """Returns the rows of each window, in their order."""
-    parts: dict[int | None, list[pa.RecordBatch]] = {}
-    for batch in batches:
-        column = batch.column(windows.column)
-        numbers, known = window_numbers(to_storage(column), column.type, windows)
-        order = np.lexsort((numbers, known))  # stable
-        sorted_numbers, sorted_known = numbers[order], known[order]
-        changes = np.flatnonzero(
-            (np.diff(sorted_numbers) != 0) & sorted_known[1:] | (np.diff(sorted_known))
-        )
-        rows = _taken(batch, pa.array(order))
-        for start, stop in _bounds(changes, len(order)):
-            window = int(sorted_numbers[start]) if sorted_known[start] else None
-            parts.setdefault(window, []).append(rows.slice(start, stop - start))
-    return parts
-
-
-def _taken(batch: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
-    """Returns the rows in that order. Takes them as they are stored, since Arrow's take knows no views."""
-    stored = [to_storage(column).take(order) for column in batch.columns]
-    columns = [to_logical(a, f.type) for a, f in zip(stored, batch.schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+def rows_by_window(
+    batch: pa.RecordBatch, windows: TimeWindows
+) -> Iterator[tuple[int | None, npt.NDArray[np.int64]]]:
+    """Yields each window of a batch with its rows, in their order."""
+    column = batch.column(windows.column)
+    numbers, known = window_numbers(to_storage(column), column.type, windows)
+    order = np.lexsort((numbers, known))  # stable
+    sorted_numbers, sorted_known = numbers[order], known[order]
+    changes = np.flatnonzero(
+        (np.diff(sorted_numbers) != 0) & sorted_known[1:] | (np.diff(sorted_known))
+    )
+    for start, stop in _bounds(changes, len(order)):
+        yield (int(sorted_numbers[start]) if sorted_known[start] else None), order[start:stop]
 
 
 def _bounds(changes: npt.NDArray[np.int64], rows: int) -> Sequence[tuple[int, int]]:

@@ -8,14 +8,8 @@ from pyarrow import types as pt
 
 from format.blocks import make_chunk
 from format.layout import BlockKind
-from format.nested import (
-    build_fixed_lists,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-    present_items,
-)
+from format.moves import list_parts, present_items
+from format.nested import build_fixed_lists, build_struct, fixed_items, null_mask
 from format.sizes import cumulative_bits, heaviest_value_bytes, total_bits
 from format.storage import to_storage
 from format.types import is_binary_like

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.schema import Nulls, Order, SortColumn, SortSchema
-from tests.generated.types import NAMES, any_type, family_type, sort_type, variant
+from tests.generated.types import NAMES, any_type, family_type, matrix_type, sort_type, variant
 
 ID: Final = "id"
 """A column of whole numbers that tells all rows apart; most tables have it."""
@@ -141,6 +141,10 @@ def _column(rng: random.Random, name: str, kind: str, is_text: bool) -> Column:
         dtype = sort_type(rng)
     elif kind == "family":
         dtype = family_type(rng)
+    elif rng.random() < 0.1:
+        # Mostly without nulls, since of such values Arrow's kernels have code of their own.
+        dtype = matrix_type(rng)
+        return Column(name, dtype, True, rng.choice((0.0, 0.0, 0.3)), 0.02, 50, f"{rng.random()}")
     else:
         dtype = any_type(rng, rng.choice((0, 1, 2, 3)))
     nullable = pt.is_null(dtype) or rng.random() < 0.9

@@ -28,6 +28,11 @@ _PLAIN: Final = (
     pa.binary_view(), pa.date32(), pa.date64(), pa.time32("s"), pa.time32("ms"), pa.time64("us"),
     pa.time64("ns"), pa.month_day_nano_interval(), pa.null(),
 )  # fmt: skip
+_OF_MATRICES: Final = (
+    pa.int64(), pa.float32(), pa.float64(), pa.float16(), pa.int8(), pa.binary(3), pa.decimal128(9, 2),
+    pa.timestamp("us"), pa.bool_(), pa.string(),
+)  # fmt: skip
+"""Mostly types of one width: of lists of these Arrow has code of its own."""
 
 
 def leaf_type(rng: random.Random) -> pa.DataType:
@@ -99,7 +104,7 @@ def any_type(rng: random.Random, depth: int) -> pa.DataType:
         case 3:
             return pa.large_list_view(field(rng, depth))
         case 4:
-            return pa.list_(field(rng, depth), rng.choice((0, 1, 2, 3)))
+            return fixed_lists_type(rng, depth)
         case 5 | 6:
             return struct_type(rng, depth)
         case 7:
@@ -114,6 +119,31 @@ def any_type(rng: random.Random, depth: int) -> pa.DataType:
     while isinstance(inner, pa.BaseExtensionType) or pt.is_dictionary(inner):
         inner = leaf_type(rng)
     return pa.dictionary(rng.choice(INDICES), inner, ordered=rng.random() < 0.1)
+
+
+def fixed_lists_type(rng: random.Random, depth: int) -> pa.DataType:
+    """Returns a list of fixed size: of any type, or a matrix."""
+    if depth > 1 and rng.random() < 0.5:
+        return matrix_type(rng)
+    return pa.list_(field(rng, depth), rng.choice((0, 1, 2, 3)))
+
+
+def matrix_type(rng: random.Random) -> pa.DataType:
+    """Returns a list of fixed size of such lists of flat values, now and then deeper, or within a struct or a
+    list."""
+    dtype = rng.choice(_OF_MATRICES)
+    for _ in range(rng.choice((1, 1, 2))):
+        item = pa.field(rng.choice(("item", "item", "a.b")), dtype, rng.random() > 0.1)
+        dtype = pa.list_(item, rng.choice((0, 1, 1, 2, 3)))
+    dtype = pa.list_(dtype, rng.choice((1, 2, 2, 3)))
+    match rng.randrange(8):
+        case 0:
+            return pa.struct([pa.field("a", dtype), pa.field("b", pa.int8())])
+        case 1:
+            return rng.choice((pa.list_, pa.large_list, pa.list_view))(dtype)
+        case 2:
+            return pa.map_(pa.string(), dtype)
+    return dtype
 
 
 def struct_type(rng: random.Random, depth: int) -> pa.DataType:

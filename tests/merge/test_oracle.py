@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -20,11 +22,15 @@ from compactor.planner.shape import row_bytes
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merge
 from compactor.resources.upload_memory import UploadMemory
+from compactor.rows.flags import RowRule
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
+from format import moves
 from format.errors import CorruptFragmentError, OrderError
 from format.key_comparator import KeyComparator
 from format.reader import FragmentReader
 from format.schema import SortSchema
+from format.types import value_type
 from format.writer import WriterOptions
 from tests.support.fragments import (
     BytesSource,
@@ -327,6 +333,32 @@ def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatc
         return array if is_key else array.take(pa.array([1, 0, *range(2, len(array))]))
 
     monkeypatch.setattr(group_work, "gather", swapping)
+    with refuses(MergeCheckError):
+        merged.run()
+    assert merged.outputs[0].state == "aborted"
+
+
+@pytest.mark.parametrize("kind", [RowKind.FIRST, RowKind.AGGREGATE])
+def test_a_filter_that_changes_rows_that_stay_is_noticed(kind: RowKind, monkeypatch) -> None:
+    """The row hash of what is written is that of the rows taken, so what is written has to be compared."""
+    tables = [numbered(0, 20, v=lambda keys: [[n] for n in keys]) for _ in range(2)]
+    policy = RowPolicy(
+        kind, aggregates=(("v", RowFunction.LAST),) if kind.value == "aggregate" else ()
+    )
+    rule = RowRule(policy, None, tables[0].schema, sort_schema("k"), is_bottom=True)
+    fragments = [write_fragment(table, "k") for table in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), threads=1, rule=rule)
+
+    def changed(move: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+        def moved(array: pa.Array, *arguments: Any) -> pa.Array:
+            found = move(array, *arguments)
+            is_list = pa.types.is_list(value_type(array.type))
+            return moves.take(found, np.arange(len(found))[::-1]) if is_list else found
+
+        return moved
+
+    for name in ("kept_rows", "take"):
+        monkeypatch.setattr(group_work, name, changed(getattr(group_work, name)))
     with refuses(MergeCheckError):
         merged.run()
     assert merged.outputs[0].state == "aborted"

@@ -17,7 +17,7 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
 from compactor.table.version import Changes, Operation
-from compactor.table.windows import split_by_window
+from compactor.table.windows import rows_by_window
 from compactor.write.ingest import IngestOptions, ingest_file
 from tests.support.fragments import sort_schema
 from tests.support.tables import compact_table, table_rows
@@ -58,39 +58,14 @@ def test_rows_are_divided_by_window_whatever_the_unit(dtype: pa.DataType, per_ho
     numbers = [0, per_hour - 1, per_hour, -1, -per_hour, -per_hour - 1, None, 7 * per_hour, None, 1]
     ts = pa.array(numbers, pa.int64()).view(dtype)
     batch = pa.record_batch({"ts": ts, "n": pa.array(range(10))})
-    parts = split_by_window([batch, batch.slice(0, 1)], HOURLY)
-    rows = {
-        window: [n for part in batches for n in part.column("n").to_pylist()]
-        for window, batches in parts.items()
-    }
-    assert rows == {0: [0, 1, 9, 0], 1: [2], -1: [3, 4], -2: [5], None: [6, 8], 7: [7]}
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array(["a", "b" * 20, None], pa.string_view()),
-        pa.array([b"a", b"b" * 20, None], pa.binary_view()),
-        pa.array([["a"], [], None], pa.list_view(pa.string_view())),
-        pa.array([{"v": "a"}, {"v": None}, None], pa.struct([("v", pa.string_view())])),
-        pa.array([b"a", None, b"c"]).dictionary_encode(),
-    ],
-    ids=lambda array: str(array.type),
-)
-def test_rows_are_divided_by_window_whatever_the_types_of_other_columns(values: pa.Array) -> None:
-    ts = pa.array([0, 1, 0], pa.int32()).view(pa.date32())
-    batch = pa.record_batch({"ts": ts, "v": values})
-    parts = split_by_window([batch], TimeWindows("ts", 86_400))
-    rows = {window: part.column("v").to_pylist() for window, (part,) in parts.items()}
-    first, second, third = values.to_pylist()
-    assert rows == {0: [first, third], 1: [second]}
-    assert all(part.schema == batch.schema for (part,) in parts.values())
+    rows = {window: rows.tolist() for window, rows in rows_by_window(batch, HOURLY)}
+    assert rows == {0: [0, 1, 9], 1: [2], -1: [3, 4], -2: [5], None: [6, 8], 7: [7]}
 
 
 def test_days_may_be_shorter_or_longer_than_windows() -> None:
     batch = pa.record_batch({"ts": pa.array([0, 1, 2, 9], pa.int32()).view(pa.date32())})
-    assert set(split_by_window([batch], TimeWindows("ts", 3600))) == {0, 24, 48, 216}
-    assert set(split_by_window([batch], TimeWindows("ts", 7 * 86_400))) == {0, 1}
+    assert {window for window, _ in rows_by_window(batch, HOURLY)} == {0, 24, 48, 216}
+    assert {window for window, _ in rows_by_window(batch, TimeWindows("ts", 7 * 86_400))} == {0, 1}
 
 
 def test_no_fragment_holds_rows_of_two_windows_through_ingest_and_compaction(

@@ -20,7 +20,8 @@ from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions
-from format.nested import list_parts, null_mask
+from format.moves import list_parts
+from format.nested import null_mask
 from format.storage import plain, to_storage
 from format.types import table_type
 from format.writer import WriterOptions

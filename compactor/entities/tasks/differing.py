@@ -15,12 +15,14 @@ from compactor.entities.expressions import ID
 from compactor.entities.output import difference, written_batches, written_of
 from compactor.entities.target import SORT
 from compactor.entities.tasks.context import LABEL, NODE, TARGET, Context
-from compactor.entities.tasks.lines import CLUSTER, array_of
+from compactor.entities.tasks.lines import CLUSTER
 from compactor.entities.tasks.reading import SAMPLED_CHARACTERS
 from compactor.entities.texts import TEXT
 from compactor.spark.shuffle.task import SampledKeys, TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.table.snapshot import Snapshot
+from format.batches import keep_rows, one_batch, take_rows
+from format.moves import list_parts
 from format.nested import build_list
 
 
@@ -46,21 +48,18 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
         charge(batch.nbytes)
         batches[number].append(batch)
     written = written_of(batches[WRITTEN])
-    found = pa.Table.from_batches(batches[CLUSTERS], CLUSTER).combine_chunks()
-    found = found.take(pc.sort_indices(found.column("dataset")))
-    ids, deleted = (array_of(found, name) for name in (ID, DELETED))
-    kept = kept_of(context.spec, ids, np.asarray(deleted))
-    found = found.filter(pa.array(kept))
-    signatures = array_of(found, SIGNATURE)
-    changes = difference(
-        array_of(found, ID), np.asarray(signatures), written, everything=everything
-    )
-    changed = found.take(pa.array(changes.clusters)).drop_columns(["dataset"])
+    found = one_batch(pa.Table.from_batches(batches[CLUSTERS], CLUSTER))
+    found = take_rows(found, np.argsort(np.asarray(found.column("dataset")), kind="stable"))
+    kept = kept_of(context.spec, found.column(ID), np.asarray(found.column(DELETED)))
+    found = keep_rows(found, kept)
+    signatures = np.asarray(found.column(SIGNATURE))
+    changes = difference(found.column(ID), signatures, written, everything=everything)
+    changed = take_rows(found, changes.clusters).drop_columns(["dataset"])
     rows = len(changes.gone)
     nobody = build_list(
         pa.large_list(pa.int64()), np.zeros(rows, np.int64), pa.array([], pa.int64()), None
     )
-    gone = pa.table(
+    gone = pa.RecordBatch.from_arrays(
         [
             changes.gone,
             pa.nulls(rows, pa.int64()),
@@ -70,16 +69,16 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
         ],
         schema=changed.schema,
     )
-    counts = pc.list_value_length(array_of(changed, NODE))
-    members = pc.sum(counts).as_py() or 0
-    for table, is_gone in ((changed, False), (gone, True)):
-        for batch in table.combine_chunks().to_batches():
+    counts, _ = list_parts(changed.column(NODE))
+    members = int(counts.sum())
+    for batch, is_gone in ((changed, False), (gone, True)):
+        if batch.num_rows:
             flags = pa.repeat(is_gone, batch.num_rows)
             yield TaskRows(batch.append_column(REPLACED, flags))
     ids = pc.utf8_slice_codeunits(
-        pa.concat_arrays([array_of(changed, ID), changes.gone]), 0, SAMPLED_CHARACTERS
+        pa.concat_arrays([changed.column(ID), changes.gone]), 0, SAMPLED_CHARACTERS
     )
-    weights = np.concatenate([np.asarray(counts), np.ones(rows, np.int64)])
+    weights = np.concatenate([counts, np.ones(rows, np.int64)])
     at = np.repeat(np.arange(len(weights)), weights)
     yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}), SORT)
     yield TaskSummary(
@@ -98,12 +97,12 @@ def members_of(changes: pa.RecordBatch, targets: npt.NDArray[np.integer]) -> pa.
 
     targets: the part that folds each cluster.
     """
-    counts = np.asarray(pc.list_value_length(changes.column(NODE)))
+    counts, nodes = list_parts(changes.column(NODE))
     of = np.repeat(np.arange(changes.num_rows), counts)
     starts = np.cumsum(counts) - counts
     return pa.RecordBatch.from_pydict(
         {
-            NODE: pc.list_flatten(changes.column(NODE)),
+            NODE: nodes,
             LABEL: changes.column(LABEL).take(pa.array(of)),
             "position": pa.array(np.arange(len(of)) - starts[of]),
             TARGET: pa.array(targets[of].astype(np.int64)),

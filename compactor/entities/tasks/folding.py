@@ -85,7 +85,7 @@ def fold(
             parts.append(from_batch(batch))
             labels.append(np.asarray(batch.column(LABEL)))
             positions.append(np.asarray(batch.column("position")))
-    head = pa.Table.from_batches(heads)
+    head = pa.Table.from_batches(heads).select([ID, LABEL, DELETED, REPLACED, SIGNATURE])
     is_gone = head.column(REPLACED)
     gone = array_of(head.filter(is_gone), ID)
     head = head.filter(pc.invert(is_gone))

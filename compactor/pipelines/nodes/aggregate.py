@@ -23,6 +23,7 @@ from compactor.pipelines.time_windows import END, START, ColumnWindows, window_s
 from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from format.batches import one_batch
 from format.names import names_text
 from format.schema import SortColumn
 
@@ -97,7 +98,8 @@ def _of_sorted(work: RunContext, name: str, node: Aggregate) -> Batches:
 
         def given(table: pa.Table) -> Batches:
             nonlocal row
-            for batch in table.combine_chunks().to_batches():
+            batch = one_batch(table)
+            if batch.num_rows:
                 yield work.made(name, batch, row)
                 row += batch.num_rows
 

@@ -12,6 +12,7 @@ from compactor.pipelines.config import Route
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
+from format.batches import keep_rows
 from format.storage import to_storage
 
 
@@ -40,7 +41,7 @@ def divided(work: RunContext, name: str, node: Route) -> Iterator[tuple[str, pa.
         for edge, where in zip(edges, conditions, strict=False):
             arrays = {c: to_storage(rest.column(c)) for c in columns_of(where)}
             holds = pc.fill_null(matching(where, arrays, rest.num_rows), False)
-            yield edge, rest.filter(holds)
-            rest = rest.filter(pc.invert(holds))
+            yield edge, keep_rows(rest, holds)
+            rest = keep_rows(rest, pc.invert(holds))
         if node.otherwise is not None:
             yield edges[-1], rest

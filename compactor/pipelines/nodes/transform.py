@@ -17,6 +17,7 @@ from compactor.pipelines.provenance import (
 )
 from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
+from format.batches import keep_rows
 from format.storage import to_storage
 
 
@@ -39,7 +40,7 @@ class Filter:
         if self._where is None:
             return batch
         arrays = {c: to_storage(batch.column(c)) for c in columns_of(self._where)}
-        return batch.filter(pc.fill_null(matching(self._where, arrays, batch.num_rows), False))
+        return keep_rows(batch, pc.fill_null(matching(self._where, arrays, batch.num_rows), False))
 
 
 class Transformer:

@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format.arrays import concat_storage
+from format.batches import concat_rows, one_batch, take_rows
 from format.hashing import add_column
+from format.moves import take
 from format.ordering import sort_keys, stable_order
 from format.schema import SortSchema, ordering
 from format.storage import to_storage
@@ -46,10 +48,9 @@ def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
 
 def _end_to_end(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if all(batch.schema.equals(batches[0].schema) for batch in batches):
-        return pa.concat_batches(batches)
+        return concat_rows(batches)
     tables = [pa.Table.from_batches([batch]) for batch in batches]
-    [batch] = pa.concat_tables(tables, promote_options="default").combine_chunks().to_batches()
-    return batch
+    return one_batch(pa.concat_tables(tables, promote_options="default"))
 
 
 def from_bytes(data: pa.Buffer) -> pa.RecordBatch:
@@ -72,17 +73,17 @@ class KeySample:
         self._skip += len(rows) * self._stride - batch.num_rows
         if not len(rows):
             return
-        self._taken.append(batch.select(self._names).take(pa.array(rows)))
+        self._taken.append(take_rows(batch.select(self._names), rows))
         self._count += len(rows)
         while self._count > SAMPLED_KEYS:
-            whole = pa.concat_batches(self._taken)
-            kept = whole.take(pa.array(np.arange(0, whole.num_rows, 2)))
+            whole = concat_rows(self._taken)
+            kept = take_rows(whole, np.arange(0, whole.num_rows, 2))
             self._skip += self._stride * (whole.num_rows % 2)
             self._taken, self._count, self._stride = [kept], kept.num_rows, 2 * self._stride
 
     def keys(self) -> pa.RecordBatch | None:
         """Returns the sampled keys; None if there were no rows."""
-        return pa.concat_batches(self._taken) if self._taken else None
+        return concat_rows(self._taken) if self._taken else None
 
 
 def splitters(
@@ -105,8 +106,8 @@ def splitters(
     wanted = running[-1] * np.arange(1, parts) / parts
     places = np.unique(np.minimum(np.searchsorted(running, wanted, "right"), len(order) - 1))
     names = [column.column for column in ordering(sort)]
-    chosen = pa.array(order[places])
-    return pa.RecordBatch.from_arrays([column.take(chosen) for column in columns], names=names)
+    chosen = order[places]
+    return pa.RecordBatch.from_arrays([take(column, chosen) for column in columns], names=names)
 
 
 class Divider(Protocol):
@@ -165,7 +166,7 @@ def divided(
     order = np.argsort(parts, kind="stable")
     in_order = parts[order]
     starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1]]))
-    rows = batch.take(pa.array(order))
+    rows = take_rows(batch, order)
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
         yield int(in_order[start]), rows.slice(start, stop - start)
 

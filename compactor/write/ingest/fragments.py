@@ -19,10 +19,11 @@ from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.table.object_names import fragment_key, skip_index_key
-from compactor.table.windows import split_by_window
+from compactor.table.windows import rows_by_window
 from compactor.write.ingest.columns import with_counts
+from compactor.write.ingest.incoming import IncomingRows, check_stored
 from compactor.write.ingest.plan import IngestPlan
-from compactor.write.ingest.sorting import sorted_columns
+from compactor.write.ingest.sorting import SortedRows
 from compactor.write.schema_union import conform_batch
 from format.canonical import canonical
 from format.crew import ALONE, Crew
@@ -95,7 +96,7 @@ class _FragmentsOfFile:
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
     def write(self, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
-        file, pending = self._file, list[pa.RecordBatch]()
+        file, pending = self._file, list[IncomingRows]()
         rows, size, held = 0, 0, HeldBytes()
         shown, check = dict(self._metadata.names), ValueCheck()
         for raw in file:
@@ -105,12 +106,13 @@ class _FragmentsOfFile:
                 batch = _checked(batch, check)
             self._check_keys(batch, file.path)
             self.rows += batch.num_rows
-            while batch.num_rows:
-                head = batch.slice(0, self._options.rows_per_fragment - rows)
-                batch = batch.slice(head.num_rows)
+            incoming, start = IncomingRows.of(batch), 0
+            while start < incoming.rows:
+                head = incoming.slice(start, self._options.rows_per_fragment - rows)
+                start += head.rows
                 pending.append(head)
-                rows += head.num_rows
-                size += max(held.add(head), head.num_rows * _LEAST_ROW_BYTES)
+                rows += head.rows
+                size += max(held.add(head.batch), head.rows * _LEAST_ROW_BYTES)
                 if rows >= self._options.rows_per_fragment or size >= self._options.buffer_bytes:
                     yield from self._write_windows(pending)
                     pending, rows, size, held = [], 0, 0, HeldBytes()
@@ -133,16 +135,20 @@ class _FragmentsOfFile:
                 "by other columns"
             )
 
-    def _write_windows(self, batches: list[pa.RecordBatch]) -> Iterator[FragmentEntry]:
+    def _write_windows(self, pending: list[IncomingRows]) -> Iterator[FragmentEntry]:
         """Writes one fragment, or one for each time window of the rows."""
         windows = self._metadata.windows
         if windows is None:
-            yield self._write_fragment(batches, None)
+            yield self._write_fragment(pending, None)
             return
-        for window, part in split_by_window(batches, windows).items():
+        parts: dict[int | None, list[IncomingRows]] = {}
+        for rows in pending:
+            for window, places in rows_by_window(rows.batch, windows):
+                parts.setdefault(window, []).append(rows.take(places))
+        for window, part in parts.items():
             yield self._write_fragment(part, window)
 
-    def _write_fragment(self, batches: list[pa.RecordBatch], window: int | None) -> FragmentEntry:
+    def _write_fragment(self, rows: list[IncomingRows], window: int | None) -> FragmentEntry:
         schema, sort = self._schema, self._metadata.sort
         key = fragment_key(self._base_version, self._attempt_id, self._written)
         with (
@@ -158,11 +164,14 @@ class _FragmentsOfFile:
             ) as writer,
         ):
             row_statistics = RowStatistics()
-            for columns in sorted_columns(batches, schema, self._metadata, self._rule):
+            in_order = SortedRows(rows, schema, self._metadata, self._rule)
+            for columns in in_order.columns():
                 keys = [columns[column.column] for column in sort]
                 row_statistics += self._rule.row_statistics(keys)
                 writer.write_sorted(columns)
             written = writer.finish()
+            summary = written.summary
+            check_stored(self._file.path, summary.rows, in_order.row_hash, summary.row_hash)
             self._file.before_waiting()
             upload.complete()
         self._written += 1

@@ -10,12 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.rows.flags import COUNTS, KEPT, RowRule
-from compactor.rows.fold import FoldError, merged_rows
+from compactor.rows.fold import FoldError, chosen_rows, folded
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
+from compactor.write.ingest.incoming import IncomingRows, hash_of
 from format.arrays import concat_storage
+from format.hashing import column_contributions, fold_rows
+from format.moves import take
+from format.nested import I64
 from format.ordering import key_columns, same_as_previous, sort_keys, stable_order
-from format.schema import SortSchema
 from format.storage import to_storage
 
 Columns = Mapping[str, pa.Array]
@@ -23,48 +26,77 @@ _TAKEN_ROWS: Final = 16_384
 """Rows that are put in order at a time, since the copies take memory."""
 
 
-def sorted_columns(
-    batches: list[pa.RecordBatch], schema: pa.Schema, table: TableMetadata, rule: RowRule
-) -> Iterator[Columns]:
-    """Yields the rows of all batches in stable sort order, some at a time, as storage arrays by column name.
+class SortedRows:
+    """The rows of a fragment in stable sort order; those of one key are merged if the rule says so."""
 
-    Merges rows of one key if the rule says so. Raises `FoldError` for a sum that does not fit.
-    """
-    sort = table.sort
-    pieces = [{n: to_storage(batch.column(n)) for n in schema.names} for batch in batches]
-    if not rule.merges and _are_sorted(pieces, sort):
-        # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
-        yield from pieces
-        return
-    arrays = {name: concat_storage([piece[name] for piece in pieces]) for name in schema.names}
-    del pieces
-    order = pa.array(stable_order(sort_keys([arrays[column.column] for column in sort], sort)))
-    if rule.merges:
-        yield dict(_merged(arrays, order, table, rule))
-        return
-    for start in range(0, len(order), _TAKEN_ROWS):
-        positions = order.slice(start, _TAKEN_ROWS)
-        yield {name: array.take(positions) for name, array in arrays.items()}
+    def __init__(
+        self, rows: Sequence[IncomingRows], schema: pa.Schema, table: TableMetadata, rule: RowRule
+    ) -> None:
+        self._rows = rows
+        self._names = schema.names
+        self._table = table
+        self._sort = table.sort
+        self._rule = rule
+        self.row_hash = hash_of(rows)
+        """The row hash of what is to be stored; known once the columns came."""
 
+    def columns(self) -> Iterator[Columns]:
+        """Yields some rows at a time, as storage arrays by column name. May be called once.
 
-def _are_sorted(pieces: Sequence[Columns], sort: SortSchema) -> bool:
-    keys = [key_columns([piece[column.column] for column in sort], sort) for piece in pieces]
-    return all(columns.first_disorder() is None for columns in keys) and all(
-        one.key(one.rows - 1) <= other.key(0) for one, other in itertools.pairwise(keys)
-    )
+        Raises `FoldError` for a sum that does not fit.
+        """
+        pieces = [{n: to_storage(part.batch.column(n)) for n in self._names} for part in self._rows]
+        if not self._rule.merges and self._are_sorted(pieces):
+            # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
+            yield from pieces
+            return
+        arrays = {name: concat_storage([piece[name] for piece in pieces]) for name in self._names}
+        del pieces
+        keys = [arrays[column.column] for column in self._sort]
+        order = stable_order(sort_keys(keys, self._sort))
+        if self._rule.merges:
+            yield self._merged(arrays, order)
+            return
+        for start in range(0, len(order), _TAKEN_ROWS):
+            places = order[start : start + _TAKEN_ROWS]
+            yield {name: take(array, places) for name, array in arrays.items()}
 
+    def _are_sorted(self, pieces: Sequence[Columns]) -> bool:
+        sort = self._sort
+        keys = [key_columns([piece[column.column] for column in sort], sort) for piece in pieces]
+        return all(columns.first_disorder() is None for columns in keys) and all(
+            one.key(one.rows - 1) <= other.key(0) for one, other in itertools.pairwise(keys)
+        )
 
-def _merged(
-    arrays: Columns, order: pa.Array, table: TableMetadata, rule: RowRule
-) -> Iterator[tuple[str, pa.Array]]:
-    """Yields each column by name, in order, with one row for each key."""
-    keys = [arrays[column.column].take(order) for column in table.sort]
-    starts = ~same_as_previous(sort_keys(keys, rule.key))
-    decision = rule.decide(keys, starts)
-    # A row that is alone in its key still needs the duplicates removed from its sets.
-    flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
-    for name, array in list(arrays.items()):
-        try:
-            yield name, merged_rows(array.take(order), flags, name, rule)
-        except FoldError as error:
-            raise with_key(error, keys, table) from None
+    def _merged(self, arrays: Columns, order: I64) -> Columns:
+        """Returns each column by name, in order, with one row for each key."""
+        rule = self._rule
+        keys = [take(arrays[column.column], order) for column in self._sort]
+        starts = ~same_as_previous(sort_keys(keys, rule.key))
+        decision = rule.decide(keys, starts)
+        # A row that is alone in its key still needs the duplicates removed from its sets.
+        flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
+        numbers = np.concatenate([part.numbers for part in self._rows])[order]
+        # What folds does not come from its own row: it is taken out of the rows' numbers, and added anew.
+        folds = np.zeros(int(np.count_nonzero(flags & KEPT)), dtype=np.uint64)
+        columns = {}
+        kept = np.flatnonzero(flags & KEPT)
+        for name, array in arrays.items():
+            function = rule.function(name)
+            if function is None:
+                columns[name] = take(array, order[kept])
+                continue
+            before, moved = column_contributions(name, array)[order], take(array, order)
+            numbers -= before
+            rows = chosen_rows(moved, flags, function)
+            if rows is None:
+                try:
+                    columns[name] = folded(moved, flags, function, name)
+                except FoldError as error:
+                    raise with_key(error, keys, self._table) from None
+                folds += column_contributions(name, columns[name])
+            else:
+                columns[name] = take(moved, rows)
+                folds += before[rows]
+        self.row_hash = fold_rows(numbers[kept] + folds)
+        return columns

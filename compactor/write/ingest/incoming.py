@@ -1,0 +1,58 @@
+"""Rows on their way into fragments, with their numbers for the row hash: these were taken before anything put
+the rows in another order, and what is stored must have the same hash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import DataError
+from format.batches import take_rows
+from format.hashing import U64, add_column, combine, fold_rows
+from format.nested import Places
+from format.storage import to_storage
+
+
+class IngestCheckError(DataError):
+    """A fragment would not hold the rows that came in: it is dropped, and nothing is committed."""
+
+
+class IncomingRows(NamedTuple):
+    batch: pa.RecordBatch
+    numbers: U64
+    """What all columns contribute to each row's number (SPEC section 7). Shape (rows,)."""
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> IncomingRows:
+        numbers = np.zeros(batch.num_rows, dtype=np.uint64)
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            add_column(name, to_storage(array), numbers)
+        return cls(batch, numbers)
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows)
+
+    def slice(self, start: int, rows: int) -> IncomingRows:
+        return IncomingRows(self.batch.slice(start, rows), self.numbers[start : start + rows])
+
+    def take(self, places: Places) -> IncomingRows:
+        return IncomingRows(take_rows(self.batch, places), self.numbers[places])
+
+
+def hash_of(rows: Sequence[IncomingRows]) -> int:
+    """Returns the row hash of all rows."""
+    return combine(*(fold_rows(part.numbers) for part in rows))
+
+
+def check_stored(path: str, rows: int, expected: int, stored: int) -> None:
+    """Raises `IngestCheckError` unless a fragment of so many rows has the hash of those that came in."""
+    if stored != expected:
+        raise IngestCheckError(
+            f"{path}: {rows:,} of its rows came with hash {expected:016x} and would be stored with hash "
+            f"{stored:016x}: this program or a library has changed a value on the way; nothing was added: "
+            "report it, with the file and the output of `compactor --version`"
+        )
