@@ -84,9 +84,10 @@ Examples:
   compactor repair ./logs --apply             puts the wrong files aside, under ./logs/_aside/
   compactor repair ./logs --end-at 41 --apply     gives up what follows version 41, where log files are lost
 
-Nothing is deleted: files that are put aside can be copied back. A log file that can't be read, and files of
-this table that follow a gap, may hold rows. Restore what is missing from a backup if there is one; otherwise
---end-at ends the log before the gap. Nobody may write meanwhile."""
+Nothing is deleted: files that are put aside can be copied back. Some faults may stand for rows: a log file
+that can't be read or is another version than its name says, files of this table that follow a gap, and a
+fragment that was written at a version that the log does not have. Restore what is missing from a backup if
+there is one; otherwise --end-at ends the log before it. Nobody may write meanwhile."""
 
 
 @click.command("repair", epilog=_REPAIR_EPILOG)
@@ -117,7 +118,12 @@ def _print_repair(report: RepairReport) -> None:
     for finding in report.findings:
         what = done if finding.goes_aside else "stays"
         echo_line(f"{finding.key}: {finding.reason}; {what}")
-    if not report.findings:
+    if report.given_up:
+        given_up = "given up" if report.aside else "would be given up"
+        echo_line(
+            f"what followed version {report.end}, up to version {report.given_up}: {given_up}"
+        )
+    if not report.findings and not report.given_up:
         click.echo(f"nothing is wrong with the log: {_meaning(report.now)}")
         return
     echo_line(f"now:   {_meaning(report.now)}")
@@ -126,9 +132,9 @@ def _print_repair(report: RepairReport) -> None:
         echo_line(f"the log then begins with version {report.floor}, which no older version proves")
     if report.aside:
         click.echo(f"put aside under {report.aside}")
-    elif report.aside_keys:
+    elif report.aside_keys or report.given_up:
         click.echo("nothing was changed; --apply puts the wrong files aside")
-    if report.now.error and report.after.error:
+    if any(not finding.goes_aside for finding in report.findings):
         give_up = f", or give up the rest by --end-at {report.end}" if report.end else ""
         click.echo(
             f"the log is complete up to version {report.end}: restore what is missing from a "

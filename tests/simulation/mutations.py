@@ -257,8 +257,12 @@ def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_follows_a_gap_is_believed(patch: pytest.MonkeyPatch) -> None:
+    original = History._follow
+
     def follow(self: History, known: Any) -> LoadedSnapshot:
-        return self._followed(known, self._files_from(known.version + 1), [])
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(self, "still_has", lambda snapshot: True)
+            return original(self, known)
 
     patch.setattr(History, "_follow", follow)
 
