@@ -1,7 +1,8 @@
-"""Implements `vacuum`, `repair` and `release`."""
+"""Implements `vacuum`, `repair`, `quarantine`, `release` and `drop-fragment`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -149,6 +150,54 @@ def _meaning(meaning: Meaning) -> str:
         f"version {meaning.version}, {counted(meaning.fragments, 'fragment')}, "
         f"{counted(meaning.rows, 'row')}"
     )
+
+
+@click.command(
+    "quarantine",
+    epilog="""\b
+Example:
+  compactor quarantine ./logs data/0000...-00000.frag""",
+)
+@click.argument("table")
+@click.argument("fragments", nargs=-1, required=True, metavar="FRAGMENT...")
+def quarantine_command(table: str, fragments: tuple[str, ...]) -> None:
+    """Put FRAGMENTs of TABLE that are damaged or gone in quarantine.
+
+    Compactions leave them out, and readers do with --skip-quarantined. Compactions put in quarantine by
+    themselves what they find damaged or gone three times; this is for a fragment that no compaction needs.
+    Each is read and checked first, and refused if it is whole.
+    """
+    opened = open_table(table)
+    held = opened.quarantine(fragments)
+    click.echo(f"{counted(len(held), 'fragment')} put in quarantine, version {opened.version}")
+
+
+@click.command(
+    "drop-fragment",
+    epilog="""\b
+Examples:
+  compactor drop-fragment ./logs data/0000...-00000.frag               says how many rows would be lost
+  compactor drop-fragment ./logs data/0000...-00000.frag --lose-rows""",
+)
+@click.argument("table")
+@click.argument("fragment")
+@click.option("--lose-rows", is_flag=True, help="The rows of the fragment are to be lost.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: bool) -> None:
+    """Give up a FRAGMENT of TABLE that is in quarantine, damaged or gone, with all its rows.
+
+    Restore it from a backup if there is one, and `release` it. A fragment that is whole is refused, unless
+    it is in quarantine. Earlier versions still have the fragment until they are vacuumed.
+    """
+    report = open_table(table).drop_fragment(fragment, lose_rows=lose_rows)
+    if as_json:
+        echo_json(asdict(report))
+        return
+    click.echo(f"{fragment}: {counted(report.rows, 'row')} lost; version {report.version}")
+    if report.may_revive:
+        tombstones = counted(report.tombstones, "tombstone")
+        also = f", and rows that its {tombstones} had removed" if report.tombstones else ""
+        click.echo(f"older rows of the same keys in other fragments may show again{also}")
 
 
 @click.command(

@@ -41,6 +41,7 @@ def moment_unix_ms(text: str) -> int:
 
 
 threads_option = setting_option(ReadSettings, "threads")
+skip_quarantined_option = setting_option(ReadSettings, "skip_quarantined")
 
 
 def snapshot_options(command: _Command) -> _Command:

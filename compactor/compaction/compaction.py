@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, Self
 
 from compactor.common.message import Message
-from compactor.errors import DamagedInputError, message_of
+from compactor.errors import DamagedInputError, FragmentMissingError, message_of
 from compactor.planner.spec import CompactionSpec
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
@@ -132,7 +132,7 @@ class Outcome:
     culprit: str | None = None
     """Key of the input that the failure is about, if it names one."""
     is_damage: bool = False
-    """Whether that input's own bytes are at fault, as they were read.
+    """Whether that input's own bytes are at fault, as they were read, or proven to be gone.
 
     Any other failure, of a store, a disk or an engine, says nothing about the inputs.
     """
@@ -183,5 +183,11 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
     )
 
 
-_DAMAGE: Final = (DamagedInputError, CorruptFragmentError, NotAFragmentError, OrderError)
-"""Exceptions that prove that the object they name is damaged."""
+_DAMAGE: Final = (
+    DamagedInputError,
+    FragmentMissingError,
+    CorruptFragmentError,
+    NotAFragmentError,
+    OrderError,
+)
+"""Exceptions that prove that the object they name is damaged or gone."""

@@ -11,7 +11,7 @@ from compactor.errors import DataError
 from compactor.read.templated_column import TemplatedColumn
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
-from compactor.table.overtaken import overtaken_explained
+from compactor.table.missing import missing_explained
 from format.cast import widened
 from format.crew import ALONE, Crew
 from format.reader import FragmentReader
@@ -35,14 +35,14 @@ class StoredObject:
         self._key = key
 
     def read_range(self, start: int, length: int) -> bytes:
-        with overtaken_explained(self._store, self._key):
+        with missing_explained(self._store, self._key, self._key):
             return self._store.read_range(self._key, start, length)
 
 
 def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
     """Opens one fragment for random access.
 
-    Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
+    Raises `FormatError`, `FragmentMissingError`, `OvertakenError`.
     """
     request_bytes = 0 if is_on_local_disk(store) else _REQUEST_BYTES
     name = f"{store.url}/{key}"
