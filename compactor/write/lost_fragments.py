@@ -47,8 +47,8 @@ def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropRepo
     if not lose_rows:
         raise UsageError(
             LOSE_ROWS,
-            f": the {counted(entry.live_rows, 'row')} of {fragment} would be lost; name this option if they "
-            "are to be. If the object can be restored, restore it in place of this",
+            f": {fragment} has {counted(entry.live_rows, 'row')}, which would be lost; give this option if "
+            "they can't be restored",
         )
     was_held = fragment in snapshot.quarantine
     if not was_held:
