@@ -64,7 +64,7 @@ def _overtaken(store: Store, key: str) -> OvertakenError:
         f"{store.url}/{key}: a vacuum removed it while an older version of the table was read; read "
         "again, and if readers take longer than the vacuum's ",
         RETAIN_SECONDS,
-        ", vacuum with a longer one",
+        ", vacuum with a longer one. (If it was lost and dropped, earlier versions can't be read)",
     )
 
 
