@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from compactor.write.delete import DeleteReport as DeleteReport
     from compactor.write.ingest import IngestOptions as IngestOptions
     from compactor.write.ingest import IngestReport as IngestReport
+    from compactor.write.lost_fragments import DropReport as DropReport
     from compactor.write.schema_union import OnConflict as OnConflict
     from format.writer import WriterOptions as WriterOptions
 
@@ -58,6 +59,7 @@ _PLACES = {
     "CompactorError": "compactor.errors",
     "Debt": "compactor.planner.debt",
     "DeleteReport": "compactor.write.delete",
+    "DropReport": "compactor.write.lost_fragments",
     "Estimate": "compactor.planner.estimate",
     "ExportReport": "compactor.read.read_reports",
     "IngestOptions": "compactor.write.ingest",
@@ -93,6 +95,7 @@ __all__ = [
     "CompactorError",
     "Debt",
     "DeleteReport",
+    "DropReport",
     "Estimate",
     "ExportReport",
     "IngestOptions",

@@ -8,6 +8,7 @@ CompactorError                  base of all errors that a user can cause or meet
 │   └── DamagedInputError       this fragment is damaged
 ├── StoreError            (4)   the store refused or could not be reached
 │   ├── ObjectNotFoundError
+│   │   └── FragmentMissingError    a live fragment's object is proven to be gone
 │   ├── ObjectExistsError       create-if-absent lost to an earlier object
 │   ├── ObjectChangedError      an object was replaced while it was read
 │   ├── PermissionDeniedError
@@ -100,6 +101,17 @@ class StoreError(CompactorError):
 
 class ObjectNotFoundError(StoreError):
     """No object has this key."""
+
+
+class FragmentMissingError(ObjectNotFoundError):
+    """The object of a live fragment, or that of its deleted rows, is proven to be gone.
+
+    `name` is the fragment's.
+    """
+
+    def __init__(self, *parts: str, name: str = "") -> None:
+        super().__init__(*parts)
+        self.name = name
 
 
 class ObjectExistsError(StoreError):

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from compactor.predicate.tree import Predicate
+from compactor.read.pruning import without_quarantined
 from compactor.read.read_reports import ExportReport, ScanReport
 from compactor.read.scan import scan
 from compactor.read.wanted import scan_schema
@@ -36,6 +37,8 @@ class Scan:
         columns: Sequence[str] | None,
         where: Predicate | None,
         threads: int,
+        *,
+        skip_quarantined: bool = False,
     ) -> None:
         """Use `Table.scan`."""
         self._store = store
@@ -43,6 +46,7 @@ class Scan:
         self._columns = columns
         self._where = where
         self._threads = threads
+        self._skip_quarantined = skip_quarantined
         self.schema = scan_schema(snapshot.table, columns)
         """The Arrow schema of every batch."""
         self.report = ScanReport()
@@ -50,15 +54,21 @@ class Scan:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Reads batches from the beginning. Raises `DataError`, `FormatError`, `StoreError` on the way."""
-        self.report = ScanReport()
         return scan(
             self._store,
-            self._snapshot,
+            self._begun(),
             self._columns,
             self._where,
             self.report,
             threads=self._threads,
         )
+
+    def _begun(self) -> Snapshot:
+        """Begins a new report, and returns the snapshot to read."""
+        self.report = ScanReport()
+        if not self._skip_quarantined:
+            return self._snapshot
+        return without_quarantined(self._snapshot, self._where, self.report)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Returns a stream of batches from the beginning."""
@@ -81,10 +91,9 @@ class Scan:
         # Imported late: who reads batches needs no library of files.
         from compactor.read.export import export_file
 
-        self.report = ScanReport()
         return export_file(
             self._store,
-            self._snapshot,
+            self._begun(),
             fspath(path),
             self._columns,
             self._where,

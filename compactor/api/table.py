@@ -40,6 +40,7 @@ from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
 from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
+from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine
 from format.crew import Crew
 from format.errors import SchemaError
 from format.open import OpenFragment
@@ -131,6 +132,7 @@ class Table(TableView):
         *,
         dry_run: bool = False,
         threads: Threads | None = None,
+        skip_quarantined: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> DeleteReport:
         """Deletes all rows that fulfil the SQL condition, in one commit, and moves on to its version.
@@ -140,6 +142,8 @@ class Table(TableView):
 
         dry_run: counts the rows, and deletes nothing.
         threads: how many search; None stands for as many as this process has cores.
+        skip_quarantined: leaves the fragments in quarantine as they are, and reports how many rows they have.
+        A row in one of them is not deleted, and comes back if the fragment is restored and released.
         on_progress: is called with the number of fragments searched so far.
         Raises what `scan` raises, and `CommitConflictError`.
         """
@@ -150,6 +154,7 @@ class Table(TableView):
             condition_on(self._snapshot.table, where),
             dry_run=dry_run,
             threads=threads or usable_cores(),
+            skip_quarantined=skip_quarantined,
             on_progress=on_progress or (lambda _done: None),
         )
         self._snapshot = self._log.latest
@@ -261,6 +266,33 @@ class Table(TableView):
         released = release(self._log, None if fragments is None else tuple(fragments))
         self._snapshot = self._log.latest
         return released
+
+    @checked
+    def quarantine(self, fragments: Iterable[str]) -> tuple[str, ...]:
+        """Puts fragments that are damaged or gone in quarantine, in one commit, and moves on to its version.
+
+        Then `scan` and `delete` can leave them out. Compactions do this by themselves to what they meet.
+        fragments: their keys, as in `fragments()`; each is read and checked first.
+        Returns the keys of those that were not in quarantine. Raises `UsageError` for a fragment that is
+        whole or that the table does not have, and `StoreError` if the store does not say which.
+        """
+        held = quarantine(self._log, tuple(fragments))
+        self._snapshot = self._log.latest
+        return held
+
+    @checked
+    def drop_fragment(self, fragment: str, *, lose_rows: bool = False) -> DropReport:
+        """Gives up a fragment that is in quarantine, damaged or gone, in one commit; moves on to its version.
+
+        Earlier versions still have it until they are vacuumed. Where rows of one key are merged, older rows
+        of its keys may show again.
+        lose_rows: has to be True; otherwise the error says how many rows would be lost.
+        Raises `UsageError` for a fragment that the table does not have, or that is whole and not in
+        quarantine.
+        """
+        report = drop_fragment(self._log, fragment, lose_rows=lose_rows)
+        self._snapshot = self._log.latest
+        return report
 
     @checked
     def vacuum(

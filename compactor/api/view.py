@@ -15,7 +15,8 @@ from compactor.api.scan import Scan
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
-from compactor.read.read_reports import TemplatesReport, VerifyReport
+from compactor.read.pruning import without_quarantined
+from compactor.read.read_reports import ScanReport, TemplatesReport, VerifyReport
 from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
@@ -66,6 +67,7 @@ class TableView:
         where: str | None = None,
         *,
         threads: Threads | None = None,
+        skip_quarantined: bool = False,
     ) -> Scan:
         """Returns the rows in sort order: the given columns of the rows that fulfil the SQL condition.
 
@@ -73,11 +75,20 @@ class TableView:
         all.
         threads: how many read and decode row groups; None stands for as many as this process has cores. They
         change no batch. The first row group is read alone, so that whoever stops after it has read no other.
+        skip_quarantined: leaves out the fragments in quarantine; the scan's report says how many, and how
+        many rows they have. Without it, a fragment that is damaged or gone is an error.
         Reads nothing yet. Raises `UsageError` for an unknown column or an invalid condition.
         """
         names = None if columns is None else tuple(columns)
         condition = self._condition(where)
-        return Scan(self._store, self._snapshot, names, condition, threads or usable_cores())
+        return Scan(
+            self._store,
+            self._snapshot,
+            names,
+            condition,
+            threads or usable_cores(),
+            skip_quarantined=skip_quarantined,
+        )
 
     @checked
     def verify(
@@ -109,25 +120,35 @@ class TableView:
         where: str | None = None,
         *,
         threads: Threads | None = None,
+        skip_quarantined: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> TemplatesReport:
         """Counts the templates of a column of strings: texts that differ only in words with digits.
 
         where: an SQL condition on the rows; None stands for all.
         threads: how many read and decode; None stands for as many as this process has cores.
+        skip_quarantined: leaves out the fragments in quarantine, as `scan` does.
         on_progress: is called with the number of rows seen so far.
         Raises `UsageError` for a column without strings, and what `scan` raises.
         """
         # Imported late: who reads rows does not count templates.
         from compactor.read.template_counts import count_templates
 
-        return count_templates(
+        condition, left_out = self._condition(where), ScanReport()
+        report = count_templates(
             self._store,
-            self._snapshot,
+            without_quarantined(self._snapshot, condition, left_out)
+            if skip_quarantined
+            else self._snapshot,
             column,
-            self._condition(where),
+            condition,
             threads=threads or usable_cores(),
             on_progress=on_progress or (lambda _done: None),
+        )
+        return replace(
+            report,
+            fragments_left_out=left_out.fragments_left_out,
+            rows_left_out=left_out.rows_left_out,
         )
 
     def fragments(self) -> pa.Table:

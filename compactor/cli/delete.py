@@ -7,12 +7,13 @@ from dataclasses import asdict
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import echo_json
-from compactor.cli.shared_options import threads_option
+from compactor.cli.output import echo_json, warn
+from compactor.cli.shared_options import skip_quarantined_option, threads_option
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
 from compactor.errors import UsageError
+from compactor.read.read_reports import left_out
 from compactor.write.delete import DeleteReport
 
 _EPILOG = """\b
@@ -42,10 +43,16 @@ row stays."""
 )
 @click.option("--dry-run", is_flag=True, help="Count the rows, and delete nothing.")
 @threads_option
+@skip_quarantined_option
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def delete_command(
-    table: str, where: str, dry_run: bool, threads: int | None, as_json: bool
+    table: str,
+    where: str,
+    dry_run: bool,
+    threads: int | None,
+    skip_quarantined: bool,
+    as_json: bool,
 ) -> None:
     """Delete the rows of TABLE that fulfil a condition, in one commit.
 
@@ -57,7 +64,15 @@ def delete_command(
         raise UsageError("--where: the condition is empty; name the rows to delete")
     opened = open_table(table)
     with progress(f"delete from {table}", opened.fragments().num_rows) as advance:
-        report = opened.delete(where, dry_run=dry_run, threads=threads, on_progress=advance)
+        report = opened.delete(
+            where,
+            dry_run=dry_run,
+            threads=threads,
+            skip_quarantined=skip_quarantined,
+            on_progress=advance,
+        )
+    if words := left_out(report.fragments_left_out, report.rows_left_out):
+        warn(f"{words}: those that fulfil the condition come back when a fragment is released")
     if as_json:
         echo_json({**asdict(report), "dry_run": dry_run})
         return

@@ -6,8 +6,12 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import human_bytes
-from compactor.cli.read import columns_option, split_columns, where_option
-from compactor.cli.shared_options import snapshot_options, threads_option
+from compactor.cli.read import columns_option, split_columns, warn_of_left_out, where_option
+from compactor.cli.shared_options import (
+    skip_quarantined_option,
+    snapshot_options,
+    threads_option,
+)
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
 from compactor.files.write import check_sink_path
@@ -26,6 +30,7 @@ Examples:
 @columns_option
 @where_option
 @threads_option
+@skip_quarantined_option
 @snapshot_options
 def export_command(
     table: str,
@@ -33,6 +38,7 @@ def export_command(
     columns: str | None,
     where: str | None,
     threads: int | None,
+    skip_quarantined: bool,
     version: int | None,
     as_of: int | None,
 ) -> None:
@@ -44,9 +50,12 @@ def export_command(
     """
     check_sink_path(out)
     view = open_view(table, version, as_of)
-    scan = view.scan(split_columns(columns), where, threads=threads)
+    scan = view.scan(
+        split_columns(columns), where, threads=threads, skip_quarantined=skip_quarantined
+    )
     with progress(f"export {out}", view.rows) as advance:
         done = scan.to_file(out, on_progress=advance)
+    warn_of_left_out(scan.report)
     if where is not None:
         click.echo(f"{scan.report}", err=True)
     click.echo(

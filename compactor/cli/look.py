@@ -204,6 +204,8 @@ def _print_state(snapshot: Snapshot) -> None:
         f"{counted(debt.level0_runs, 'sorted run')} at level 0, "
         f"write amplification {snapshot.totals.write_amplification:.2f}"
     )
+    if snapshot.totals.lost_rows:
+        click.echo(f"{counted(snapshot.totals.lost_rows, 'row')} lost with dropped fragments")
     for lease in snapshot.leases.values():
         ended = " (which has ended: the next worker takes over)" if is_gone(lease.owner) else ""
         click.echo(

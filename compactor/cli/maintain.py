@@ -1,7 +1,8 @@
-"""Implements `vacuum`, `repair` and `release`."""
+"""Implements `vacuum`, `repair`, `quarantine`, `release` and `drop-fragment`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -84,9 +85,10 @@ Examples:
   compactor repair ./logs --apply             puts the wrong files aside, under ./logs/_aside/
   compactor repair ./logs --end-at 41 --apply     gives up what follows version 41, where log files are lost
 
-Nothing is deleted: files that are put aside can be copied back. A log file that can't be read, and files of
-this table that follow a gap, may hold rows. Restore what is missing from a backup if there is one; otherwise
---end-at ends the log before the gap. Nobody may write meanwhile."""
+Nothing is deleted: files that are put aside can be copied back. Some faults may stand for rows: a log file
+that can't be read or is another version than its name says, files of this table that follow a gap, and a
+fragment that was written at a version that the log does not have. Restore what is missing from a backup if
+there is one; otherwise --end-at ends the log before it. Nobody may write meanwhile."""
 
 
 @click.command("repair", epilog=_REPAIR_EPILOG)
@@ -117,7 +119,12 @@ def _print_repair(report: RepairReport) -> None:
     for finding in report.findings:
         what = done if finding.goes_aside else "stays"
         echo_line(f"{finding.key}: {finding.reason}; {what}")
-    if not report.findings:
+    if report.given_up:
+        given_up = "given up" if report.aside else "would be given up"
+        echo_line(
+            f"what followed version {report.end}, up to version {report.given_up}: {given_up}"
+        )
+    if not report.findings and not report.given_up:
         click.echo(f"nothing is wrong with the log: {_meaning(report.now)}")
         return
     echo_line(f"now:   {_meaning(report.now)}")
@@ -126,9 +133,9 @@ def _print_repair(report: RepairReport) -> None:
         echo_line(f"the log then begins with version {report.floor}, which no older version proves")
     if report.aside:
         click.echo(f"put aside under {report.aside}")
-    elif report.aside_keys:
+    elif report.aside_keys or report.given_up:
         click.echo("nothing was changed; --apply puts the wrong files aside")
-    if report.now.error and report.after.error:
+    if any(not finding.goes_aside for finding in report.findings):
         give_up = f", or give up the rest by --end-at {report.end}" if report.end else ""
         click.echo(
             f"the log is complete up to version {report.end}: restore what is missing from a "
@@ -143,6 +150,54 @@ def _meaning(meaning: Meaning) -> str:
         f"version {meaning.version}, {counted(meaning.fragments, 'fragment')}, "
         f"{counted(meaning.rows, 'row')}"
     )
+
+
+@click.command(
+    "quarantine",
+    epilog="""\b
+Example:
+  compactor quarantine ./logs data/0000...-00000.frag""",
+)
+@click.argument("table")
+@click.argument("fragments", nargs=-1, required=True, metavar="FRAGMENT...")
+def quarantine_command(table: str, fragments: tuple[str, ...]) -> None:
+    """Put FRAGMENTs of TABLE that are damaged or gone in quarantine.
+
+    Compactions leave them out, and readers do with --skip-quarantined. Compactions put in quarantine by
+    themselves what they find damaged or gone three times; this is for a fragment that no compaction needs.
+    Each is read and checked first, and refused if it is whole.
+    """
+    opened = open_table(table)
+    held = opened.quarantine(fragments)
+    click.echo(f"{counted(len(held), 'fragment')} put in quarantine, version {opened.version}")
+
+
+@click.command(
+    "drop-fragment",
+    epilog="""\b
+Examples:
+  compactor drop-fragment ./logs data/0000...-00000.frag               says how many rows would be lost
+  compactor drop-fragment ./logs data/0000...-00000.frag --lose-rows""",
+)
+@click.argument("table")
+@click.argument("fragment")
+@click.option("--lose-rows", is_flag=True, help="The rows of the fragment are to be lost.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: bool) -> None:
+    """Give up a FRAGMENT of TABLE that is in quarantine, damaged or gone, with all its rows.
+
+    Restore it from a backup if there is one, and `release` it. A fragment that is whole is refused, unless
+    it is in quarantine. Earlier versions still have the fragment until they are vacuumed.
+    """
+    report = open_table(table).drop_fragment(fragment, lose_rows=lose_rows)
+    if as_json:
+        echo_json(asdict(report))
+        return
+    click.echo(f"{fragment}: {counted(report.rows, 'row')} lost; version {report.version}")
+    if report.may_revive:
+        tombstones = counted(report.tombstones, "tombstone")
+        also = f", and rows that its {tombstones} had removed" if report.tombstones else ""
+        click.echo(f"older rows of the same keys in other fragments may show again{also}")
 
 
 @click.command(

@@ -7,11 +7,16 @@ from dataclasses import asdict
 
 import click
 
-from compactor.cli.output import echo_json
-from compactor.cli.shared_options import snapshot_options, threads_option
+from compactor.cli.output import echo_json, warn
+from compactor.cli.shared_options import (
+    skip_quarantined_option,
+    snapshot_options,
+    threads_option,
+)
 from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
+from compactor.read.read_reports import ScanReport
 from format.names import parse_names
 
 columns_option = click.option(
@@ -37,19 +42,28 @@ Examples:
     "-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), default=10, show_default=True
 )
 @columns_option
+@skip_quarantined_option
 @snapshot_options
 def head_command(
-    table: str, rows: int, columns: str | None, version: int | None, as_of: int | None
+    table: str,
+    rows: int,
+    columns: str | None,
+    skip_quarantined: bool,
+    version: int | None,
+    as_of: int | None,
 ) -> None:
     """Print the first rows of TABLE in sort order, one JSON object a line."""
     # One thread reads no row group before its turn.
-    scan = open_view(table, version, as_of).scan(split_columns(columns), threads=1)
+    scan = open_view(table, version, as_of).scan(
+        split_columns(columns), threads=1, skip_quarantined=skip_quarantined
+    )
     left = rows
     for batch in scan if left else ():
         click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
         left -= min(left, batch.num_rows)
         if left == 0:
             break
+    warn_of_left_out(scan.report)
 
 
 @click.command(
@@ -72,6 +86,7 @@ an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; it
 @click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Most rows to print.")
 @click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
 @threads_option
+@skip_quarantined_option
 @click.option(
     "--json",
     "as_json",
@@ -86,6 +101,7 @@ def query_command(
     rows: int | None,
     counts: bool,
     threads: int | None,
+    skip_quarantined: bool,
     as_json: bool,
     version: int | None,
     as_of: int | None,
@@ -100,7 +116,12 @@ def query_command(
     if as_json and not counts:
         raise UsageError("--json: rows are JSON already; give it with --count")
     view = open_view(table, version, as_of)
-    scan = view.scan([] if counts else split_columns(columns), where, threads=threads)
+    scan = view.scan(
+        [] if counts else split_columns(columns),
+        where,
+        threads=threads,
+        skip_quarantined=skip_quarantined,
+    )
     left = sys.maxsize if rows is None else rows
     for batch in scan if left else ():
         if not counts:
@@ -108,12 +129,19 @@ def query_command(
             left -= min(left, batch.num_rows)
             if left == 0:
                 break
+    warn_of_left_out(scan.report)
     if as_json:
         echo_json(asdict(scan.report))
         return
     if counts:
         click.echo(scan.report.rows)
     click.echo(f"{scan.report}", err=True)
+
+
+def warn_of_left_out(report: ScanReport) -> None:
+    """Says on stderr how many rows a scan has left out, if any."""
+    if report.left_out:
+        warn(report.left_out)
 
 
 def split_columns(columns: str | None) -> list[str] | None:

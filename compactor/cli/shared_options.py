@@ -50,6 +50,7 @@ def column_name(text: str) -> str:
 
 
 threads_option = setting_option(ReadSettings, "threads")
+skip_quarantined_option = setting_option(ReadSettings, "skip_quarantined")
 
 
 def snapshot_options(command: _Command) -> _Command:

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 import click
 
 from compactor.cli.display import print_table, progress
-from compactor.cli.output import echo_json
+from compactor.cli.output import echo_json, warn
 from compactor.cli.read import where_option
-from compactor.cli.shared_options import column_name, snapshot_options, threads_option
+from compactor.cli.shared_options import (
+    column_name,
+    skip_quarantined_option,
+    snapshot_options,
+    threads_option,
+)
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
-from compactor.read.read_reports import StoredTemplates, TemplateCount
+from compactor.read.read_reports import StoredTemplates, TemplateCount, left_out
 
 
 @click.command(
@@ -39,6 +44,7 @@ of a template, ask for the words that it has: compactor query ./logs --where "me
     help="Show this many templates, the most frequent ones.",
 )
 @threads_option
+@skip_quarantined_option
 @snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def templates_command(
@@ -47,6 +53,7 @@ def templates_command(
     where: str | None,
     limit: int,
     threads: int | None,
+    skip_quarantined: bool,
     version: int | None,
     as_of: int | None,
     as_json: bool,
@@ -54,7 +61,15 @@ def templates_command(
     """Count the templates of the texts in COLUMN of TABLE, most frequent first, with an example of each."""
     view = open_view(table, version, as_of)
     with progress(f"templates of {column}", view.rows) as advance:
-        report = view.templates(column, where, threads=threads, on_progress=advance)
+        report = view.templates(
+            column,
+            where,
+            threads=threads,
+            skip_quarantined=skip_quarantined,
+            on_progress=advance,
+        )
+    if words := left_out(report.fragments_left_out, report.rows_left_out):
+        warn(words)
     shown, rest = report.templates[:limit], report.templates[limit:]
     if as_json:
         document = report.to_json()

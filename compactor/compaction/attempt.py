@@ -42,6 +42,7 @@ from compactor.stores.open import open_store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry, SkipIndex, with_sequence
+from compactor.table.missing import missing_explained
 from compactor.table.object_names import fragment_key, skip_index_key
 from format.errors import FormatError
 
@@ -192,7 +193,7 @@ class _Attempt:
             rows=entry.rows,
             size_bytes=entry.size_bytes,
             row_hash=entry.row_hash,
-            open_source=lambda: ResumingStream(self._store, entry.key),
+            open_source=lambda: self._open(entry),
             read_again=(lambda: ResumingStream(self._plain_store, entry.key))
             if self._are_local
             else None,
@@ -202,6 +203,10 @@ class _Attempt:
             peak_row_bytes=entry.peak_row_bytes,
             read_dropped=lambda: read_deletion(self._plain_store, entry),
         )
+
+    def _open(self, entry: FragmentEntry) -> ResumingStream:
+        with missing_explained(self._plain_store, entry.key, entry.key):
+            return ResumingStream(self._store, entry.key)
 
     def _open_output(self, memory: UploadMemory) -> Upload:
         # The count goes on through both passes, so that no two uploads of an attempt share a name.

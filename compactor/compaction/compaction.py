@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, Self
 
 from compactor.common.message import Message
-from compactor.errors import DamagedInputError, message_of
+from compactor.errors import DamagedInputError, FragmentMissingError, message_of
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.errors import MemoryLimitError
 from compactor.rows.fold import FoldError
@@ -134,7 +134,7 @@ class Outcome:
     culprit: str | None = None
     """Key of the input that the failure is about, if it names one."""
     is_damage: bool = False
-    """Whether that input's own bytes are at fault, as they were read.
+    """Whether that input's own bytes are at fault, as they were read, or proven to be gone.
 
     Any other failure, of a store, a disk or an engine, says nothing about the inputs.
     """
@@ -194,5 +194,11 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
 
 _FINAL: Final = (MemoryLimitError, FoldError, LimitError)
 """Exceptions of what another attempt on the same inputs would meet again."""
-_DAMAGE: Final = (DamagedInputError, CorruptFragmentError, NotAFragmentError, OrderError)
-"""Exceptions that prove that the object they name is damaged."""
+_DAMAGE: Final = (
+    DamagedInputError,
+    FragmentMissingError,
+    CorruptFragmentError,
+    NotAFragmentError,
+    OrderError,
+)
+"""Exceptions that prove that the object they name is damaged or gone."""

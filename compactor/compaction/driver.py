@@ -3,8 +3,8 @@
 Every step is one commit, prepared on the newest snapshot:
 - decide: expired windows are dropped and fragments moved; specs become compactions by a *lease*.
 - commit: outcomes of compactions that still stand are committed as soon as they come. Failed compactions are
-  tried again, less and less often. Fragments are quarantined if they are proven to be damaged, or end workers
-  all by themselves.
+  tried again, less and less often. Fragments are quarantined if they are proven to be damaged or gone, or end
+  workers all by themselves.
 - prolong: leases are renewed while their compactions run.
 
 Several drivers may work on one table. A lease holds the inputs and the key range that the outputs will fill,
@@ -50,7 +50,7 @@ class DriverSettings:
     policy: Policy = field(default_factory=Policy)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     max_attempts: int = 3
-    """An input is put in quarantine when it was found damaged this many times."""
+    """An input is put in quarantine when it was found damaged or gone this many times."""
     gives_up: bool = False
     """Whether what failed `max_attempts` times for other reasons, or can't but fail again, is left out, not
     tried for ever."""
@@ -85,7 +85,7 @@ class _Setback:
     failures: int
     """Attempts that failed in a row, whatever was merged with the fragment."""
     damages: int
-    """How many of these attempts found the fragment damaged."""
+    """How many of these attempts found the fragment damaged or gone."""
     reason: str
     until_unix_ms: int | None
     """When it may be tried again; None if this driver has given it up."""

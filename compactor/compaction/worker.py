@@ -257,7 +257,8 @@ def check_quarantine(snapshot: Snapshot) -> None:
         raise JobError(
             f"{len(snapshot.quarantine):,} of {fragments} in quarantine, and no compaction takes them. "
             "`compactor inspect` shows why; repair that (restore the objects, or give workers more memory), "
-            f"then run `compactor release TABLE --all`. {first.key}: {first.reason}"
+            "then run `compactor release TABLE --all`; or give up the rows of what can't be restored "
+            f"(`compactor drop-fragment`). {first.key}: {first.reason}"
         )
 
 

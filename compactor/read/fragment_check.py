@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.errors import DataError, ObjectNotFoundError
+from compactor.errors import DataError, FragmentMissingError, ObjectNotFoundError
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.skip_indexes import read_index
 from compactor.read.steps import Step, in_order
@@ -24,8 +24,8 @@ from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.missing import missing_explained
 from compactor.table.not_null import null_place
-from compactor.table.overtaken import overtaken_explained
 from compactor.table.windows import window_numbers
 from format.blocks import Block
 from format.cast import exact_range, widened
@@ -70,7 +70,7 @@ def check_fragment(
     check = _FragmentCheck(store, table, entry, crew)
     found = check.found
     try:
-        with overtaken_explained(store, entry.key):
+        with missing_explained(store, entry.key, entry.key):
             check.run()
         deleted = read_deletion(store, entry)
         found.rows -= 0 if deleted is None else deleted.true_count
@@ -78,7 +78,7 @@ def check_fragment(
             place = table.schema.get_field_index(column)
             dtype = pa.null() if place < 0 else table.schema.field(place).type
             read_index(store, entry, column, dtype)
-    except (FormatError, DataError) as error:
+    except (FormatError, DataError, FragmentMissingError) as error:
         found.faults.append(str(error))
     except ObjectNotFoundError as error:
         found.faults.append(f"{error}: the log refers to it")

@@ -32,7 +32,7 @@ _ROW_BYTES: Final = 8
 def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
     """Opens one fragment for random access.
 
-    Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
+    Raises `FormatError`, `FragmentMissingError`, `OvertakenError`.
     """
     request_bytes = 0 if is_on_local_disk(store) else _REQUEST_BYTES
     name = f"{store.url}/{key}"

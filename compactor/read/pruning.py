@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,7 +12,9 @@ from compactor.planner.tree import all_items, components
 from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary, may_match
 from compactor.predicate.skipping.summary import AnyOf
 from compactor.predicate.tree import Predicate, columns_of
+from compactor.read.read_reports import ScanReport
 from compactor.read.skip_indexes import read_index
+from compactor.read.wanted import wanted_rows
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -104,6 +106,29 @@ def bounds_by_statistics(
         return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows, summary(column))
 
     return bounds
+
+
+def may_have(
+    entries: Sequence[FragmentEntry], table: TableMetadata, where: Predicate | None
+) -> Sequence[FragmentEntry]:
+    """Returns the fragments that the log does not rule out. where: on stored columns; None for all rows."""
+    # Where rows are merged, only conditions on the key may rule out a fragment by itself.
+    safe = wanted_rows(table, table.schema, where, ScanReport()).where
+    return [e for e in entries if safe is None or may_match(safe, bounds_by_keys(e, table))]
+
+
+def without_quarantined(
+    snapshot: Snapshot, where: Predicate | None, report: ScanReport
+) -> Snapshot:
+    """Returns the snapshot without the fragments in quarantine.
+
+    where: on stored columns; None for all rows. report: counts those that may have such rows.
+    """
+    held = [snapshot.fragments[key] for key in snapshot.quarantine]
+    wanted = may_have(held, snapshot.table, where)
+    report.fragments_left_out += len(wanted)
+    report.rows_left_out += sum(entry.live_rows for entry in wanted)
+    return snapshot.without(entry.key for entry in held)
 
 
 def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:

@@ -8,6 +8,13 @@ from typing import Any
 from compactor.common.counts import counted
 
 
+def left_out(fragments: int, rows: int) -> str:
+    """Returns what readers were told to leave out, in words; empty if nothing was."""
+    if not fragments:
+        return ""
+    return f"left out {counted(fragments, 'fragment')} in quarantine with {counted(rows, 'row')}"
+
+
 @dataclass(slots=True)
 class ScanReport:
     """Counts of what a scan read and skipped; complete once the scan has ended."""
@@ -22,10 +29,19 @@ class ScanReport:
     row_groups_ruled_out_by_templates: int = 0
     """Row groups without a wanted row, as templates of strings tell: no variables of these were decompressed,
     and columns that the condition does not have were not read."""
+    fragments_left_out: int = 0
+    """Fragments in quarantine that may have such rows, and that the scan was told to leave out."""
+    rows_left_out: int = 0
+    """All rows of these fragments."""
     rows_read: int = 0
     """Rows of the row groups that were not skipped."""
     rows: int = 0
     """Rows that the scan returned."""
+
+    @property
+    def left_out(self) -> str:
+        """What was left out, in words; empty if nothing was."""
+        return left_out(self.fragments_left_out, self.rows_left_out)
 
     def __str__(self) -> str:
         ruled_out = self.row_groups_ruled_out_by_templates
@@ -100,6 +116,10 @@ class TemplatesReport:
     listed, with the rows since then."""
     templates: tuple[TemplateCount, ...]
     """The most frequent first."""
+    fragments_left_out: int = 0
+    """Fragments in quarantine that were left out."""
+    rows_left_out: int = 0
+    """All rows of these fragments."""
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "templates": [asdict(found) for found in self.templates]}

@@ -13,9 +13,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate
-from compactor.read.pruning import bounds_by_keys, overlapping_groups, unless_ruled_out
+from compactor.read.pruning import may_have, overlapping_groups, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.scan import batches, steps_of_group
@@ -76,7 +75,7 @@ def _weighed(
 ) -> Iterator[tuple[Part, int]]:
     """Yields parts and their decoded sizes in bytes. cut_bytes: None where rows have to be merged."""
     for group in overlapping_groups(snapshot):
-        entries = _not_ruled_out(snapshot.table, group, where)
+        entries = may_have(group, snapshot.table, where)
         report.fragments += len(group)
         report.fragments_skipped += len(group) - len(entries)
         if cut_bytes is not None:
@@ -100,16 +99,6 @@ def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tupl
         size += weight
     if waiting:
         yield tuple(waiting)
-
-
-def _not_ruled_out(
-    table: TableMetadata, group: Sequence[FragmentEntry], where: Predicate | None
-) -> Sequence[FragmentEntry]:
-    if where is None:
-        return group
-    # Where rows are merged, only conditions on the key may rule out a fragment by itself.
-    safe = wanted_rows(table, table.schema, where, ScanReport()).where
-    return [e for e in group if safe is None or may_match(safe, bounds_by_keys(e, table))]
 
 
 def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[Part, int]]:

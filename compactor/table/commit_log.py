@@ -105,7 +105,6 @@ class CommitLog:
         self._changed_since = 0
         self._are_writes_proved = False
         self._unknown: list[Version] = []
-        self._is_blocked = False
 
     @property
     def store(self) -> Store:
@@ -126,7 +125,6 @@ class CommitLog:
         if loaded.checkpoint is not None:
             self._checkpointed, self._changed_since = loaded.checkpoint, 0
         self._changed_since += loaded.changed
-        self._is_blocked = loaded.is_blocked
         self._latest = loaded.snapshot
         return self._latest
 
@@ -237,11 +235,6 @@ class CommitLog:
 
     def _try_commit(self, prepare: Prepare, commit_id: str) -> Snapshot:
         snapshot = self.refresh()
-        if self._is_blocked:
-            raise DataError(
-                f"{self._store.url}/{version_key(snapshot.version + 1)}: the next version belongs here, "
-                "but a foreign file is in its place; nothing was changed: `compactor repair` puts it aside"
-            )
         changes = prepare(snapshot)
         self._check_base_version(snapshot, changes)
         self._check_not_added(snapshot, changes)

@@ -18,7 +18,7 @@ from compactor.common.counts import counted
 from compactor.errors import DamagedInputError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
-from compactor.table.overtaken import overtaken_explained
+from compactor.table.missing import missing_explained
 from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
 from format.layout import BlockKind
@@ -48,7 +48,8 @@ def write_deletions(
 
 
 def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
-    """Returns the deleted rows of a fragment, if any. Raises `DamagedInputError`, `StoreError`."""
+    """Returns the deleted rows of a fragment, if any. Raises `DamagedInputError`,
+    `FragmentMissingError`, `StoreError`."""
     deletion = entry.deletion
     if deletion is None:
         return None
@@ -59,7 +60,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
             f"{name}: {deletion.length:,} bytes for the bits of {counted(entry.rows, 'row')}{_ADVICE}",
             name=fragment,
         )
-    with overtaken_explained(store, deletion.key):
+    with missing_explained(store, deletion.key, entry.key):
         data = store.read_range(deletion.key, deletion.offset, deletion.length)
     try:
         block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()

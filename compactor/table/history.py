@@ -11,6 +11,8 @@ to the table:
   gap from an older mark (a checkpoint, the floor, version 1) up to it.
 - A log file beyond a gap means one of two things. If it names the table's id, the files in the gap have been
   lost, and nothing is read or written before somebody has looked. Otherwise it is a stray and is ignored.
+- An object in the place of a version, connected with the log before it, has to be that version of the table.
+  Anything else may have replaced the version, and rows with it, so nothing is read or written either.
 """
 
 from __future__ import annotations
@@ -69,8 +71,6 @@ class LoadedSnapshot:
     """The checkpoint that it began with; None if it went on from a snapshot known before."""
     changed: int = 0
     """Fragments added and removed by the versions read after that."""
-    is_blocked: bool = False
-    """Whether a foreign file is where the next version belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,18 @@ class _LogFiles:
         return next(gaps, len(self.found))
 
 
+class _ForeignError(DataError):
+    """An object in the place of a version is another version, or another table's."""
+
+
 _NONE_LISTED: Final = _LogFiles(LAST_VERSION + 1, ())
 
 
 class _GapError(Exception):
-    """Log files that should be there are missing: a vacuum removed them, or they are lost."""
+    """Versions are missing or replaced: by a vacuum, by a new table, or they are lost."""
 
     def __init__(self, lost: DataError | TableError | StoreError) -> None:
-        """lost: is the error to raise if they stay missing."""
+        """lost: is the error to raise if it stays like that."""
         super().__init__()
         self.lost = lost
 
@@ -134,10 +138,12 @@ class History:
         self._recent: tuple[tuple[bytes, Version], ...] = ()
         """The log files last written or read, and what they say: a commit reads its own and one before."""
 
-    def read(self, number: int) -> Version:
-        """Returns one version. Raises `ObjectNotFoundError`, `DataError`."""
-        version = self.read_any(number)
-        self._check_number(version, number)
+    def read(self, number: int, table_id: str | None = None) -> Version:
+        """Returns one version. table_id: the table's; None if it is not known.
+
+        Raises `ObjectNotFoundError`, and `DataError` for an object that is damaged or no such version.
+        """
+        [version] = self._read_own([number], table_id)
         return version
 
     def newest(self, known: Snapshot) -> LoadedSnapshot:
@@ -187,11 +193,8 @@ class History:
 
         Callers that rely on them ask `still_has` afterwards. Raises what `versions_after` raises.
         """
-        numbers = range(start.version + 1, last + 1)
         try:
-            for number, version in zip(numbers, self._read_files(numbers), strict=True):
-                self._check_number(version, number)
-                yield version
+            yield from self._read_after(start, last)
         except ObjectNotFoundError as error:
             if start.version and self.still_has(start):
                 raise DataError(
@@ -235,22 +238,23 @@ class History:
             return newest.version
         low, high = newest.oldest - 1, newest.version
         if newest.ordered_from > newest.oldest:
-            if self.read(newest.ordered_from).committed_unix_ms > unix_ms:
-                return self._last_not_after(unix_ms, newest.oldest, newest.ordered_from - 1)
+            if self.read(newest.ordered_from, newest.table_id).committed_unix_ms > unix_ms:
+                return self._last_not_after(unix_ms, newest)
             low = newest.ordered_from
         while high - low > 1:
             middle = (low + high) // 2
-            if self.read(middle).committed_unix_ms <= unix_ms:
+            if self.read(middle, newest.table_id).committed_unix_ms <= unix_ms:
                 low = middle
             else:
                 high = middle
         return low if low >= newest.oldest else 0
 
-    def _last_not_after(self, unix_ms: int, first: int, last: int) -> int:
-        """Returns the last of these versions stamped with that time or before; 0 if there is none."""
-        for end in range(last, first - 1, -_VERSIONS_AT_A_TIME):
+    def _last_not_after(self, unix_ms: int, newest: Snapshot) -> int:
+        """Returns the last version before `ordered_from` with that time or before; 0 if there is none."""
+        first = newest.oldest
+        for end in range(newest.ordered_from - 1, first - 1, -_VERSIONS_AT_A_TIME):
             start = max(first, end - _VERSIONS_AT_A_TIME + 1)
-            for version in self._read_files(range(end, start - 1, -1)):
+            for version in self._read_own(range(end, start - 1, -1), newest.table_id):
                 if version.committed_unix_ms <= unix_ms:
                     return version.number
         return 0
@@ -328,20 +332,18 @@ class History:
             damaged.append(error)
             return None
         loaded = self._followed(start, files, damaged)
-        if not self.still_has(start):
+        if loaded is None:
             key = checkpoint_key(version)
             damaged.append(
                 DataError(f"{self._store.url}/{key}: the log has another version {version}")
             )
             return None
-        self._strays.update(files.beyond)
         return replace(loaded, checkpoint=version)
 
     def _from_the_beginning(self, files: _LogFiles, damaged: list[DataError]) -> LoadedSnapshot:
         loaded = self._followed(Snapshot.empty(), files, damaged)
-        if files.end and not self.still_has(Snapshot.empty()):
+        if loaded is None:
             raise _GapError(self._removed_meanwhile(0))
-        self._strays.update(files.beyond)
         return replace(loaded, checkpoint=0)
 
     def _follow(self, known: Snapshot) -> LoadedSnapshot:
@@ -349,9 +351,8 @@ class History:
         if files.end == known.version and self._strays.issuperset(files.beyond):
             return LoadedSnapshot(known)
         loaded = self._followed(known, files, [])
-        if not self.still_has(known):
+        if loaded is None:
             raise _GapError(self._removed_meanwhile(known.version))
-        self._strays.update(files.beyond)
         return loaded
 
     def _files_from(self, first: int, later: _LogFiles = _NONE_LISTED) -> _LogFiles:
@@ -365,34 +366,36 @@ class History:
 
     def _followed(
         self, start: Snapshot, files: _LogFiles, damaged: list[DataError]
-    ) -> LoadedSnapshot:
-        """Returns the snapshot that the log files make after `start`. Raises `_GapError` if some are lost."""
-        changed, stray = 0, 0
-        numbers = range(start.version + 1, files.end + 1)
+    ) -> LoadedSnapshot | None:
+        """Returns the snapshot that the log files make after `start`; None if `start` is not the log's.
 
-        def own() -> Iterator[Version]:
-            nonlocal changed, stray
-            table_id = start.table_id
-            for number, version in zip(numbers, self._read_files(numbers), strict=True):
-                table_id = version.table_id if number == 1 else table_id
-                if version.number != number or version.table_id != table_id:
-                    stray = number
-                    return
+        Raises `_GapError` if versions are lost or replaced.
+        """
+        changed = 0
+
+        def counted() -> Iterator[Version]:
+            nonlocal changed
+            for version in self._read_after(start, files.end):
                 changed += len(version.changes.adds) + len(version.changes.removes)
                 yield version
 
         try:
-            snapshot = replay(start, own())
+            snapshot = replay(start, counted())
+            self._check_nothing_lost(snapshot, files.beyond, damaged)
         except ObjectNotFoundError as error:
             raise _GapError(self._removed_meanwhile(start.version)) from error
-        beyond = list(files.beyond)
-        if stray:
-            beyond = [*((number, "") for number in range(stray + 1, files.end + 1)), *beyond]
-        self._check_nothing_lost(snapshot, beyond, damaged)
-        return LoadedSnapshot(snapshot, None, changed, bool(stray))
+        except _ForeignError as foreign:
+            # To another table's start, this table's own versions are foreign.
+            if not self.still_has(start):
+                return None
+            raise _GapError(DataError(str(foreign))) from foreign
+        if (start.version or files.end) and not self.still_has(start):
+            return None
+        self._strays.update(files.beyond)
+        return LoadedSnapshot(snapshot, None, changed)
 
     def _check_nothing_lost(
-        self, snapshot: Snapshot, beyond: list[tuple[int, str]], damaged: list[DataError]
+        self, snapshot: Snapshot, beyond: Sequence[tuple[int, str]], damaged: list[DataError]
     ) -> None:
         for number, etag in beyond:
             if number - snapshot.version > MAX_LOST_VERSIONS:
@@ -445,7 +448,7 @@ class History:
 
     def _replayed(self, start: Snapshot, number: int) -> Snapshot | None:
         try:
-            versions = list(self._read_files(range(start.version + 1, number + 1)))
+            versions = list(self._read_after(start, number))
         except ObjectNotFoundError:
             return None
         return replay(start, versions) if self.still_has(start) else None
@@ -456,11 +459,26 @@ class History:
             "try again"
         )
 
-    def _check_number(self, version: Version, number: int) -> None:
-        if version.number != number:
-            raise DataError(
-                f"{self._store.url}/{version_key(number)}: the log file is of version {version.number}"
-            )
+    def _read_after(self, start: Snapshot, last: int) -> Iterator[Version]:
+        """Yields the versions after a snapshot, up to `last`. Raises what `_read_own` raises."""
+        table_id = start.table_id if start.version else None
+        return self._read_own(range(start.version + 1, last + 1), table_id)
+
+    def _read_own(self, numbers: Sequence[int], table_id: str | None) -> Iterator[Version]:
+        """Yields versions of the table. table_id: the table's; None if the first of them is to tell it.
+
+        Raises `ObjectNotFoundError`, and `DataError` for an object that is damaged or no such version.
+        """
+        for number, version in zip(numbers, self._read_files(numbers), strict=True):
+            table_id = version.table_id if table_id is None else table_id
+            if version.number != number or version.table_id != table_id:
+                of = "this" if version.table_id == table_id else "another"
+                raise _ForeignError(
+                    f"{self._store.url}/{version_key(number)}: version {number} of the table belongs here, "
+                    f"but this is version {version.number} of {of} table: restore the object from a backup "
+                    "or the bucket's versions, or look at the log with `compactor repair`"
+                )
+            yield version
 
     def read_any(self, number: int) -> Version:
         """Reads a log file, whatever version it holds. Raises what `read` raises."""

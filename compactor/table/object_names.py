@@ -7,6 +7,7 @@ _checkpoint/99999999999999999935.arrow         the table at version 64: 10^20 - 
 _checkpoint/99999999999999999935.floor         the log begins at version 64: a vacuum has proved its
                                                checkpoint, and may have removed all before
 _aside/<id>/_log/00000000000000000099.json     what a repair has put aside
+_aside/<id>/00000000000000000099.given-up      a repair has given up the lost versions up to 99
 data/00000000000000000006-<attempt>-00000.frag a fragment whose attempt began when the table was at
                                                version 6; each attempt has an id of its own
 data/00000000000000000006-<attempt>.deletes    deletions, found when the table was at version 6
@@ -31,6 +32,7 @@ _DELETIONS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.deletes")
 _SKIPS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.skips")
 _VERSION: Final = re.compile(r"_log/([0-9]{20})\.json")
 _CHECKPOINT: Final = re.compile(r"_checkpoint/([0-9]{20})\.arrow")
+_GIVEN_UP: Final = re.compile(r"_aside/[^/]+/([0-9]{20})\.given-up")
 _FLOOR: Final = re.compile(r"_checkpoint/([0-9]{20})\.floor")
 
 
@@ -67,6 +69,16 @@ def parse_floor(key: str) -> int | None:
 def aside_key(repair_id: str, key: str) -> str:
     """Returns the key to which a repair moves an object; the repair's id keeps it from replacing another."""
     return f"{ASIDE_PREFIX}{repair_id}/{key}"
+
+
+def given_up_key(repair_id: str, version: int) -> str:
+    return aside_key(repair_id, f"{version:020d}.given-up")
+
+
+def parse_given_up(key: str) -> int | None:
+    """Returns the last version that a repair has given up by this mark; None for any other object there."""
+    match = _GIVEN_UP.fullmatch(key)
+    return int(match.group(1)) if match else None
 
 
 def is_written_in_parts(key: str) -> bool:

@@ -1,9 +1,10 @@
 """Examines a damaged log, and puts aside what does not belong to it. Nothing is ever deleted for good.
 
-What goes aside: log files beyond the end of the log that belong to another table, and checkpoints that can't
-be read or contradict the log. The log that is left says what it said, or is closer to the truth. Files of
-this table beyond a gap, and files after a damaged log file, may hold rows; they go aside only if the user
-names the version at which the log is to end.
+What goes aside: strays beyond a gap after the end of the log, and checkpoints that can't be read or
+contradict the log. The log that is left says what it said, or is closer to the truth. Files of this table
+beyond a gap, and an object in the place of the next version that is not this version, may stand for rows;
+they go aside only if the user names the version at which the log is to end. Then a mark says up to which
+version the rest is given up.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from compactor.errors import (
 )
 from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store, create_own
 from compactor.table.history import History
+from compactor.table.lost_versions import last_base, lost_version
 from compactor.table.object_names import (
     DATA_PREFIX,
     aside_key,
     base_version,
     checkpoint_key,
     floor_key,
+    given_up_key,
     version_key,
 )
 from compactor.table.proof import Listing, Proof, list_log
@@ -82,6 +85,8 @@ class RepairReport:
     """The last version up to which the log is complete."""
     floor: int = 0
     """The version at which the log is to begin if its first checkpoint is damaged; 0 if it is not."""
+    given_up: int = 0
+    """The last version that is given up, by the end that the user named; 0 if none is."""
     aside: str = ""
     """The prefix under which objects were put; empty if none was."""
 
@@ -96,6 +101,7 @@ class RepairReport:
             "findings": [finding.to_json() for finding in self.findings],
             "end": self.end,
             "floor": self.floor or None,
+            "given_up": self.given_up or None,
             "aside": self.aside or None,
         }
 
@@ -110,7 +116,7 @@ def repair(
     the log would not be readable afterwards, and `StoreError`.
     """
     report = diagnose(store, end_at)
-    if not apply or not report.aside_keys:
+    if not apply or not (report.aside_keys or report.given_up):
         return report
     if report.after.error:
         raise DataError(f"{report.after.error}; nothing was put aside")
@@ -121,7 +127,10 @@ def repair(
         )
     if report.floor:
         create_own(store, floor_key(report.floor), b"")
-    report.aside = aside_key(ids(), "")
+    repair_id = ids()
+    report.aside = aside_key(repair_id, "")
+    if report.given_up:
+        create_own(store, given_up_key(repair_id, report.given_up), b"")
     # Log files go newest first, so that what is left is never mistaken for the whole.
     for key in sorted(report.aside_keys, reverse=True):
         _put_aside(store, key, report.aside + key)
@@ -144,10 +153,13 @@ def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
             "only that version"
         )
     findings = doctor.findings(newest, is_end_named=end_at is not None)
+    given_up = doctor.last_known(newest.version) if end_at is not None else 0
+    if end_at is None and not now.error:
+        findings += doctor.lost(newest)
     hidden = {finding.key for finding in findings if finding.goes_aside}
     added = [floor_key(doctor.new_floor)] if doctor.new_floor else []
     _, after = _meaning(History(_Without(store, hidden, added)))
-    return RepairReport(now, after, findings, newest.version, doctor.new_floor)
+    return RepairReport(now, after, findings, newest.version, doctor.new_floor, given_up)
 
 
 def log_faults(store: ReadOnlyStore) -> list[str]:
@@ -163,19 +175,21 @@ class _Doctor:
         self._store = store
         self._history = history
         self._listing = listing
+        self._own_beyond = 0
+        """The last version of this table beyond the end of its log."""
         self.new_floor = 0
         """The version at which the log can begin, if the checkpoint at which it begins is damaged."""
 
     def whole_part(self) -> Snapshot:
         """Returns the newest snapshot that needs no lost or damaged file. Raises `DataError`."""
-        end = self._listing.first - 1
+        end, table_id = self._listing.first - 1, None
         for number in self._listing.files:
             if number < self._listing.first:
                 continue
             try:
                 if number != end + 1:
                     break
-                self._history.read(number)
+                table_id = self._history.read(number, table_id).table_id
             except (DataError, ObjectNotFoundError):
                 break
             except StoreError as error:
@@ -203,27 +217,40 @@ class _Doctor:
         for number in self._listing.beyond(end):
             key = version_key(number)
             try:
-                is_own = self._history.is_own(number, newest.table_id)
+                damage = self._damage(number, newest.table_id)
             except StoreUnreachableError:
                 raise
             except StoreError as error:
                 yield Finding(key, f"{_REFUSED} ({error})", False)
                 continue
-            if is_own:
+            if damage is None:
+                self._own_beyond = number
                 reason = f"a version of this table, but version {end + 1} is missing"
                 yield Finding(key, reason, is_end_named)
-            elif number == end + 1 and (damage := self._damage(number)):
-                yield Finding(key, f"the next version may have been here: {damage}", is_end_named)
+            elif number == end + 1:
+                reason = f"version {number} may have been here: {damage}"
+                yield Finding(key, reason, is_end_named)
             else:
                 yield Finding(key, "not a version of this table, beyond the end of its log", True)
 
-    def _damage(self, number: int) -> str | None:
-        """Returns why a log file can't be read; None if it can, and is of another table or version."""
+    def _damage(self, number: int, table_id: str) -> str | None:
+        """Returns why a log file is not this version of the table; None if it is."""
         try:
-            self._history.read_any(number)
+            self._history.read(number, table_id)
         except (DataError, ObjectNotFoundError) as error:
             return str(error)
         return None
+
+    def lost(self, newest: Snapshot) -> Iterator[Finding]:
+        """Yields the version that is proven to be lost after the end of the log."""
+        lost = lost_version(self._store, self._history, newest)
+        if lost is not None:
+            yield Finding(version_key(lost.number), lost.reason, False)
+
+    def last_known(self, end: int) -> int:
+        """Returns the last version after the end of the log of which there is a trace; 0 if there is none."""
+        based_on = last_base(self._store, end)
+        return max(self._own_beyond, based_on.number if based_on else 0)
 
     def _checkpoints(self, proof: Proof) -> Iterator[Finding]:
         readable: set[int] = set()

@@ -30,6 +30,8 @@ class Totals:
     compactions_task_seconds: Seconds = 0.0
     expired_bytes: Natural = 0
     """Bytes dropped with whole time windows."""
+    lost_rows: Natural = 0
+    """Rows of fragments that were given up because they were damaged or gone."""
 
     @property
     def write_amplification(self) -> float:
@@ -66,6 +68,9 @@ class Totals:
             case Operation.EXPIRE:
                 dropped = sum(entry.size_bytes for entry in removed)
                 return replace(self, expired_bytes=self.expired_bytes + dropped)
+            case Operation.DROP:
+                lost = sum(entry.live_rows for entry in removed)
+                return replace(self, lost_rows=self.lost_rows + lost)
             case _:
                 return self
 
@@ -114,6 +119,14 @@ class Snapshot:
         """Returns all live fragments, or those named, oldest first: the order among equal keys."""
         entries = self.fragments.all() if keys is None else [self.fragments[k] for k in keys]
         return sorted(entries, key=lambda entry: entry.age)
+
+    def without(self, fragments: Iterable[str]) -> Snapshot:
+        """Returns the snapshot as if those fragments had never been in the table."""
+        left = self.fragments.copy()
+        for key in fragments:
+            left.pop(key)
+        quarantine = {key: item for key, item in self.quarantine.items() if key in left}
+        return replace(self, fragments=left, quarantine=quarantine)
 
     def without_leases(self, compaction_ids: Iterable[str]) -> Snapshot:
         """Returns the snapshot as if those compactions had been given up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.stores.base import Store
-from compactor.table.overtaken import overtaken_explained
+from compactor.table.missing import missing_explained
 
 
 class StoredObject:
@@ -14,5 +14,5 @@ class StoredObject:
         self._key = key
 
     def read_range(self, start: int, length: int) -> bytes:
-        with overtaken_explained(self._store, self._key):
+        with missing_explained(self._store, self._key, self._key):
             return self._store.read_range(self._key, start, length)

@@ -33,6 +33,7 @@ from compactor.settings.model import Settings
 from compactor.stores.base import ObjectInfo, UnfinishedUpload, create_own
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
+from compactor.table.lost_versions import check_no_version_lost
 from compactor.table.object_names import (
     DATA_PREFIX,
     base_version,
@@ -188,6 +189,8 @@ class _Vacuum:
         """Replays the log from all its files: one GET for each. Raises `DataError`, `TableError`."""
         proof = Proof(self._store, self._log.history, listing, snapshot)
         proof.check_whole()
+        # The objects of a lost version are garbage to the log that is left.
+        check_no_version_lost(self._store, self._log.history, snapshot)
         boundaries = self._boundaries(snapshot, listing)
         said = proof.newest_checkpoint(boundaries.log)
         floor = listing.marks.floor if said is None else said.version

@@ -44,6 +44,8 @@ class Operation(StrEnum):
     """Rows of live fragments are deleted: the same fragments are added again with their deletions."""
     QUARANTINE = "quarantine"
     """Fragments are kept from compactions, or released."""
+    DROP = "drop"
+    """Fragments that are damaged or gone are given up with their rows."""
     EXPIRE = "expire"
     """Whole time windows are dropped."""
     VACUUM = "vacuum"

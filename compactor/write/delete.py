@@ -22,7 +22,13 @@ from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
 from compactor.read.limits import AHEAD_BYTES
-from compactor.read.pruning import SkipIndexes, bounds_by_statistics, unless_ruled_out
+from compactor.read.pruning import (
+    SkipIndexes,
+    bounds_by_statistics,
+    unless_ruled_out,
+    without_quarantined,
+)
+from compactor.read.read_reports import ScanReport
 from compactor.read.steps import Step, crew_of, in_order
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
@@ -54,6 +60,10 @@ class DeleteReport:
     """Fragments that had to be opened."""
     waiting: tuple[str, ...] = ()
     """Keys of the fragments that hold deleted rows until they are compacted."""
+    fragments_left_out: int = 0
+    """Fragments in quarantine that may have such rows, and that the deletion was told to leave out."""
+    rows_left_out: int = 0
+    """All rows of these fragments."""
 
 
 class _StaleError(Exception):
@@ -67,6 +77,7 @@ def delete_rows(
     *,
     dry_run: bool = False,
     threads: int = 1,
+    skip_quarantined: bool = False,
     ids: Ids = random_id,
     on_progress: FragmentProgress = lambda _done: None,
 ) -> DeleteReport:
@@ -74,12 +85,14 @@ def delete_rows(
 
     A row stays where the condition is unknown, as in a comparison with null. The commit ends the leases of
     running compactions of the fragments that it changes, since their outputs would bring the rows back.
-    threads: how many search.
+    threads: how many search. skip_quarantined: leaves the fragments in quarantine as they are; a row that is
+    in one of them comes back with its release.
     Raises `FormatError` or `DataError` for damaged fragments and then deletes nothing;
     `CommitConflictError` if fragments change faster than they can be searched.
     """
     with crew_of(threads) as crew:
-        return _delete(log, _Search(store, where, crew, on_progress), ids, dry_run=dry_run)
+        search = _Search(store, where, crew, on_progress, skip_quarantined=skip_quarantined)
+        return _delete(log, search, ids, dry_run=dry_run)
 
 
 def _delete(log: CommitLog, search: _Search, ids: Ids, *, dry_run: bool) -> DeleteReport:
@@ -97,6 +110,8 @@ def _delete(log: CommitLog, search: _Search, ids: Ids, *, dry_run: bool) -> Dele
         report.rows = sum(item.new_rows for item in found)
         report.fragments = len(found)
         report.waiting = _waiting(snapshot)
+        report.fragments_left_out = search.left_out.fragments_left_out
+        report.rows_left_out = search.left_out.rows_left_out
         if dry_run or not found:
             return report
         key = deletions_key(snapshot.version, ids())
@@ -137,9 +152,18 @@ class _Search:
     """A search for the rows that satisfy the condition, which remembers its findings by fragment."""
 
     def __init__(
-        self, store: Store, where: Predicate, crew: Crew, on_progress: FragmentProgress
+        self,
+        store: Store,
+        where: Predicate,
+        crew: Crew,
+        on_progress: FragmentProgress,
+        *,
+        skip_quarantined: bool,
     ) -> None:
         self.store = store
+        self._skip_quarantined = skip_quarantined
+        self.left_out = ScanReport()
+        """Counts what the last look has left out."""
         self._where = where
         self._crew = crew
         self._on_progress = on_progress
@@ -148,10 +172,18 @@ class _Search:
 
     def knows(self, snapshot: Snapshot) -> bool:
         """Returns whether all fragments of the snapshot were searched in their present state."""
-        return all(_identity(entry) in self._found for entry in snapshot.fragments.all())
+        searched = self._to_search(snapshot, ScanReport())
+        return all(_identity(entry) in self._found for entry in searched.fragments.all())
+
+    def _to_search(self, snapshot: Snapshot, left_out: ScanReport) -> Snapshot:
+        if not self._skip_quarantined:
+            return snapshot
+        return without_quarantined(snapshot, self._where, left_out)
 
     def look(self, snapshot: Snapshot) -> list[_MatchedRows]:
         """Returns the fragments that have rows to delete, ordered by fragment key."""
+        self.left_out = ScanReport()
+        snapshot = self._to_search(snapshot, self.left_out)
         entries = sorted(snapshot.fragments.all(), key=lambda entry: entry.key)
         if snapshot.table.rows.merges:
             self._look_at_merged(snapshot)

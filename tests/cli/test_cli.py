@@ -438,11 +438,8 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     assert "FAULTS" in cli("verify", table_path, code=1)
     cli("compact", table_path, "--master", "in-process", "--strategy", "full", code=1)
     says(cli.err.splitlines()[-1])
-    # What a store does not have now it may have later.
-    assert "in quarantine" not in cli("inspect", table_path)
-    gone.write_bytes(whole)
-    cli("compact", table_path, "--master", "in-process", "--strategy", "full", code=1)
     assert "in quarantine: data/" in cli("inspect", table_path)
+    gone.write_bytes(whole)
     assert "held up" in cli(
         "compact", table_path, "--master", "in-process", "--strategy", "full", code=1
     )
@@ -453,6 +450,70 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     assert cli.out == ""
     assert not (table_path.parent / "out.csv").exists()
     cli.fails(3, "inspect", cut)
+
+
+def test_a_fragment_that_is_gone_is_named_left_out_and_given_up(cli: Cli, table_path: Path) -> None:
+    gone = sorted((table_path / "data").iterdir())[1]
+    key = f"data/{gone.name}"
+    gone.unlink()
+    out = table_path.parent / "out.csv"
+    for command in (["query"], ["export", out], ["head"], ["templates", "id"]):
+        cli.fails(4, command[0], table_path, *command[1:])
+    cli.fails(4, "delete", table_path, "--where", "value > 2")
+    assert not out.exists()
+    assert "1 fragment put in quarantine, version 4" in cli("quarantine", table_path, key)
+    cli("compact", table_path, "--master", "in-process", code=1)
+    assert f"in quarantine: {key}: " in cli("inspect", table_path)
+    left_out = "warning: left out 1 fragment in quarantine with 100 rows"
+    for command in (["query", "--count"], ["export", out], ["head"], ["templates", "id"]):
+        cli(command[0], table_path, *command[1:], "--skip-quarantined")
+        assert left_out in cli.err
+    counted = json.loads(cli("query", table_path, "--count", "--json", "--skip-quarantined"))
+    assert (counted["rows"], counted["fragments_left_out"], counted["rows_left_out"]) == (
+        200,
+        1,
+        100,
+    )
+    where = ["--where", "value > 2", "--skip-quarantined"]
+    deleted = json.loads(cli("delete", table_path, *where, "--json"))
+    assert (deleted["fragments_left_out"], deleted["rows_left_out"]) == (1, 100)
+    assert left_out in cli.err
+    cli.fails(2, "drop-fragment", table_path, key)
+    assert "100 rows lost; version 5" in cli("drop-fragment", table_path, key, "--lose-rows")
+    assert "100 rows lost with dropped fragments" in cli("inspect", table_path)
+    cli.fails(2, "drop-fragment", table_path, key, "--lose-rows")
+    cli("compact", table_path, "--master", "in-process", "--strategy", "full")
+    assert "ok: 1 fragment, 200 rows" in cli("verify", table_path)
+
+
+def test_what_looks_at_samples_of_a_table_goes_on_without_a_fragment_that_is_gone(
+    cli: Cli, table_path: Path
+) -> None:
+    sorted((table_path / "data").iterdir())[1].unlink()
+    assert "3 fragments, 300 rows" in cli("inspect", table_path)
+    cli("report", table_path, "-o", table_path.parent / "report.html")
+
+
+def test_repair_gives_up_a_version_in_whose_place_is_another(cli: Cli, table_path: Path) -> None:
+    log = table_path / "_log"
+    (log / f"{3:020d}.json").write_bytes((log / f"{2:020d}.json").read_bytes())
+    cli.fails(3, "query", table_path)
+    assert "give up the rest by --end-at 2" in cli("repair", table_path, code=1)
+    cli("repair", table_path, "--end-at", 2, "--apply")
+    assert "what followed version 2" not in cli.out
+    assert len(cli("query", table_path).splitlines()) == 200
+
+
+def test_repair_tells_of_a_newest_version_that_is_gone(cli: Cli, table_path: Path) -> None:
+    (table_path / "data" / f"{3:020d}-attempt-00000.frag").write_bytes(b"of a running attempt")
+    (table_path / "_log" / f"{3:020d}.json").unlink()
+    shown = cli("repair", table_path, code=1)
+    assert f"_log/{3:020d}.json: the log file is missing" in shown
+    assert "give up the rest by --end-at 2" in shown
+    assert "the log file is missing" in cli("verify", table_path, code=1)
+    assert "up to version 3: would be given up" in cli("repair", table_path, "--end-at", 2)
+    assert "up to version 3: given up" in cli("repair", table_path, "--end-at", 2, "--apply")
+    assert "nothing is wrong" in cli("repair", table_path)
 
 
 def test_a_log_that_says_other_than_its_fragments_is_reported(cli: Cli, table_path: Path) -> None:

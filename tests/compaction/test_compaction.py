@@ -15,7 +15,12 @@ from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.compaction.engine import InProcessEngine
-from compactor.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from compactor.errors import (
+    ObjectChangedError,
+    ObjectNotFoundError,
+    PermissionDeniedError,
+    StoreError,
+)
 from compactor.planner.spec import CompactionSpec
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.verify import verify
@@ -25,8 +30,9 @@ from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
+from compactor.table.release import release
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Operation
+from compactor.table.version import Changes, Operation
 from compactor.write.delete import delete_rows
 from tests.support.memory_store import MemoryStore
 from tests.support.oracle import stable_sorted
@@ -363,6 +369,58 @@ def test_damage_to_the_note_of_deleted_rows_is_damage_to_their_fragment(tmp_path
     report = compact_table(store)
     assert [s.quarantined for s in report.lost] == [(hit.key,)]
     assert list(CommitLog(store).current().quarantine) == [hit.key]
+
+
+@pytest.mark.parametrize("lost", ["fragment", "deleted rows"])
+def test_an_input_that_is_gone_is_put_in_quarantine_and_costs_no_version_any_more(
+    tmp_path: Path, lost: str
+) -> None:
+    store = MemoryStore()
+    tables = [log_rows(60, seed) for seed in range(3)]
+    log = ingest_tables(store, tables, tmp_path)
+    delete_rows(store, log, condition_on(log.current().table, "id = '1-7'"))
+    (hit,) = [e for e in log.current().fragments.values() if e.deletion]
+    assert hit.deletion is not None
+    object_key = hit.key if lost == "fragment" else hit.deletion.key
+    data = store.objects.pop(object_key)
+    report = compact_table(store, strategy=FULL)
+    assert [s.quarantined for s in report.failed] == [(), (), (hit.key,)]
+    after = CommitLog(store).current()
+    assert list(after.quarantine) == [hit.key]
+    assert object_key in after.quarantine[hit.key].reason
+    for _ in range(3):
+        assert compact_table(store, strategy=FULL).finished == []
+    assert CommitLog(store).current().version == after.version
+    store.objects[object_key] = data
+    release(CommitLog(store))
+    assert len(compact_table(store, strategy=FULL).done) == 1
+    rest = [row for row in expected_rows(tables) if row["id"] != "1-7"]
+    assert table_rows(store) == rest
+
+
+@pytest.mark.parametrize("answer", ["listed all the same", "not listed to us", "no more needed"])
+def test_an_input_is_gone_only_if_all_say_so(tmp_path: Path, answer: str) -> None:
+    store = MemoryStore()
+    ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
+    (key, *_) = CommitLog(store).current().fragments
+    failing = MemoryStore(store.objects)
+
+    def fault(operation: str, at: str) -> None:
+        if operation == "open_stream" and at == key:
+            raise ObjectNotFoundError(f"memory://table/{key}: no such object")
+        if operation.startswith("list") and at == key and answer == "not listed to us":
+            raise PermissionDeniedError(key)
+
+    failing.fault = fault
+    if answer == "not listed to us":
+        store.objects.pop(key)
+    elif answer == "no more needed":
+        store.objects.pop(key)
+        CommitLog(store).commit(lambda _: Changes(Operation.DROP, removes=(key,)))
+    compaction_of_all = InProcessEngine(lambda compaction: run_compaction(compaction, failing))
+    report = compact_table(store, engine=compaction_of_all, strategy=FULL)
+    assert not any(s.outcome.is_damage for s in report.finished)
+    assert CommitLog(store).current().quarantine == {}
 
 
 def test_a_defect_in_one_compaction_is_an_outcome_like_others(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from compactor.compaction.worker import Worker
 from compactor.errors import (
     CompactorError,
     DataError,
+    FragmentMissingError,
     JobError,
     ObjectNotFoundError,
     OvertakenError,
@@ -30,11 +31,13 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion, write_deletions
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.metadata import TimeWindows
+from compactor.table.missing import missing_explained
 from compactor.table.object_names import deletions_key, fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write.delete import _changes, _StaleError
+from compactor.write.lost_fragments import drop_fragment
 from format.errors import CorruptFragmentError, FormatError
 from format.footer import ColumnBytes
 from tests.planner.model import METADATA
@@ -140,6 +143,10 @@ class World:
         That data is damaged may nobody say where none is, but who reads a log that is just being removed:
         `removed` log files had gone when it began. Where something is, the error says what to do.
         """
+        if isinstance(error, FragmentMissingError):
+            key = error.name.removeprefix(f"{SimulatedStore.url}/")
+            assert key in self.vandal.lost, f"{error!r}, and it is not lost"
+            assert _ADVICE.search(str(error)), f"{error!r} does not say what to do"
         if isinstance(error, DataError):
             is_removed = removed != self.auditor.log_files_removed and "backup" not in str(error)
             if not is_removed and not self.vandal.hurts:
@@ -188,7 +195,8 @@ def write(world: World, log: CommitLog, key: str, rows: Sequence[Row], **values)
 
 def read(world: World, log: CommitLog, key: str) -> list[Row]:
     """All rows of a fragment. Raises `CorruptFragmentError` as checksums do."""
-    data = log.store.read(key)
+    with missing_explained(log.store, key, key):
+        data = log.store.read(key)
     if key in world.vandal.originals:
         raise CorruptFragmentError("its checksum does not match", name=f"{log.store.url}/{key}")
     return [tuple(row) for row in json.loads(data)]
@@ -509,14 +517,25 @@ def read_once(world: World, log: CommitLog) -> None:
                 assert version < world.auditor.snapshot.oldest
             return
         world.auditor.seen(snapshot, 0)
+    if world.random.random() < 0.5:
+        snapshot = snapshot.without(snapshot.quarantine)
     for entry in snapshot.fragments.all():
         try:
             with world.corrupt_is_data_error():
                 rows = read_live(world, log, entry)
-        except ObjectNotFoundError:
+        except (ObjectNotFoundError, OvertakenError):
             world.auditor.missing(entry.key, snapshot.version)
             return
         assert rows == world.auditor.live_rows(entry)
+
+
+def settle_losses(world: World, log: CommitLog) -> None:
+    """What an operator does about fragments that are gone: restores some, and gives the others up."""
+    for key in [*world.vandal.lost]:
+        if world.random.random() < 0.5:
+            world.vandal.give_back(key)
+        elif key in log.current().fragments:
+            world.note(f"drop: {drop_fragment(log, key, lose_rows=True)}")
 
 
 def restarting(world: World, name: str, run: Callable[[], None]) -> None:

@@ -19,11 +19,15 @@ from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.history import History
 from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import (
+    base_version,
     is_deletions_key,
     is_fragment_key,
     parse_checkpoint,
+    parse_floor,
     parse_version,
+    version_key,
 )
+from compactor.table.repair import diagnose
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings
 from compactor.table.version import Operation, Version
@@ -32,6 +36,7 @@ from tests.simulation.vandal import Vandal
 
 Row = tuple[int, int, int]
 _FRESH_READER_EVERY = 5
+_FAR = 1 << 20
 _CLOCK_TOLERANCE_SECONDS = 900
 _FIELDS = [
     "metadata",
@@ -138,6 +143,7 @@ class Auditor:
         self._changes += 1
         if self.snapshot.version == 0 or (self._changes % _FRESH_READER_EVERY and not always):
             return
+        self.check_fresh_reader()
         history = History(_Objects(self.vandal.restored(self._objects)), readers=1)
         retained = self._retained()
         try:
@@ -148,6 +154,35 @@ class Auditor:
         except CompactorError as error:
             raise AssertionError(f"a fresh reader is told {error!r}") from error
         self.visits["fresh readers"] += 1
+
+    def check_fresh_reader(self) -> None:
+        """Who opens the table as it is may be refused, and sees no other version than the newest."""
+        try:
+            loaded = History(_Objects(self._objects), readers=1).newest(Snapshot.empty())
+        except CompactorError as error:
+            assert self.vandal.hurts, f"a fresh reader is told {error!r}"
+            return
+        newest, read = self.snapshot.version, loaded.snapshot.version
+        assert read == newest, f"version {read} is read where {newest} is the newest"
+        self.same(loaded.snapshot)
+
+    def check_loss_is_told(self) -> None:
+        """Tries what is told if the newest log file is gone: exactly the loss that names of objects prove."""
+        number = self.snapshot.version
+        objects = {**self._objects}
+        begins_here = any(parse_floor(key) == number for key in objects)
+        if self.vandal.hurts or number < 2 or begins_here:
+            return
+        assert not self._told(objects, number), "a loss is told, and nothing is lost"
+        del objects[version_key(number)]
+        bases = [base_version(key) or 0 for key in objects]
+        is_proven = any(number <= base <= number + _FAR for base in bases)
+        assert self._told(objects, number) == is_proven, f"version {number} is lost: {is_proven}"
+        self.visits["loss told" if is_proven else "loss not told"] += 1
+
+    def _told(self, objects: Mapping[str, bytes], number: int) -> bool:
+        findings = diagnose(_Objects(objects)).findings
+        return any(found.key == version_key(number) for found in findings)
 
     def same(self, snapshot: Snapshot) -> None:
         """That it is its version in every respect."""
@@ -178,7 +213,7 @@ class Auditor:
         self._scheduler.note(f"version {version.number}: {changes.operation} {len(removed)} -> "
                              f"{len(changes.adds)}")  # fmt: skip
         for entry in changes.adds:
-            assert entry.key in self._objects, (
+            assert entry.key in self._objects or entry.key in self.vandal.lost, (
                 f"version {version.number} adds {entry.key}, which is not there"
             )
             assert _describes(entry, self.rows[entry.key]), f"{entry} is not what it holds"
@@ -189,6 +224,8 @@ class Auditor:
                 self._ingest(version.number, changes.adds)
             case Operation.EXPIRE:
                 self._expire(removed)
+            case Operation.DROP:
+                self._drop(removed)
             case Operation.DELETE:
                 self._delete(version.number, removed, changes.adds)
             case _:
@@ -234,6 +271,11 @@ class Auditor:
             latest = self._scheduler.now_ms + 60_000  # clocks are off by less
             assert self.windows is not None
             assert self.windows.is_expired(entry.window, latest), f"{entry.key} is not expired"
+            self.gone.update(self.live_rows(entry))
+
+    def _drop(self, removed: Iterable[FragmentEntry]) -> None:
+        for entry in removed:
+            assert entry.key in self.vandal.lost, f"{entry.key} is given up, and is there"
             self.gone.update(self.live_rows(entry))
 
     def _delete(
@@ -317,7 +359,8 @@ class Auditor:
 
     def missing(self, key: str, version: int) -> None:
         """A reader did not find a fragment of its version."""
-        assert version < self.snapshot.oldest, f"{key} of version {version} is missing"
+        is_known = version < self.snapshot.oldest or key in self.vandal.lost
+        assert is_known, f"{key} of version {version} is missing"
 
     def expected(self) -> Counter[Row]:
         return Counter(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from compactor.errors import StoreError
 from compactor.stores.s3_answers import refusal
 from compactor.table.snapshot import Snapshot
-from tests.simulation.actors import World
+from tests.simulation.actors import World, settle_losses
 from tests.simulation.store import UPLOADS, WRITES
 
 _DAY_MS = 86_400_000
@@ -107,6 +107,36 @@ def _fragments_are_damaged(world: World) -> None:
     _repeatedly(world, "vandal", damage)
 
 
+def _fragments_are_lost(world: World) -> None:
+    """For good, until somebody restores them or gives them up."""
+
+    def lose() -> None:
+        key = world.vandal.lose_fragment(world.auditor.snapshot)
+        if key is not None:
+            world.auditor.unhealthy.add(key)
+
+    def operate() -> None:
+        world.scheduler.sleep(world.random.expovariate(1 / 200))
+        with world.tolerant("operator"):
+            settle_losses(world, world.log())
+
+    _repeatedly(world, "vandal", lose)
+    _repeatedly(world, "operator", operate)
+
+
+def _newest_versions_are_replaced(world: World) -> None:
+    def replace_newest() -> None:
+        if world.vandal.replace_newest(world.auditor.snapshot) is not None:
+            world.auditor.check_fresh_reader()
+
+    _repeatedly(world, "vandal", replace_newest)
+
+
+def _newest_versions_are_lost(world: World) -> None:
+    """And are there again at once: what comes after such a loss depends on who comes first."""
+    _repeatedly(world, "vandal", world.auditor.check_loss_is_told, times=4)
+
+
 def _deletions_are_damaged(world: World) -> None:
     def damage() -> None:
         key = world.vandal.damage_deletions()
@@ -153,6 +183,9 @@ HAZARDS = [
     Hazard("strange names", lambda w: _vandal(w, w.vandal.stray_objects)),
     Hazard("log files damaged", _log_files_are_damaged),
     Hazard("fragments damaged", _fragments_are_damaged),
+    Hazard("fragments lost", _fragments_are_lost),
+    Hazard("older log files in the newest one's place", _newest_versions_are_replaced),
+    Hazard("newest log files lost", _newest_versions_are_lost),
     Hazard("deletions damaged", _deletions_are_damaged),
     Hazard("clocks wrong", _clocks_are_wrong),
     Hazard("clocks that jump", _clocks_jump),

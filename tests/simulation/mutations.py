@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
+from compactor.compaction import compaction as compactions
 from compactor.compaction.driver import Driver
-from compactor.errors import ObjectExistsError, UnknownOutcomeError
+from compactor.errors import FragmentMissingError, ObjectExistsError, UnknownOutcomeError
 from compactor.planner import tree as trees
 from compactor.planner.leveled import _Leveled
 from compactor.planner.limits import Limits
 from compactor.planner.tree import SortedRun, Tree
-from compactor.table import clocks
+from compactor.table import clocks, lost_versions
 from compactor.table import snapshot as snapshots
 from compactor.table.commit_log import CommitLog, _LostRaceError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
-from compactor.table.history import History, LoadedSnapshot
+from compactor.table.history import History, LoadedSnapshot, _ForeignError
 from compactor.table.object_names import base_version, parse_version, version_key
 from compactor.table.proof import Proof
 from compactor.table.suspects import Suspect
@@ -257,8 +258,12 @@ def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_follows_a_gap_is_believed(patch: pytest.MonkeyPatch) -> None:
+    original = History._follow
+
     def follow(self: History, known: Any) -> LoadedSnapshot:
-        return self._followed(known, self._files_from(known.version + 1), [])
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(self, "still_has", lambda snapshot: True)
+            return original(self, known)
 
     patch.setattr(History, "_follow", follow)
 
@@ -298,9 +303,42 @@ def _strays_count_as_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "is_own", lambda self, number, table_id: True)
 
 
+def _what_is_foreign_is_a_stray(patch: pytest.MonkeyPatch) -> None:
+    original = History._read_own
+
+    def read_own(self: History, numbers: Any, table_id: Any) -> Iterator[Any]:
+        try:
+            yield from original(self, numbers, table_id)
+        except _ForeignError:
+            if not isinstance(numbers, range):
+                raise
+
+    patch.setattr(History, "_read_own", read_own)
+
+
+def _what_is_gone_is_tried_for_ever(patch: pytest.MonkeyPatch) -> None:
+    kinds = tuple(kind for kind in compactions._DAMAGE if kind is not FragmentMissingError)
+    patch.setattr(compactions, "_DAMAGE", kinds)
+
+
+def _a_lost_version_leaves_no_trace(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lost_versions, "last_base", lambda store, end: None)
+
+
+def _versions_that_came_meanwhile_count_as_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        lost_versions,
+        "lost_version",
+        lambda store, history, newest: lost_versions.last_base(store, newest.version),
+    )
+
+
 _TWICE = "requests delivered twice"
 _NO_CONDITIONS = "a store without conditions"
 _FUTURE = "log files of the future"
+_REPLACED = "older log files in the newest one's place"
+_LOST = "fragments lost"
+_LOST_VERSIONS = "newest log files lost"
 MUTATIONS = [
     Mutation("a version is created only if absent", _versions_are_overwritten),
     Mutation("an unknown outcome is no conflict", _unknown_counts_as(False)),
@@ -332,4 +370,8 @@ MUTATIONS = [
     Mutation("only damage is put in quarantine", _all_failures_are_damage, hazards=("a full disk",)),
     Mutation("abandoned leases are counted", _nobody_counts_the_dead, hazards=("too little memory",)),
     Mutation("what is none of the table's is a stray", _strays_count_as_lost, hazards=(_FUTURE,)),
+    Mutation("in a version's place is that version", _what_is_foreign_is_a_stray, hazards=(_REPLACED,)),
+    Mutation("what is gone is put in quarantine", _what_is_gone_is_tried_for_ever, hazards=(_LOST,)),
+    Mutation("names prove lost versions", _a_lost_version_leaves_no_trace, hazards=(_LOST_VERSIONS,)),
+    Mutation("what comes meanwhile is no loss", _versions_that_came_meanwhile_count_as_lost, 0, spawn_many),
 ]  # fmt: skip

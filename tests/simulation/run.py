@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.worker import Worker
 from compactor.errors import DataError
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table import commit_log
@@ -19,6 +20,7 @@ from compactor.table.repair import repair
 from compactor.table.vacuum import VacuumSettings, vacuum
 from tests.simulation.actors import (
     POLICIES,
+    Engine,
     World,
     cleaner,
     compactor,
@@ -28,6 +30,7 @@ from tests.simulation.actors import (
     reader,
     release_all,
     restarting,
+    settle_losses,
     worker,
     writer,
 )
@@ -190,6 +193,8 @@ def _come_to_rest(world: World) -> None:
     world.scheduler.note("faults end")
     _mended(world, lambda: _ingest(world))
     world.scheduler.sleep(1_000)
+    if world.vandal.lost:
+        _mended(world, lambda: _live_with_losses(world))
     _mended(world, lambda: _release(world))
     for strategy in (world.random.choice(list(Strategy)), Strategy.FULL):
         _mended(world, partial(_compact, world, strategy))
@@ -235,6 +240,24 @@ def _release(world: World) -> None:
     log = world.log()
     log.refresh()
     log.commit(release_all)
+
+
+def _live_with_losses(world: World) -> None:
+    """Fragments that are gone stop adding versions, and then somebody restores them or gives them up."""
+    if not world.fatal:
+        for _ in range(2):
+            _compact_as_command(world)
+        version = world.log().current().version
+        _compact_as_command(world)
+        assert world.log().current().version == version, "what is gone adds versions in vain"
+    settle_losses(world, world.log())
+
+
+def _compact_as_command(world: World) -> None:
+    log, owner = world.log(), world.name()
+    settings = DriverSettings(Policy(strategy=Strategy.FULL), world.settings, gives_up=True)
+    driver = Driver(log, settings, ids=world.name, owner=owner, owner_is_gone=world.is_gone)
+    Worker([driver], Engine(world, log), policy=driver.policy, clock=world.clock).run_until_idle()
 
 
 def _vacuum(world: World) -> None:

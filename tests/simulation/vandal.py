@@ -41,6 +41,8 @@ class Vandal:
         """Keys of objects put where nothing was."""
         self.originals: dict[str, bytes] = {}
         """What was where something is damaged that nothing else holds."""
+        self.lost: dict[str, bytes] = {}
+        """Fragments that are gone, with what was in them."""
         self.was_here = False
         self.hurts = False
         """Whether the table has been damaged, at some time, so that it may refuse to be read."""
@@ -48,6 +50,7 @@ class Vandal:
     def forget(self, key: str) -> bool:
         """An object of that name was written or removed by a program; whether it was damaged or a stray."""
         is_stray = key in self.strays
+        self.lost.pop(key, None)
         self.strays.discard(key)
         return self.originals.pop(key, None) is not None or is_stray
 
@@ -71,7 +74,37 @@ class Vandal:
             self._shared.remove(key)
         self.strays.clear()
 
+    def give_back(self, key: str) -> None:
+        """A lost object is restored from a backup."""
+        self._note(f"restored {key}")
+        self._shared.set(key, self.lost.pop(key))
+
     # --- damage ---
+
+    def lose_fragment(self, snapshot: Snapshot) -> str | None:
+        """Removes a live fragment for good. Its key; None if there is none."""
+        live = [key for key in snapshot.fragments if key in self._shared.objects]
+        live = [key for key in live if key not in self.originals]
+        if not live:
+            return None
+        key = self._random.choice(live)
+        self._note(f"vandal: {key} is lost")
+        self.lost[key] = self._shared.objects[key]
+        self._shared.remove(key)
+        self.was_here = True
+        return key
+
+    def replace_newest(self, snapshot: Snapshot) -> str | None:
+        """Puts an older log file in the place of the newest one. Its key; None if there is no older one."""
+        newest = version_key(snapshot.version)
+        keys = [key for key in self._shared.keys(LOG_PREFIX) if key not in self.strays]
+        older = [key for key in keys if parse_version(key) is not None and key < newest]
+        if not older or newest not in keys or newest in self.originals:
+            return None
+        self.originals[newest] = self._shared.objects[newest]
+        self._set(newest, self._shared.objects[self._random.choice(older)])
+        self.hurts = True
+        return newest
 
     def damage_fragment(self) -> str | None:
         """Its key; None if there is none."""

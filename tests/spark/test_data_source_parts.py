@@ -20,7 +20,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import LongType, StructField, StructType
 
 from compactor import Table
-from compactor.errors import DataError, UsageError
+from compactor.errors import DataError, FragmentMissingError, UsageError
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
@@ -309,6 +309,27 @@ def test_filters_that_rule_out_everything_leave_a_task_without_rows(tmp_path: Pa
     [partition] = reader.partitions()
     assert reader.planned.fragments_skipped == 1
     assert list(reader.read(partition)) == []
+
+
+def test_what_is_in_quarantine_is_left_out_only_if_told_and_the_driver_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = Table.create(tmp_path / "t", pa.table({"n": range(5)}), sort_by="n")
+    table.append(pa.table({"n": range(5, 10)}))
+    gone = table.fragments()["key"][1].as_py()
+    (tmp_path / "t" / gone).unlink()
+    with refuses(FragmentMissingError, gone):
+        read_all(table.url)
+    table.quarantine([gone])
+    with pytest.raises(FragmentMissingError):
+        read_all(table.url)
+    assert read_all(table.url, skip_quarantined="true") == [{"n": n} for n in range(5)]
+    assert "left out 1 fragment in quarantine with 5 rows" in caplog.text
+    caplog.clear()
+    assert read_all(table.url, skip_quarantined="true", where="n < 3") == [
+        {"n": n} for n in range(3)
+    ]
+    assert caplog.text == ""
 
 
 def test_columns_that_were_renamed_are_read_and_asked_by_their_new_names(tmp_path: Path) -> None:

@@ -115,15 +115,153 @@ def test_a_process_that_runs_reads_a_stray_once(world: World) -> None:
     assert [operation for operation, _ in store.calls] == ["list"]
 
 
-def test_a_stray_where_the_next_version_belongs_stops_writers_and_not_readers(world: World) -> None:
+# --- objects in the place of a version ---
+
+
+def put_copy(world: World, of: int, to: int) -> None:
+    world.store.objects[version_key(to)] = world.store.objects[version_key(of)]
+
+
+@pytest.mark.parametrize("number", [12, 11, 10, 9])
+@pytest.mark.parametrize("kind", ["an older version", "another table's", "a newer version"])
+def test_what_is_in_the_place_of_a_version_has_to_be_that_version(
+    world: World, number: int, kind: str
+) -> None:
+    """Readers would return the version before, as if what came later had never been committed."""
     filled(world)
-    put_version(world, forged(12))
-    assert world.open().current().version == 11
-    with refuses(DataError):
-        world.add("blocked")
+    running, behind = world.open(), world.open()
+    behind._latest = running.history.at(8, running.refresh())
+    match kind:
+        case "an older version":
+            put_copy(world, 5, number)
+        case "another table's":
+            put_version(world, forged(number))
+        case _:
+            newer = forged(number + 7, running.latest.table_id)
+            world.store.objects[version_key(number)] = newer.to_bytes()
+    for log in (world.open(), behind):
+        with refuses(DataError, version_key(number)):
+            log.current()
+    assert any(version_key(number) in fault for fault in log_faults(world.store))
     report = repair(world.store, apply=True)
-    assert report.aside_keys == [version_key(12)]
-    is_usable(world, 11)
+    assert (report.end, report.aside) == (number - 1, "")
+    if number == 12:
+        with refuses(DataError, version_key(number)):
+            running.current()
+        with refuses(DataError, version_key(number)):
+            world.add("blocked")
+    report = repair(world.store, end_at=number - 1, apply=True)
+    assert version_key(number) in report.aside_keys
+    assert (report.after.version, report.after.error) == (number - 1, "")
+    is_usable(world, number - 1)
+
+
+def test_the_first_version_has_to_be_the_first(world: World) -> None:
+    filled(world, 2)
+    put_copy(world, 2, 1)
+    with refuses(DataError, version_key(1)):
+        world.open().refresh()
+
+
+@pytest.mark.parametrize("number", [2, 5, 9])
+def test_earlier_versions_are_not_read_through_another_one(world: World, number: int) -> None:
+    newest = filled(world).log.current()
+    for checkpoint in (4, 8):
+        world.store.objects.pop(checkpoint_key(checkpoint))
+    log = world.open()
+    put_copy(world, 3, number)
+    with refuses(DataError, version_key(number)):
+        log.history.at(10, newest)
+    with refuses(DataError, version_key(number)):
+        log.history.versions_after(Snapshot.empty(), 11)
+
+
+def test_a_table_created_anew_in_place_of_another_is_opened(world: World) -> None:
+    filled(world, 3)
+    running = world.open()
+    running.refresh()
+    world.store.objects.clear()
+    again = World()
+    again.store.objects.update(filled(again, 6).store.objects)
+    world.store.objects.update(again.store.objects)
+    assert running.refresh().table_id == again.log.latest.table_id
+
+
+# --- versions that are lost at the end ---
+
+
+@pytest.mark.parametrize("kind", ["frag", "deletes", "skips"])
+def test_a_lost_newest_version_is_told_by_what_was_written_at_it(world: World, kind: str) -> None:
+    filled(world)
+    name = f"data/{11:020d}-attempt"
+    world.store.objects[f"{name}-00000.frag" if kind == "frag" else f"{name}.{kind}"] = b"some"
+    assert log_faults(world.store) == []
+    del world.store.objects[version_key(11)]
+    assert world.open().current().version == 10, "its readers list the log alone"
+    [fault] = log_faults(world.store)
+    assert version_key(11) in fault
+    assert name in fault
+    report = repair(world.store, apply=True)
+    assert [(f.key, f.goes_aside) for f in report.findings] == [(version_key(11), False)]
+    assert (report.end, report.aside) == (10, "")
+    world.log = world.open()
+    world.clock.now_ms += 3 * DAY_MS
+    with refuses(DataError, version_key(11)):
+        world.vacuum()
+
+
+def test_a_version_that_is_given_up_is_told_no_more_and_the_next_lost_one_is(world: World) -> None:
+    filled(world)
+    world.write(11, "attempt")
+    del world.store.objects[version_key(11)]
+    shown = repair(world.store, end_at=10)
+    assert (shown.given_up, shown.findings, shown.aside) == (11, [], "")
+    assert len(log_faults(world.store)) == 1, "nothing was applied"
+    report = repair(world.store, end_at=10, apply=True)
+    assert report.given_up == 11
+    assert report.aside
+    assert log_faults(world.store) == []
+    world.log = world.open()
+    for number in range(4):
+        world.add(f"later{number}")
+    assert log_faults(world.store) == []
+    world.write(14, "attempt")
+    del world.store.objects[version_key(14)]
+    assert len(log_faults(world.store)) == 1
+
+
+def test_fragments_of_versions_that_were_put_aside_name_no_lost_version(world: World) -> None:
+    filled(world)
+    world.write(11, "attempt")
+    world.write(9, "another")
+    del world.store.objects[version_key(9)]
+    report = repair(world.store, end_at=8, apply=True)
+    assert report.given_up == 11
+    assert log_faults(world.store) == []
+    is_usable(world, 8)
+
+
+def test_versions_committed_while_the_log_is_looked_at_are_not_lost(world: World) -> None:
+    filled(world)
+    store = MemoryStore(world.store.objects)
+
+    def meanwhile(operation: str, key: str) -> None:
+        if operation == "list" and key.startswith("data/"):
+            store.fault = lambda _operation, _key: None
+            world.add("meanwhile")
+            world.write(12, "attempt")
+
+    store.fault = meanwhile
+    assert log_faults(store) == []
+
+
+@pytest.mark.parametrize("base", [11, 11 + MAX_LOST_VERSIONS + 1, FAR])
+def test_names_of_the_newest_version_or_far_beyond_it_prove_nothing(
+    world: World, base: int
+) -> None:
+    filled(world)
+    world.write(base, "attempt")
+    assert log_faults(world.store) == []
 
 
 def test_a_damaged_newest_log_file_is_never_passed_over(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
+from compactor.read.pruning import without_quarantined
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
 from compactor.read.wanted import scan_schema
@@ -29,6 +31,7 @@ from format.types import storage_type
 
 _BATCH_BYTES: Final = 8 << 20
 """Size of the batches that go to the JVM."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,12 @@ class FragmentsReader(DataSourceReader):
         """Returns partitions, each with the parts of the table that one task reads."""
         assert self._snapshot is not None, "partitions are planned where the reader is made"
         self.planned = ScanReport()
-        tasks = tasks_of(self._snapshot, self._where, self._options.task_bytes, self.planned)
+        snapshot = self._snapshot
+        if self._options.skip_quarantined:
+            snapshot = without_quarantined(snapshot, self._where, self.planned)
+            if left_out := self.planned.left_out:
+                log.warning("%s: %s", self._url, left_out)
+        tasks = tasks_of(snapshot, self._where, self._options.task_bytes, self.planned)
         # Spark would treat an empty list as one partition that has everything.
         return [InputPartition(parts) for parts in tasks or [()]]
 

@@ -51,6 +51,8 @@ class ReadOptions(Settings):
     nanoseconds: Literal["error", "cut"] = "error"
     task_bytes: Bytes = Field(default=128 << 20, ge=1)
     """Decoded size of a task, about, where fragments can be divided."""
+    skip_quarantined: bool = False
+    """Whether fragments in quarantine are left out; a warning on the driver says how many rows they have."""
     single_use: bool = False
     """The user's promise that one query scans each loaded DataFrame once, so that filters can be pushed
     down."""

@@ -1,0 +1,80 @@
+"""Explains that an object of a table is missing: a vacuum has overtaken its reader, or the object is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from compactor.common.counts import counted
+from compactor.common.setting_keys import RETAIN_SECONDS, SKIP_QUARANTINED
+from compactor.errors import (
+    CompactorError,
+    FragmentMissingError,
+    ObjectNotFoundError,
+    OvertakenError,
+    PermissionDeniedError,
+)
+from compactor.stores.base import Store
+from compactor.table.entry import FragmentEntry
+from compactor.table.history import History
+from compactor.table.snapshot import Snapshot
+
+
+@contextmanager
+def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
+    """Turns a store's error about a missing object into one that says why it is missing.
+
+    key: of the fragment's object, or of the one with its deleted rows. fragment: the key of the fragment.
+    Raises `OvertakenError` if a vacuum removed the object, and `FragmentMissingError` if the newest version
+    needs it: then the store has said "no such object", and does not list it either. S3 answers "permission
+    denied" for a missing object to callers that may not list the whole bucket, which proves no loss.
+    """
+    try:
+        yield
+    except (ObjectNotFoundError, PermissionDeniedError) as error:
+        newest = _newest_without(store, key)
+        if newest is None:
+            raise
+        needing = [e for e in newest.fragments.all() if key in _objects_of(e)]
+        if not needing:
+            raise _overtaken(store, key) from error
+        if isinstance(error, PermissionDeniedError):
+            raise
+        entry = next((e for e in needing if e.key == fragment), needing[0])
+        raise _missing(store, key, entry) from error
+
+
+def _newest_without(store: Store, key: str) -> Snapshot | None:
+    """Returns the newest snapshot if the store does not list the object; None if it does, or can't tell."""
+    try:
+        if any(info.key == key for info in store.list(key)):
+            return None
+        newest = History(store, readers=1).newest(Snapshot.empty()).snapshot
+    except CompactorError:
+        return None
+    return newest if newest.version else None
+
+
+def _objects_of(entry: FragmentEntry) -> tuple[str, ...]:
+    return (entry.key, entry.deletion.key) if entry.deletion else (entry.key,)
+
+
+def _overtaken(store: Store, key: str) -> OvertakenError:
+    return OvertakenError(
+        f"{store.url}/{key}: a vacuum removed it while an older version of the table was read; read "
+        "again, and if readers take longer than the vacuum's ",
+        RETAIN_SECONDS,
+        ", vacuum with a longer one. (If it was lost and dropped, earlier versions can't be read)",
+    )
+
+
+def _missing(store: Store, key: str, entry: FragmentEntry) -> FragmentMissingError:
+    of = "" if key == entry.key else f"the deleted rows of {entry.key}, "
+    return FragmentMissingError(
+        f"{store.url}/{key}: no such object, and the table needs it ({of}a fragment of "
+        f"{counted(entry.live_rows, 'row')}): restore it from a backup or the bucket's versions. Without "
+        "one, leave the fragment out (`compactor quarantine`, then read with ",
+        SKIP_QUARANTINED,
+        ") or give its rows up (`compactor drop-fragment`)",
+        name=f"{store.url}/{entry.key}",
+    )

@@ -1,0 +1,113 @@
+"""Puts fragments that are damaged or gone in quarantine, and gives them up with their rows.
+
+Compactions put in quarantine what they meet three times. Here a person names the fragment, because readers
+need it and no compaction does. Neither is done to a fragment that is whole: a condition deletes its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compactor.common.counts import counted
+from compactor.common.setting_keys import LOSE_ROWS
+from compactor.errors import UsageError
+from compactor.read.fragment_check import check_fragment
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation, Quarantine
+from format.crew import ALONE
+
+
+@dataclass(frozen=True, slots=True)
+class DropReport:
+    """The result of giving up a fragment."""
+
+    version: int
+    """The version without the fragment."""
+    fragment: str
+    rows: int
+    """Rows that are lost; those that were deleted before do not count."""
+    tombstones: int
+    """How many of the rows removed older rows of their key."""
+    may_revive: bool
+    """Whether older rows of the same keys may show again, because readers merge rows of one key."""
+
+
+def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropReport:
+    """Gives up a fragment that is in quarantine, damaged or gone, in one commit.
+
+    Its object stays until a vacuum removes the versions that have it.
+    Raises `UsageError` without `lose_rows`, for a fragment that the table does not have, and for one that is
+    whole; `StoreError` if the store does not say whether it is.
+    """
+    snapshot = log.current()
+    entry = _live(log, snapshot, fragment)
+    if not lose_rows:
+        raise UsageError(
+            LOSE_ROWS,
+            f": {fragment} has {counted(entry.live_rows, 'row')}, which would be lost; give this option if "
+            "they can't be restored",
+        )
+    was_held = fragment in snapshot.quarantine
+    if not was_held:
+        _fault_of(log, snapshot, entry)
+    dropped = [entry]
+
+    def prepare(latest: Snapshot) -> Changes:
+        dropped[0] = _live(log, latest, fragment)
+        if was_held and fragment not in latest.quarantine:
+            raise UsageError(
+                f"{fragment} was released from quarantine meanwhile; nothing was changed"
+            )
+        return Changes(Operation.DROP, removes=(fragment,))
+
+    after = log.commit(prepare)
+    rows, tombstones = dropped[0].live_rows, dropped[0].tombstones
+    return DropReport(after.version, fragment, rows, tombstones, after.table.rows.merges)
+
+
+def quarantine(log: CommitLog, fragments: Sequence[str]) -> tuple[str, ...]:
+    """Puts fragments that are damaged or gone in quarantine. Returns the keys of those that were not there.
+
+    Raises `UsageError` for a fragment that the table does not have, or that is whole; `StoreError`.
+    """
+    snapshot = log.current()
+    entries = [_live(log, snapshot, key) for key in dict.fromkeys(fragments)]
+    now = log.clock.now_unix_ms()
+    found = [
+        Quarantine(entry.key, _fault_of(log, snapshot, entry), now)
+        for entry in entries
+        if entry.key not in snapshot.quarantine
+    ]
+
+    def prepare(latest: Snapshot) -> Changes:
+        for item in found:
+            _live(log, latest, item.key)
+        return Changes(Operation.QUARANTINE, quarantines=tuple(found))
+
+    if found:
+        log.commit(prepare)
+    return tuple(item.key for item in found)
+
+
+def _live(log: CommitLog, snapshot: Snapshot, fragment: str) -> FragmentEntry:
+    entry = snapshot.fragments.get(fragment)
+    if entry is None:
+        raise UsageError(
+            f"{log.store.url}: {fragment!r} is no fragment of version {snapshot.version}; "
+            "`compactor inspect` shows the fragments there are"
+        )
+    return entry
+
+
+def _fault_of(log: CommitLog, snapshot: Snapshot, entry: FragmentEntry) -> str:
+    """Returns what is wrong with a fragment, which is read for it. Raises `UsageError` if nothing is."""
+    faults = check_fragment(log.store, snapshot.table, entry, ALONE).faults
+    if not faults:
+        raise UsageError(
+            f"{log.store.url}/{entry.key}: nothing is wrong with this fragment; `compactor delete` removes "
+            "rows by a condition"
+        )
+    return faults[0]

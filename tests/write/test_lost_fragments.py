@@ -1,0 +1,285 @@
+"""Fragments that are gone: what readers and deletions say of them, leave out, and what a person gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor import Policy, RowKind, RowPolicy, Strategy, Table
+from compactor.errors import (
+    FragmentMissingError,
+    JobError,
+    OvertakenError,
+    PermissionDeniedError,
+    UsageError,
+)
+from compactor.table.commit_log import CommitLog
+from compactor.table.version import Changes, Operation, Quarantine
+from compactor.write.ingest import IngestOptions
+from compactor.write.lost_fragments import drop_fragment
+from tests.support.memory_store import MemoryStore
+from tests.support.wording import refuses
+
+FULL = Policy(strategy=Strategy.FULL)
+Read = Callable[[Table], Any]
+READERS: dict[str, Read] = {
+    "scan": lambda t: t.scan().to_table(),
+    "scan where": lambda t: t.scan(where="k < 30").to_table(),
+    "templates": lambda t: t.templates("text"),
+    "delete": lambda t: t.delete("text = 'row 3'"),
+    "delete of a dry run": lambda t: t.delete("k >= 0", dry_run=True),
+}
+
+
+def rows_of(first: int, count: int = 10) -> pa.Table:
+    keys = list(range(first, first + count))
+    return pa.table({"k": keys, "text": [f"row {k}" for k in keys]})
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def open_table(store: MemoryStore) -> Table:
+    log = CommitLog(store)
+    return Table(log, log.refresh())
+
+
+def filled(store: MemoryStore, rows: RowPolicy | None = None) -> tuple[Table, list[str]]:
+    """A table of three fragments with keys of their own, and their keys by age."""
+    table = open_table(store)
+    options = IngestOptions() if rows is None else IngestOptions(rows=rows)
+    table._ingest(rows_of(0), "k", options)
+    for first in (10, 20):
+        table.append(rows_of(first))
+    return table, table.fragments()["key"].to_pylist()
+
+
+def keys_in(table: Table, **options: Any) -> list[int]:
+    keys: list[int] = table.scan(["k"], **options).to_table()["k"].to_pylist()
+    return keys
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_names_the_fragment_that_is_gone_and_both_ways_out(
+    store: MemoryStore, reader: str
+) -> None:
+    table, (_, gone, _) = filled(store)
+    del store.objects[gone]
+    with refuses(
+        FragmentMissingError, gone, "10 rows", "skip_quarantined", "drop-fragment"
+    ) as told:
+        READERS[reader](table)
+    assert told.value.exit_code == 4
+
+
+def test_what_does_not_need_the_fragment_goes_on(store: MemoryStore) -> None:
+    table, (_, gone, _) = filled(store)
+    del store.objects[gone]
+    assert keys_in(table, where="k < 5") == [0, 1, 2, 3, 4]
+    assert table.delete("k = 3").rows == 1
+    table.append(rows_of(30))
+    assert table.rows == 39
+
+
+def test_the_fragment_is_left_out_only_where_it_is_in_quarantine_and_told_to(
+    store: MemoryStore,
+) -> None:
+    table, (_, gone, _) = filled(store)
+    del store.objects[gone]
+    with pytest.raises(FragmentMissingError):
+        keys_in(table, skip_quarantined=True)
+    assert table.quarantine([gone, gone]) == (gone,)
+    assert table.quarantine([gone]) == ()
+    with pytest.raises(FragmentMissingError):
+        keys_in(table)
+    scan = table.scan(skip_quarantined=True)
+    for _ in range(2):
+        assert scan.to_table()["k"].to_pylist() == [*range(10), *range(20, 30)]
+        assert (scan.report.fragments_left_out, scan.report.rows_left_out) == (1, 10)
+        assert scan.report.fragments == 2
+    # A condition that rules the fragment out leaves nothing out.
+    scan = table.scan(where="k < 5", skip_quarantined=True)
+    assert (len(scan.to_table()), scan.report.rows_left_out) == (5, 0)
+    report = table.templates("text", skip_quarantined=True)
+    assert (report.rows, report.fragments_left_out, report.rows_left_out) == (20, 1, 10)
+
+
+def test_a_deletion_past_it_says_so_and_does_not_delete_in_it(store: MemoryStore) -> None:
+    table, (_, gone, _) = filled(store)
+    whole = store.objects.pop(gone)
+    table.quarantine([gone])
+    report = table.delete("k >= 5 AND k < 25", skip_quarantined=True)
+    assert (report.rows, report.fragments_left_out, report.rows_left_out) == (10, 1, 10)
+    assert keys_in(table, skip_quarantined=True) == [0, 1, 2, 3, 4, 25, 26, 27, 28, 29]
+    store.objects[gone] = whole
+    table.release([gone])
+    assert keys_in(table) == [*range(5), *range(10, 20), *range(25, 30)]
+
+
+def test_a_deletion_of_merged_rows_goes_past_it_too(store: MemoryStore) -> None:
+    table, (_, gone, _) = filled(store, RowPolicy(RowKind.LAST))
+    table.append(rows_of(5))
+    del store.objects[gone]
+    table.quarantine([gone])
+    report = table.delete("text = 'row 6'", skip_quarantined=True)
+    assert (report.rows, report.rows_left_out) == (2, 10)
+    assert 6 not in keys_in(table, skip_quarantined=True)
+
+
+def test_what_was_restored_and_released_is_there_again(store: MemoryStore) -> None:
+    table, (_, gone, _) = filled(store)
+    whole = store.objects.pop(gone)
+    table.quarantine([gone])
+    store.objects[gone] = whole
+    assert table.release() == (gone,)
+    table.compact(policy=FULL)
+    assert keys_in(table) == [*range(30)]
+
+
+def test_a_fragment_is_given_up_in_one_commit_that_history_and_totals_show(
+    store: MemoryStore,
+) -> None:
+    table, (_, gone, _) = filled(store)
+    table.delete("k = 12")
+    before = table.version
+    del store.objects[gone]
+    with refuses(UsageError, "lose_rows", gone, "9 rows"):
+        table.drop_fragment(gone)
+    report = table.drop_fragment(gone, lose_rows=True)
+    assert (report.version, report.fragment, report.rows) == (before + 1, gone, 9)
+    assert (report.tombstones, report.may_revive) == (0, False)
+    assert table.version == before + 1
+    assert keys_in(table) == [*range(10), *range(20, 30)]
+    newest = table.history(1).to_pylist()[0]
+    assert (newest["operation"], newest["fragments_removed"]) == ("drop", 1)
+    assert table._snapshot.totals.lost_rows == 9
+    assert open_table(store)._snapshot.totals.lost_rows == 9
+    with refuses(UsageError, gone):
+        table.drop_fragment(gone, lose_rows=True)
+    table.compact(policy=FULL)
+    assert table.verify().faults == []
+    with refuses(OvertakenError):
+        earlier = CommitLog(store).at(before)
+        Table(CommitLog(store), earlier).scan().to_table()
+
+
+def test_a_dropped_fragment_that_was_only_damaged_is_in_earlier_versions(
+    store: MemoryStore,
+) -> None:
+    table, (_, bad, _) = filled(store)
+    whole = store.objects[bad]
+    store.objects[bad] = whole[:-9]
+    table.drop_fragment(bad, lose_rows=True)
+    store.objects[bad] = whole
+    earlier = CommitLog(store).at(table.version - 1)
+    assert keys_in(Table(CommitLog(store), earlier)) == [*range(30)]
+
+
+@pytest.mark.parametrize("act", ["drop", "quarantine"])
+def test_a_whole_fragment_is_neither_given_up_nor_put_in_quarantine(
+    store: MemoryStore, act: str
+) -> None:
+    table, (first, _, _) = filled(store)
+    with refuses(UsageError, first, "delete"):
+        if act == "drop":
+            table.drop_fragment(first, lose_rows=True)
+        else:
+            table.quarantine([first])
+    with refuses(UsageError, "data/none.frag"):
+        if act == "drop":
+            table.drop_fragment("data/none.frag", lose_rows=True)
+        else:
+            table.quarantine(["data/none.frag"])
+    assert table.version == 3
+
+
+@pytest.mark.parametrize("act", ["drop", "quarantine", "read"])
+def test_a_refusal_is_no_proof_that_a_fragment_is_gone(store: MemoryStore, act: str) -> None:
+    _, (_, gone, _) = filled(store)
+    del store.objects[gone]
+    denied = MemoryStore(store.objects)
+
+    def fault(operation: str, key: str) -> None:
+        if key == gone and operation in ("open_stream", "read_range"):
+            raise PermissionDeniedError(f"memory://table/{key}: permission denied")
+
+    denied.fault = fault
+    table = open_table(denied)
+    with pytest.raises(PermissionDeniedError):
+        if act == "drop":
+            table.drop_fragment(gone, lose_rows=True)
+        elif act == "quarantine":
+            table.quarantine([gone])
+        else:
+            keys_in(table)
+    assert open_table(store).version == 3
+
+
+def test_a_fragment_that_ends_workers_can_be_given_up_though_it_is_whole(
+    store: MemoryStore,
+) -> None:
+    table, (first, _, _) = filled(store)
+    held = Quarantine(first, "3 workers ended without a word", 1)
+    CommitLog(store).commit(lambda _: Changes(Operation.QUARANTINE, quarantines=(held,)))
+    with pytest.raises(JobError, match="drop-fragment"):
+        table.compact(policy=FULL)
+    assert table.drop_fragment(first, lose_rows=True).rows == 10
+
+
+def test_what_is_released_while_it_is_given_up_stays(store: MemoryStore) -> None:
+    table, (first, _, _) = filled(store)
+    held = Quarantine(first, "why", 1)
+    CommitLog(store).commit(lambda _: Changes(Operation.QUARANTINE, quarantines=(held,)))
+    slow = MemoryStore(store.objects)
+
+    def released_meanwhile(operation: str, key: str) -> None:
+        if operation.startswith("create") and key.endswith(f"{5:020d}.json"):
+            slow.fault = lambda _operation, _key: None
+            table.release([first])
+
+    slow.fault = released_meanwhile
+    with refuses(UsageError, first, "released"):
+        drop_fragment(CommitLog(slow), first, lose_rows=True)
+    assert keys_in(open_table(store)) == [*range(30)]
+
+
+def test_older_rows_show_again_without_the_newest_ones_and_without_tombstones(
+    store: MemoryStore,
+) -> None:
+    table = open_table(store)
+    policy = RowPolicy(RowKind.LAST, delete_marker="gone")
+    rows = pa.table({"k": [1, 2, 3], "v": ["old"] * 3, "gone": [False] * 3})
+    table._ingest(rows, "k", IngestOptions(rows=policy))
+    table.append(pa.table({"k": [1, 2], "v": ["new", None], "gone": [False, True]}))
+    newest = table.fragments()["key"].to_pylist()[-1]
+    assert table.scan(["k", "v"]).to_table().to_pydict() == {"k": [1, 3], "v": ["new", "old"]}
+    del store.objects[newest]
+    table.quarantine([newest])
+    old = {"k": [1, 2, 3], "v": ["old"] * 3}
+    assert table.scan(["k", "v"], skip_quarantined=True).to_table().to_pydict() == old
+    report = table.drop_fragment(newest, lose_rows=True)
+    assert (report.rows, report.tombstones, report.may_revive) == (2, 1, True)
+    assert table.scan(["k", "v"]).to_table().to_pydict() == old
+
+
+def test_a_compaction_of_what_is_given_up_meanwhile_is_void(store: MemoryStore) -> None:
+    table, keys = filled(store)
+    whole = store.objects.copy()
+    lagging = MemoryStore(store.objects)
+    log = CommitLog(lagging)
+
+    def lost_meanwhile(operation: str, key: str) -> None:
+        if operation.startswith("start_upload") and keys[1] in store.objects:
+            del store.objects[keys[1]]
+            table.refresh()
+            table.drop_fragment(keys[1], lose_rows=True)
+
+    lagging.fault = lost_meanwhile
+    Table(log, log.refresh()).compact(policy=FULL)
+    assert whole.keys() - store.objects.keys() == {keys[1]}
+    assert keys_in(open_table(store)) == [*range(10), *range(20, 30)]
