@@ -3,8 +3,9 @@
 JSON has booleans, numbers, strings, lists and objects; the *wire type* of a column is the type that its text
 is parsed as first. Other values are written as follows, in files read and written alike:
 
-- dates, times and timestamps are ISO 8601. For a timestamp column of a table, a text without a zone
-  is UTC; for one without a zone, a text with a zone gives the wall time in UTC;
+- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `format.times` says. For a
+  timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with a zone gives
+  the wall time in UTC;
 - durations are integers in the type's unit; decimals are strings or numbers, never rounded;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
 - columns of the type arrow.json, and such fields of structs, keep their JSON; lists of arrow.json are lists
@@ -29,6 +30,7 @@ from compactor.files.number_text import narrowed, read_floats, read_integers
 from format.nested import build_list, list_parts, null_mask
 from format.nodes import binary_parts
 from format.storage import to_logical
+from format.times import times_of
 from format.types import storage_type
 
 _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -102,6 +104,8 @@ def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return read_integers(texts, dtype)
     if pt.is_floating(dtype):
         return read_floats(texts, dtype)
+    if pt.is_timestamp(dtype) or pt.is_date(dtype):
+        return times_of(texts, dtype)
     values = texts.cast(dtype)
     if pt.is_boolean(dtype) and pc.any(pc.less(pc.binary_length(texts), len("true"))).as_py():
         raise ValueError("neither true nor false")  # Arrow would accept 1 and 0.
@@ -143,7 +147,7 @@ def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         moment = pc.binary_join_element_wise("1970-01-01T", array, "")
         return moment.cast(pa.timestamp(dtype.unit)).cast(dtype)
     if pt.is_date(dtype):
-        return array.cast(pa.date32()).cast(dtype)
+        return times_of(array, pa.date32()).cast(dtype)
     if pt.is_floating(dtype):
         return narrowed(array, dtype)
     return array.cast(dtype)
@@ -185,13 +189,13 @@ def _as_list(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _as_timestamp(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     try:
-        return texts.cast(dtype)
+        return times_of(texts, dtype)
     except pa.ArrowInvalid:
         # Some texts have no zone where the type has one, or the other way round.
         zoned = pc.match_substring_regex(texts, _ZONED)
         utc = pa.timestamp(dtype.unit, "UTC")
-        with_zone = pc.if_else(zoned, texts, None).cast(utc)
-        without = pc.if_else(zoned, None, texts).cast(pa.timestamp(dtype.unit))
+        with_zone = times_of(pc.if_else(zoned, texts, None), utc)
+        without = times_of(pc.if_else(zoned, None, texts), pa.timestamp(dtype.unit))
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC")).cast(dtype)
 
 

@@ -6,7 +6,6 @@ dictionary codes. Sums and unions compute new values.
 
 from __future__ import annotations
 
-import decimal
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,13 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
+from format.decimals import with_scale
 from format.nested import build_list, list_parts
 from format.ordering import sort_keys, stable_order
 from format.schema import Order, SortColumn
 from format.storage import plain
 
 I64 = npt.NDArray[np.int64]
-_EXACT = decimal.Context(prec=80)
 
 
 class FoldError(DataError):
@@ -146,23 +145,21 @@ def _too_large(name: str, dtype: pa.DataType) -> FoldError:
 
 def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
     dtype = values.type
-    # Arrow's sums of decimals wrap silently; in 256 bits that takes sums of more than 76 digits.
-    table = pa.table({"into": into.into, "value": values.cast(pa.decimal256(76, dtype.scale))})
+    # Arrow's sums of decimals wrap silently; in 256 bits that takes sums of more than 76 digits. They are
+    # summed up without their scale, because Arrow writes no number of a scale beyond the digits of its widths.
+    whole = values.view(with_scale(dtype, 0)).cast(pa.decimal256(76, 0))
+    table = pa.table({"into": into.into, "value": whole})
     sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])
-    about = np.add.reduceat(values.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
-    limit = 10.0 ** (dtype.precision - dtype.scale)
-    try:
-        added = sums.column("value_sum").combine_chunks().cast(dtype)
-    except pa.ArrowInvalid as error:
-        raise _too_large(name, dtype) from error
+    added = sums.column("value_sum").combine_chunks()
+    about = np.add.reduceat(whole.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
+    limit = 10**dtype.precision
     ends = pc.min_max(added).as_py()
-    most = decimal.Decimal("9" * dtype.precision).scaleb(-dtype.scale, _EXACT)
-    is_beyond = len(added) and (ends["max"] > most or ends["min"] < -most)
-    if is_beyond or (np.abs(about) > 2 * limit).any():
+    is_beyond = len(added) and not -limit < ends["min"] <= ends["max"] < limit
+    if is_beyond or (np.abs(about) > 2.0 * limit).any():
         raise _too_large(name, dtype)
     at = np.full(rows, -1)
     at[sums.column("into").to_numpy()] = np.arange(len(sums))
-    return added.take(pa.array(at, mask=at < 0))
+    return added.cast(with_scale(dtype, 0)).view(dtype).take(pa.array(at, mask=at < 0))
 
 
 def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
