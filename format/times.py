@@ -22,6 +22,8 @@ _CYCLE_DAYS: Final = 146_097
 _FIRST_DAY, _END_DAY = -719_528, 2_932_897
 """The first day of the year 0000 and of the year 10000, from 1970 on."""
 _YEAR: Final = r"^(?P<year>-[0-9]{4}|[-+][1-9][0-9]{4,11})(?P<rest>-.*)$"
+_FIRST_NANOSECOND: Final = r"^(?P<year>1677)(?P<rest>-.*)$"
+"""The year in whose first second that nanoseconds have Arrow reads none."""
 _NO_YEAR: Final = "-0000"
 _SHOWN_CHARACTERS: Final = 60
 
@@ -49,16 +51,17 @@ def time_texts(array: pa.Array) -> pa.Array:
 
 
 def times_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Reads ISO 8601 texts as date32 or timestamps: those of Arrow, and those of extended years.
+    """Reads ISO 8601 texts as dates or timestamps: those of Arrow, and those of extended years.
 
     Raises `pa.ArrowInvalid` for a text that is none, or that `dtype` has no value for.
     """
     try:
         return texts.cast(dtype)
     except pa.ArrowInvalid:
-        parts = pc.extract_regex(texts.cast(pa.large_string()), _YEAR)
+        pattern = _FIRST_NANOSECOND if _is_of_nanoseconds(dtype) else _YEAR
+        parts = pc.extract_regex(texts.cast(pa.large_string()), pattern)
         far = pc.and_not(parts.is_valid(), pc.starts_with(texts, _NO_YEAR)).fill_null(False)
-        if _is_of_nanoseconds(dtype) or not pc.any(far).as_py():
+        if not pc.any(far).as_py():
             raise
     years, rest = (pc.struct_field(parts.filter(far), name) for name in ("year", "rest"))
     numbers = pc.utf8_ltrim(years, "+").cast(pa.int64()).to_numpy()

@@ -6,7 +6,8 @@ is parsed as first. Other values are written as follows, in files read and writt
 - dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `format.times` says. For a
   timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with a zone gives
   the wall time in UTC;
-- durations are integers in the type's unit; decimals are strings or numbers, never rounded;
+- durations are integers in the type's unit; decimals are strings or numbers, never rounded, and
+  only strings where the scale is negative or above the precision;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
 - columns of the type arrow.json, and such fields of structs, keep their JSON; lists of arrow.json are lists
   of strings;
@@ -27,6 +28,7 @@ from compactor.files.json_blocks import parse_block, typed_nulls
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import check_floats
 from compactor.files.number_text import narrowed, read_floats, read_integers
+from format.decimals import decimals_of, has_odd_scale
 from format.nested import build_list, list_parts, null_mask
 from format.nodes import binary_parts
 from format.storage import to_logical
@@ -69,6 +71,8 @@ def _wire_scalar(dtype: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pt.is_null(dtype):
         return typed_nulls(dtype)
+    if pt.is_decimal(dtype) and has_odd_scale(dtype):
+        return pa.string()
     if pt.is_integer(dtype) or pt.is_decimal(dtype) or pt.is_boolean(dtype):
         return dtype
     if _is_text_or_bytes(dtype) or _is_time(dtype):
@@ -147,9 +151,11 @@ def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         moment = pc.binary_join_element_wise("1970-01-01T", array, "")
         return moment.cast(pa.timestamp(dtype.unit)).cast(dtype)
     if pt.is_date(dtype):
-        return times_of(array, pa.date32()).cast(dtype)
+        return times_of(array, dtype)
     if pt.is_floating(dtype):
         return narrowed(array, dtype)
+    if pt.is_decimal(dtype):
+        return decimals_of(array, dtype)
     return array.cast(dtype)
 
 

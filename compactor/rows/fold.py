@@ -146,7 +146,7 @@ def _too_large(name: str, dtype: pa.DataType) -> FoldError:
 def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
     dtype = values.type
     # Arrow's sums of decimals wrap silently; in 256 bits that takes sums of more than 76 digits. They are
-    # summed up without their scale, because Arrow writes no number of a scale beyond the digits of its widths.
+    # summed up without their scale, because Arrow has no text for scales beyond the digits of its widths.
     whole = values.view(with_scale(dtype, 0)).cast(pa.decimal256(76, 0))
     table = pa.table({"into": into.into, "value": whole})
     sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])

@@ -57,8 +57,6 @@ def numbers(dtype: pa.DataType) -> list[int | None]:
         found += [rng.randrange(-limit, limit), rng.randrange(FIRST_DAY, END_DAY) * day]
     if pt.is_date64(dtype):
         found = [number // day * day for number in found[2:]]
-    if pt.is_timestamp(dtype) and dtype.unit == "ns":
-        found[0] += 10**9  # Arrow reads no text of the first second.
     return [None, *(number for number in found if -limit <= number < limit)]
 
 
@@ -85,12 +83,13 @@ def test_every_year_is_written_as_the_calendar_has_it(dtype: pa.DataType) -> Non
         assert text == expected
 
 
-@pytest.mark.parametrize("dtype", [t for t in TYPES if not pt.is_date64(t)], ids=str)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_what_is_written_is_read_again(dtype: pa.DataType) -> None:
     array = array_of(dtype)
     texts = time_texts(array)
     assert times_of(texts, dtype).equals(array)
-    assert times_of(pc.replace_substring(texts, " ", "T").cast(pa.string()), dtype).equals(array)
+    if pt.is_timestamp(dtype):
+        assert times_of(pc.replace_substring(texts, " ", "T").cast(pa.string()), dtype) == array
     rows = pa.array([5, 0, 7])
     assert times_of(texts.take(rows), dtype).equals(array.take(rows))
 
@@ -99,7 +98,8 @@ def test_what_is_written_is_read_again(dtype: pa.DataType) -> None:
     "text",
     [
         "-0000-01-01", "+0000-01-01", "+2020-01-01", "+09999-01-01", "-02020-01-01", "10000-01-01",
-        "+10000-13-01", "+10000-02-30", "-1-01-01", "+10000", "+10001-02-29", "+999999999999-01-01", "+1e400-01-01",
+        "+10000-13-01", "+10000-02-30", "-1-01-01", "+10000", "+10001-02-29", "+999999999999-01-01",
+        "+1e400-01-01",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [pa.date32(), pa.timestamp("us"), pa.timestamp("s", "UTC")])
@@ -115,7 +115,7 @@ def test_a_year_in_any_other_form_is_none(text: str, dtype: pa.DataType) -> None
         ("+5881580-07-12", pa.date32()), ("-5877641-06-22", pa.date32()),
         ("+294247-01-10T04:00:54.775808", pa.timestamp("us")),
         ("-290308-12-21T19:59:05.224191", pa.timestamp("us")),
-        ("+10000-01-01", pa.timestamp("ns")),
+        ("+10000-01-01", pa.timestamp("ns")), ("1677-09-21T00:12:43.145224191", pa.timestamp("ns")),
     ],
 )  # fmt: skip
 def test_a_year_beyond_the_type_is_refused(text: str, dtype: pa.DataType) -> None:
