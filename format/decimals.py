@@ -1,7 +1,7 @@
 """Writes decimals of any scale as text, and reads them.
 
-Arrow writes no scale beyond the digits that its widths can have. It counts the zeros after the point as digits,
-and so does not read what it writes of types that have more zeros than digits, such as 0.04 of one digit.
+Arrow writes no scale beyond the digits that its widths can have. It counts the zeros after the point as
+digits, and so does not read what it writes of types that have more zeros than digits, as 0.04 of one digit.
 """
 
 from __future__ import annotations

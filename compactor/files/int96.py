@@ -3,7 +3,8 @@
 INT96 counts nanoseconds of a day, and days over millions of years. No type of Arrow holds all of that, and
 what does not fit wraps silently. So the values decide, before the first row is read: a column that uses
 nanoseconds is read in these, all others in microseconds. Whole seconds never wrap; with them, nanoseconds
-give the digits after the seconds even where they have wrapped.
+give the digits after the seconds even where they have wrapped. (Arrow takes day 0, in the year -4713, which
+stands for no time in files of old writers, for 1970.)
 """
 
 from __future__ import annotations

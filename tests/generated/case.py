@@ -61,8 +61,8 @@ _ = parse  # once for all cases, not in the first of each process
 T = TypeVar("T")
 _BINARY: Final = ("arrow", "parquet", "frag")
 _UNREAD: Final = ("text can't hold", "is not in the file", "Renamed field names")
-"""Why a text file that was written cannot be read: for a type that has no text, a column without a value, or a
-column of arrow.json with quotes in its name."""
+"""Why a text file that was written cannot be read: for a type that has no text, a column without a value, or
+one of arrow.json with quotes in its name."""
 _EXPORTS: Final = ("arrow", "arrow", "parquet", "parquet", "frag", "ndjson", "csv", "xml")
 _FAST_DISK: Final = Path("/dev/shm")
 

@@ -100,8 +100,8 @@ def can_be_parquet(dtype: pa.DataType) -> bool:
 def write_parquet(
     table: pa.Table, path: Path, rng: random.Random
 ) -> tuple[dict[str, list[Value]], bool]:
-    """Writes a Parquet file; returns what PyArrow reads from it, and whether its INT96 timestamps are such that
-    no type has them all. Raises where it cannot."""
+    """Writes a Parquet file; returns what PyArrow reads from it, and whether its INT96 timestamps are such
+    that no type has them all. Raises where it cannot."""
     times = {name: list(_times(table.column(name))) for name in table.column_names}
     days = [time // DAY + _JULIAN_DAYS for some in times.values() for time in some]
     as_int96 = all(abs(day) < _UNSIGNED_DAYS // 2 for day in days) and rng.random() < 0.5
