@@ -10,35 +10,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format.decimals import decimal_texts
 from format.moves import list_parts, take
 from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
 from format.storage import decoded, to_logical, to_storage
+from format.times import time_texts
 from format.types import is_large_offsets, storage_type, value_type
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
 """Casts an array that is not nested. Raises `pa.ArrowException` for a value that does not fit."""
 
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
-_DAY_SECONDS: Final = 86_400
-TEXT_SECONDS: Final = (-62_167_219_200, 253_402_300_800)
-"""The first second of the year 0000 and of the year 10000: ISO 8601 text has the years between."""
 
 
 def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
     """Returns the least and the greatest stored number of `source` that `target` has a value for; None if it
     has one for all. A column of `source` must be readable as `target`."""
-    if pt.is_timestamp(source) and pt.is_timestamp(target):
-        factor = _PER_SECOND[target.unit] // _PER_SECOND[source.unit]
-        return None if factor <= 1 else (-((2**63 - 1) // factor), (2**63 - 1) // factor)
-    if not (pt.is_string(target) or pt.is_large_string(target)):
+    if not (pt.is_timestamp(source) and pt.is_timestamp(target)):
         return None
-    first, end = TEXT_SECONDS
-    if pt.is_date32(source):
-        return first // _DAY_SECONDS, end // _DAY_SECONDS - 1
-    if pt.is_timestamp(source) or pt.is_date64(source):
-        scale = 1000 if pt.is_date64(source) else _PER_SECOND[source.unit]
-        return max(first * scale, -(2**63)), min(end * scale, 2**63) - 1
-    return None
+    factor = _PER_SECOND[target.unit] // _PER_SECOND[source.unit]
+    return None if factor <= 1 else (-((2**63 - 1) // factor), (2**63 - 1) // factor)
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """Returns numbers, booleans, dates and times as large strings, null where they are."""
+    if pt.is_timestamp(array.type) or pt.is_date(array.type):
+        return time_texts(array)
+    return decimal_texts(array) if pt.is_decimal(array.type) else array.cast(pa.large_string())
 
 
 def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -47,11 +45,12 @@ def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         return array
     bounds = exact_range(array.type, dtype)
     if bounds is not None:
-        numbers = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
-        ends = pc.min_max(numbers)
+        ends = pc.min_max(array.view(pa.int64()))
         for end in (ends["min"].as_py(), ends["max"].as_py()):
             if end is not None and not bounds[0] <= end <= bounds[1]:
                 raise pa.ArrowInvalid(f"{end} of type {array.type} has no place in {dtype}")
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return as_text(array).cast(dtype)
     return array.cast(dtype)
 
 

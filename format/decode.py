@@ -480,12 +480,12 @@ class _Chunk:
 def _may_hold_others(array: pa.Array) -> bool:
     """Returns whether values have to be looked at to know that they are of their type.
 
-    Callers rely on valid UTF-8, and small decimals of more digits than their type could not be compared.
+    Callers rely on valid UTF-8, and conditions on decimals that have no more digits than their type.
     """
     dtype = array.type
     if is_string(dtype):
         return not is_ascii(array.buffers()[2])
-    return bool(pt.is_decimal(dtype) and dtype.bit_width <= 64)
+    return bool(pt.is_decimal(dtype))
 
 
 def _may_be_large(values: pa.Array, length: int) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import decimal
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from format.arrays import in_order_of_use
+from format.decimals import text_of
 from format.keys import MAX_VALUE_BYTES, Value, shorten, value_at, value_to_json
 from format.native import as_bytes, extremes, validity
 from format.nodes import binary_parts
@@ -66,8 +66,7 @@ def _value(number: Any, dtype: pa.DataType) -> Value:
     if pt.is_boolean(dtype):
         return bool(number)
     if pt.is_decimal(dtype):
-        digits = tuple(map(int, str(abs(number))))
-        return str(decimal.Decimal((number < 0, digits, -dtype.scale)))
+        return text_of(int(number), dtype.scale)
     if pt.is_floating(dtype):
         return value_to_json(number + 0.0)  # a bound has no zero with a sign
     return number

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from format.decimals import text_of, unscaled_at
 from format.schema import Order, SortSchema, ordering
 from format.types import is_binary_like, storage_type
 
@@ -29,14 +30,15 @@ _MAX_CODE_POINT: Final = 0x10FFFF
 def value_at(array: pa.Array, row: int) -> Value:
     """Returns the VALUE of one row of a storage array, never shortened."""
     scalar = array[row]
-    if isinstance(scalar, pa.DictionaryScalar):
-        scalar = scalar.value
     if not scalar.is_valid:
         return None
+    if isinstance(scalar, pa.DictionaryScalar):
+        return value_at(array.dictionary, scalar.index.as_py())
     if isinstance(scalar, _TEMPORAL):
         return scalar.value
-    value = scalar.as_py()
-    return str(value) if isinstance(value, decimal.Decimal) else value_to_json(value)
+    if pt.is_decimal(array.type):
+        return text_of(unscaled_at(array, row), array.type.scale)
+    return value_to_json(scalar.as_py())
 
 
 def value_to_json(value: Any) -> Value:

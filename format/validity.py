@@ -57,8 +57,8 @@ def _validate(name: str, array: pa.Array, whole: pa.ArrowInvalid) -> None:
 
 
 def check_values(array: pa.Array) -> None:
-    """Raises `ValueError` for text that is not UTF-8, decimals of up to 64 bits with more digits than their
-    type, dictionary codes without a value, and maps with a null key."""
+    """Raises `ValueError` for text that is not UTF-8, decimals with more digits than their type, dictionary
+    codes without a value, and maps with a null key."""
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
         check_values(array.storage)
@@ -99,5 +99,4 @@ def _check_codes(array: pa.DictionaryArray) -> None:
 
 def _has_forbidden_values(dtype: pa.DataType) -> bool:
     is_text = pt.is_string(dtype) or pt.is_large_string(dtype) or pt.is_string_view(dtype)
-    is_small_decimal = pt.is_decimal(dtype) and dtype.bit_width <= 64
-    return bool(is_text or is_small_decimal)
+    return bool(is_text or pt.is_decimal(dtype))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,8 @@ from pyarrow import types as pt
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.column_names import check_names
+from compactor.files.foreign_types import naming_foreign_types
+from compactor.files.int96 import Int96Units, Unit, int96_leaves, look_at_group
 from compactor.files.kept_types import (
     contains,
     is_in_seconds,
@@ -53,18 +56,49 @@ class ParquetBatches(FileBatches):
         than `schema` says."""
         super().__init__(path, batch_bytes)
         with reading(path):
-            self._file = _opened(path)
+            with naming_foreign_types(path):
+                self._file = _opened(path)
             check_names(self._file.schema_arrow, path)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
             kept = _types_kept(self._file)
         self.schema = _plain_schema(path, kept)
         self._rows_read = 0
         self._check_rows()
+        with reading(path):
+            self._fine = self._with_units()
         self._sizes: list[Sizes] = []
         self._coded = self._file
         if keeps_codes:
             with reading(path):
                 self._open_coded()
+
+    def _with_units(self) -> _Fine | None:
+        """Finds the units of INT96 timestamps. Returns how to read those in nanoseconds, if there are any.
+
+        Raises `InputError` where no unit holds a column's values, and for row groups that cannot be read.
+        """
+        metadata = self._file.metadata
+        if not int96_leaves(metadata):
+            return None
+        units = Int96Units(self.path)
+        seconds, nanoseconds = (_opened(self.path, unit, metadata=metadata) for unit in ("s", "ns"))
+        with contextlib.closing(seconds):
+            for index in range(metadata.num_row_groups):
+                with self._reading_group(index):
+                    look_at_group(units, (seconds, nanoseconds), index, self._rows_at_a_time(index))
+        if not units.in_nanoseconds:
+            nanoseconds.close()
+            return None
+        for name in units.in_nanoseconds:
+            place = self.schema.get_field_index(name)
+            own = table_schema(pa.schema([nanoseconds.schema_arrow.field(name)]))
+            self.schema = self.schema.set(place, own.field(0))
+        return _Fine(nanoseconds, sorted(units.in_nanoseconds))
+
+    def _rows_at_a_time(self, index: int) -> int:
+        group = self._file.metadata.row_group(index)
+        rows: int = self._batch_bytes * group.num_rows // max(1, group.total_byte_size)
+        return max(1, min(rows, int(group.num_rows)))
 
     def _open_coded(self) -> None:
         """Opens the file once more, to read columns as codes."""
@@ -95,24 +129,36 @@ class ParquetBatches(FileBatches):
     def close(self) -> None:
         self._file.close()
         self._coded.close()
+        if self._fine is not None:
+            self._fine.file.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         metadata, check = self._file.metadata, ValueCheck()
         for index in range(metadata.num_row_groups):
-            group = metadata.row_group(index)
-            rows, read = self._batch_bytes * group.num_rows // max(1, group.total_byte_size), 0
-            try:
-                for batch in self._coded_group(index, max(1, min(rows, group.num_rows))):
+            group, read = metadata.row_group(index), 0
+            with self._reading_group(index):
+                batches = self._coded_group(index, self._rows_at_a_time(index))
+                if self._fine is not None:
+                    batches = self._fine.replaced(batches, index, self._rows_at_a_time(index))
+                for batch in batches:
                     read += batch.num_rows
                     # Parquet's reader does not validate text.
                     yield self._typed(canonical(batch, check.check))
-            except (OSError, *PROBLEMS) as error:
-                if not _is_of_file(error):
-                    raise
-                raise self._damaged(index, one_line(error)) from error
             if read != group.num_rows:
                 raise self._damaged(index, f"it has {read:,} of {counted(group.num_rows, 'row')}")
             self._rows_read += read
+
+    @contextlib.contextmanager
+    def _reading_group(self, index: int) -> Iterator[None]:
+        """Turns errors of what a row group holds into `InputError`, which names the column."""
+        try:
+            yield
+        except InputError:
+            raise
+        except (OSError, *PROBLEMS) as error:
+            if not _is_of_file(error):
+                raise
+            raise self._damaged(index, one_line(error)) from error
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows in the schema, codes as they are."""
@@ -160,6 +206,24 @@ class ParquetBatches(FileBatches):
         )
 
 
+class _Fine(NamedTuple):
+    """The INT96 columns that are read in nanoseconds; the others are in microseconds."""
+
+    file: pq.ParquetFile
+    names: list[str]
+
+    def replaced(
+        self, batches: Iterator[pa.RecordBatch], index: int, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields batches of a row group with these columns in nanoseconds."""
+        exact = _row_group(self.file, index, rows, self.names)
+        for batch, fine in zip(batches, exact, strict=True):
+            for name in self.names:
+                place = batch.schema.get_field_index(name)
+                batch = batch.set_column(place, fine.schema.field(name), fine.column(name))
+            yield batch
+
+
 class ArrowBatches(FileBatches):
     """An open Arrow IPC file; see `compactor.files.read.open_table_file`. Reads one batch of it at a time."""
 
@@ -169,7 +233,8 @@ class ArrowBatches(FileBatches):
         super().__init__(path, batch_bytes)
         with reading(path):
             self._source = pa.OSFile(path)
-            self._reader = _ipc_reader(self._source)
+            with naming_foreign_types(path):
+                self._reader = _ipc_reader(self._source)
             check_names(self._reader.schema, path)
         self._consumed = 0
         self.schema = _plain_schema(path, with_said_types(self._reader.schema))
@@ -249,10 +314,15 @@ class FragmentBatches(FileBatches):
             yield as_schema(batch, self.schema)
 
 
-def _opened(path: str, **options: Any) -> pq.ParquetFile:
-    # Pre-buffering would hold the compressed bytes of every row group asked for.
+def _opened(path: str, int96_unit: Unit = "us", **options: Any) -> pq.ParquetFile:
     return pq.ParquetFile(
-        path, buffer_size=_READ_BYTES, pre_buffer=False, page_checksum_verification=True, **options
+        path,
+        buffer_size=_READ_BYTES,
+        # Pre-buffering would hold the compressed bytes of every row group asked for.
+        pre_buffer=False,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit=int96_unit,
+        **options,
     )
 
 

@@ -11,7 +11,7 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.base64_arrays import base64_encode
-from format.cast import TEXT_SECONDS
+from format.cast import as_text
 
 _INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
@@ -33,22 +33,22 @@ def plain_text(array: pa.Array) -> pa.Array:
     """Returns large strings, null where `array` is; `array` is in storage form and not nested.
 
     Floats always have a point or an exponent, so that they are read back as floats. Raises
-    `UnwritableError` for nested types, and for years that ISO 8601 can't express.
+    `UnwritableError` for nested types.
     """
     dtype = array.type
     if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
         return base64_encode(array)
     if pt.is_floating(dtype):
         return _float_text(array)
-    if pt.is_timestamp(dtype) or pt.is_date(dtype):
-        return _date_text(array)
+    if pt.is_timestamp(dtype):
+        return pc.replace_substring(as_text(array), " ", "T", max_replacements=1)
     if pt.is_duration(dtype):
         return array.cast(pa.int64()).cast(pa.large_string())
     if pt.is_interval(dtype):
         return _interval_text(array)
     if pt.is_nested(dtype):
         raise UnwritableError(f"text can't hold {dtype}")
-    return array.cast(pa.large_string())
+    return as_text(array)
 
 
 def _float_text(array: pa.Array) -> pa.Array:
@@ -69,15 +69,3 @@ def _interval_text(array: pa.Array) -> pa.Array:
     texts = [values.cast(pa.large_string()) for values in (months, days, seconds)]
     marks = [text_scalar(mark) for mark in ("P", "M", "DT", "S")]
     return joined(marks[0], texts[0], marks[1], texts[1], marks[2], texts[2], marks[3])
-
-
-def _date_text(array: pa.Array) -> pa.Array:
-    bounds = pc.min_max(array.cast(pa.timestamp("s"), safe=False).cast(pa.int64())).as_py()
-    first, end = TEXT_SECONDS
-    if bounds["min"] is not None and (bounds["min"] < first or bounds["max"] >= end):
-        raise UnwritableError("a date is outside the years 0000 to 9999")
-    if pt.is_date(array.type):
-        return array.cast(pa.large_string())
-    if array.type.tz is not None:
-        array = array.cast(pa.timestamp(array.type.unit, "UTC"))
-    return pc.replace_substring(array.cast(pa.large_string()), " ", "T", max_replacements=1)

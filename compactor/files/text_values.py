@@ -3,9 +3,11 @@
 JSON has booleans, numbers, strings, lists and objects; the *wire type* of a column is the type that its text
 is parsed as first. Other values are written as follows, in files read and written alike:
 
-- dates, times and timestamps are ISO 8601. For a timestamp column of a table, a text without a zone
-  is UTC; for one without a zone, a text with a zone gives the wall time in UTC;
-- durations are integers in the type's unit; decimals are strings or numbers, never rounded;
+- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `format.times` says. For a
+  timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with a zone gives
+  the wall time in UTC;
+- durations are integers in the type's unit; decimals are strings or numbers, never rounded, and
+  only strings where the scale is negative or above the precision;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
 - columns of the type arrow.json, and such fields of structs, keep their JSON; lists of arrow.json are lists
   of strings;
@@ -27,10 +29,12 @@ from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import check_floats
 from compactor.files.number_text import narrowed, read_floats, read_integers
 from format.cast import cast_storage
+from format.decimals import decimals_of, has_odd_scale
 from format.moves import list_parts
 from format.nested import build_list, build_struct, null_mask
 from format.nodes import binary_parts
 from format.storage import to_logical
+from format.times import times_of
 from format.types import storage_type
 
 _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -69,6 +73,8 @@ def _wire_scalar(dtype: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pt.is_null(dtype):
         return typed_nulls(dtype)
+    if pt.is_decimal(dtype) and has_odd_scale(dtype):
+        return pa.string()
     if pt.is_integer(dtype) or pt.is_decimal(dtype) or pt.is_boolean(dtype):
         return dtype
     if _is_text_or_bytes(dtype) or _is_time(dtype):
@@ -104,6 +110,8 @@ def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return read_integers(texts, dtype)
     if pt.is_floating(dtype):
         return read_floats(texts, dtype)
+    if pt.is_timestamp(dtype) or pt.is_date(dtype):
+        return times_of(texts, dtype)
     values = texts.cast(dtype)
     if pt.is_boolean(dtype) and pc.any(pc.less(pc.binary_length(texts), len("true"))).as_py():
         raise ValueError("neither true nor false")  # Arrow would accept 1 and 0.
@@ -145,9 +153,11 @@ def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         moment = pc.binary_join_element_wise("1970-01-01T", array, "")
         return moment.cast(pa.timestamp(dtype.unit)).cast(dtype)
     if pt.is_date(dtype):
-        return array.cast(pa.date32()).cast(dtype)
+        return times_of(array, dtype)
     if pt.is_floating(dtype):
         return narrowed(array, dtype)
+    if pt.is_decimal(dtype):
+        return decimals_of(array, dtype)
     return array.cast(dtype)
 
 
@@ -185,13 +195,13 @@ def _as_list(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _as_timestamp(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     try:
-        return texts.cast(dtype)
+        return times_of(texts, dtype)
     except pa.ArrowInvalid:
         # Some texts have no zone where the type has one, or the other way round.
         zoned = pc.match_substring_regex(texts, _ZONED)
         utc = pa.timestamp(dtype.unit, "UTC")
-        with_zone = pc.if_else(zoned, texts, None).cast(utc)
-        without = pc.if_else(zoned, None, texts).cast(pa.timestamp(dtype.unit))
+        with_zone = times_of(pc.if_else(zoned, texts, None), utc)
+        without = times_of(pc.if_else(zoned, None, texts), pa.timestamp(dtype.unit))
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC")).cast(dtype)
 
 

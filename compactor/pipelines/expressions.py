@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
 from compactor.pipelines.choosing import coalesce, if_else
+from compactor.pipelines.conversion import converted
 from compactor.pipelines.types import TYPES
 from compactor.predicate.parse import bound
 from compactor.predicate.sql import (
@@ -190,7 +192,7 @@ class Expression:
         if name not in TYPES:
             raise SqlError(f"no type {name}; types are: {', '.join(TYPES)}")
         of, dtype = self._bind(tree.this), TYPES[name]
-        return lambda batch: pc.cast(of(batch), dtype)
+        return lambda batch: _converted(of(batch), dtype)
 
     def _round(self, tree: exp.Round) -> Callable[[pa.RecordBatch], Any]:
         of, digits = self._bind(tree.this), tree.args["decimals"]
@@ -273,4 +275,11 @@ def _number(text: str) -> int | float:
 
 
 def _text(value: Any) -> Any:
-    return value if pa.types.is_string(value.type) else pc.cast(value, pa.string())
+    return value if pt.is_string(value.type) else _converted(value, pa.string())
+
+
+def _converted(value: Any, dtype: pa.DataType) -> Any:
+    """Casts an array or a scalar."""
+    if isinstance(value, pa.Scalar):
+        return converted(pa.repeat(value, 1), dtype)[0]
+    return converted(value, dtype)

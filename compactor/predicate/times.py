@@ -9,6 +9,8 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from format.times import times_of
+
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MS_PER_DAY: Final = 86_400_000
@@ -22,7 +24,7 @@ def time_units(text: str, dtype: pa.DataType) -> Decimal:
     Raises `ValueError` or `pa.ArrowInvalid` for a text that is none of these.
     """
     if pt.is_date(dtype):
-        days = pa.scalar(text).cast(pa.date32()).value
+        days = times_of(pa.array([text]), pa.date32())[0].value
         return Decimal(days * _MS_PER_DAY if pt.is_date64(dtype) else days)
     seconds = _of_clock(text) if pt.is_time(dtype) else _since_1970(text, dtype.tz)
     return _EXACT.multiply(seconds, Decimal(_UNITS_PER_SECOND[dtype.unit]))
@@ -47,7 +49,7 @@ def _since_1970(text: str, zone: str | None) -> Decimal:
 def _seconds(text: str, zone: str | None) -> int:
     if zone is not None:
         try:
-            return int(pa.scalar(text).cast(pa.timestamp("s", zone)).value)
+            return int(times_of(pa.array([text]), pa.timestamp("s", zone))[0].value)
         except pa.ArrowInvalid:
             pass
-    return int(pa.scalar(text).cast(pa.timestamp("s")).value)
+    return int(times_of(pa.array([text]), pa.timestamp("s"))[0].value)

@@ -14,6 +14,7 @@ from pyarrow import types as pt
 
 from compactor.predicate.like import like
 from format.arrays import with_nulls_of
+from format.decimals import with_scale
 from format.keys import plain_value, value_at
 
 
@@ -251,8 +252,7 @@ def _comparable(values: Any) -> Any:
     if pt.is_decimal(dtype) and dtype.scale < 0:
         if isinstance(values, pa.Scalar):
             return _comparable(pa.array([values], dtype))[0]
-        whole = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
-        return _comparable(values.view(whole[dtype.bit_width](dtype.precision, 0)))
+        return _comparable(values.view(with_scale(dtype, 0)))
     if pt.is_decimal(dtype) and dtype.bit_width <= 64:
         return values.cast(pa.decimal128(dtype.precision, dtype.scale))
     return values.cast(pa.float32()) if pt.is_float16(dtype) else values

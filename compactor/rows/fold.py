@@ -18,6 +18,7 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
+from format.decimals import with_scale
 from format.moves import keep, list_parts, take
 from format.nested import build_list
 from format.ordering import sort_keys, stable_order
@@ -165,22 +166,20 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
 
 def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
     dtype = values.type
-    # Arrow's sums of decimals wrap silently; in 256 bits that takes sums of more than 76 digits.
-    table = pa.table({"into": into.into, "value": values.cast(pa.decimal256(76, dtype.scale))})
+    # Arrow's sums of decimals wrap silently; in 256 bits that takes sums of more than 76 digits. They are
+    # summed up without their scale, because Arrow has no text for scales beyond the digits of its widths.
+    whole = values.view(with_scale(dtype, 0)).cast(_WHOLE)
+    table = pa.table({"into": into.into, "value": whole})
     sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])
-    about = np.add.reduceat(values.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
-    limit = 10.0 ** (dtype.precision - dtype.scale)
-    exact = sums.column("value_sum").combine_chunks()
-    # Arrow compares no decimals of negative scale.
-    whole = pa.Array.from_buffers(_WHOLE, len(exact), exact.buffers(), offset=exact.offset)
+    about = np.add.reduceat(whole.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
+    added = sums.column("value_sum").combine_chunks()
     most = decimal.Decimal("9" * dtype.precision)
     high, low = (pa.scalar(end, _WHOLE) for end in (most, most.copy_negate()))
-    is_beyond = pc.or_(pc.greater(whole, high), pc.less(whole, low)).to_numpy(zero_copy_only=False)
-    into.check(is_beyond | (np.abs(about) > 2 * limit), name, dtype)
-    added = exact.cast(dtype)
+    is_beyond = pc.or_(pc.greater(added, high), pc.less(added, low)).to_numpy(zero_copy_only=False)
+    into.check(is_beyond | (np.abs(about) > 2.0 * 10.0**dtype.precision), name, dtype)
     at = np.full(rows, -1)
     at[sums.column("into").to_numpy()] = np.arange(len(sums))
-    return added.take(pa.array(at, mask=at < 0))
+    return added.cast(with_scale(dtype, 0)).view(dtype).take(pa.array(at, mask=at < 0))
 
 
 def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:

@@ -38,6 +38,13 @@ Seconds = Annotated[
     float, parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1), _DURATION
 ]
 """A duration of a second at least."""
+WindowSeconds = Annotated[
+    float,
+    parsed(partial(units.duration_seconds, least_seconds=1, most_seconds=units.MAX_WINDOW_SECONDS)),
+    Field(ge=1, le=units.MAX_WINDOW_SECONDS),
+    _DURATION,
+]
+"""The length of a time window."""
 Bytes = Annotated[int, parsed(units.size_bytes), Written("SIZE", units.size_text)]
 """Written as `512MiB`, `2GiB` or a number of bytes."""
 Rate = Annotated[

@@ -34,6 +34,7 @@ IN_PYTHON: Final = {
     "spool_directory": "settings.spool_directory",
     "target_fragment_bytes": "settings.target_fragment_bytes",
     "time_column": "options.windows",
+    "time_window": "options.windows.window_seconds",
     "ttl": "options.ttl",
     "ttl_column": "options.ttl.column",
 }

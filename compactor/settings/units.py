@@ -12,20 +12,24 @@ from compactor.common.clock import Clock
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _LONGEST_SECONDS: Final = 10_000 * 365 * 86_400
+MAX_WINDOW_SECONDS: Final = (2**63 - 1) // 10**9
+"""The longest time window, 292 years, whose nanoseconds are counted in 64 bits."""
 _FIRST_UNIX_MS: Final = -62_135_596_800_000
 """The first millisecond of the year 1, with which calendars begin."""
 _MOST_CHARACTERS: Final = 60
 _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE | re.ASCII)
 
 
-def duration_seconds(text: str, least_seconds: int = 0) -> float:
+def duration_seconds(
+    text: str, least_seconds: int = 0, most_seconds: int = _LONGEST_SECONDS
+) -> float:
     """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError that says what to write."""
     match = _DURATION.fullmatch(text.strip())
     if match is None and text.strip() != "0":
         raise ValueError(f"{_shown(text)} is not a duration; write 90s, 15m, 6h, 7d or 2w")
     seconds = float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
-    if seconds > _LONGEST_SECONDS:
-        longest = _LONGEST_SECONDS // _UNIT_SECONDS["d"]
+    if seconds > most_seconds:
+        longest = most_seconds // _UNIT_SECONDS["d"]
         raise ValueError(f"{_shown(text)} is too long: {longest}d at most")
     if seconds < least_seconds:
         raise ValueError(f"{_shown(text)} is too short: at least {least_seconds}s")

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from compactor.common.counts import counted
 from compactor.errors import ConfigError
-from compactor.settings.fields import Bytes, Rate, Seconds, Written
+from compactor.settings.fields import Bytes, Rate, Seconds, WindowSeconds, Written
 from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
 
@@ -80,7 +80,7 @@ class SimulationSettings(Settings):
         description="Keys of a flush. whole: all of them. random:SHARE: a part, somewhere. append: greater "
         "than all before, as when time comes first in the key.",
     )
-    window_seconds: Seconds | None = Field(
+    window_seconds: WindowSeconds | None = Field(
         default=None,
         description="Each fragment has rows of one window of this length. By default there are no windows.",
     )

@@ -12,6 +12,7 @@ from compactor.table.metadata import TableMetadata
 from format.keys import Bound, key_at
 from format.names import in_quotes
 from format.schema import SortSchema
+from format.times import time_texts
 from format.types import storage_type
 
 MAX_CHARACTERS: Final = 60
@@ -72,11 +73,10 @@ def value_text(value: Any, dtype: pa.DataType) -> str:
     if value is None:
         return "null"
     if pa.types.is_temporal(dtype) and isinstance(value, int):
-        integer = pa.int32() if dtype.bit_width == 32 else pa.int64()
+        time = pa.array([value], pa.int32() if dtype.bit_width == 32 else pa.int64()).view(dtype)
         try:
-            return (
-                str(pa.scalar(value, integer).cast(dtype)).replace(" ", "T").replace("+00:00", "Z")
-            )
-        except (ValueError, OverflowError):
-            return str(value)  # outside the years that Python knows
+            return str(time[0]).replace(" ", "T").replace("+00:00", "Z")
+        except (ValueError, OverflowError):  # outside the years that Python knows
+            is_dated = pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)
+            return str(time_texts(time)[0]).replace(" ", "T") if is_dated else str(value)
     return str(value)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from pydantic import NonNegativeInt, PositiveInt
 
+from compactor.settings.units import MAX_WINDOW_SECONDS
 from format.layout import BLOCK_HEADER_BYTES
 from format.nodes import NODE_BYTES
 
@@ -35,8 +36,7 @@ _LAST_UNIX_MS: Final = 253_402_300_799_999
 Natural: TypeAlias = Annotated[NonNegativeInt, msgspec.Meta(ge=0, le=MAX_INT64)]
 UnixMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LAST_UNIX_MS)]
 Level: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_LEVEL)]
-WindowSeconds: TypeAlias = Annotated[PositiveInt, msgspec.Meta(ge=1, le=MAX_INT64 // 10**9)]
-"""The length of a time window, whose nanoseconds are counted in 64 bits."""
+WindowSeconds: TypeAlias = Annotated[PositiveInt, msgspec.Meta(ge=1, le=MAX_WINDOW_SECONDS)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 """A duration in seconds."""
 

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.common.setting_keys import SORT_BY
+from compactor.common.setting_keys import SORT_BY, TIME_WINDOW
 from compactor.errors import UsageError
 from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
+from compactor.settings.units import MAX_WINDOW_SECONDS
 from compactor.table.metadata import TimeWindows
 from format.names import quoted
 from format.schema import SortSchema
@@ -19,7 +20,13 @@ from format.storage import plain, to_storage
 
 
 def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:
-    """Raises `UsageError` unless the time column is a sort column of a timestamp or date type."""
+    """Raises `UsageError` unless the time column is a sort column of a timestamp or date type, and the log
+    holds the windows' length."""
+    if not 1 <= windows.window_seconds <= MAX_WINDOW_SECONDS:
+        raise UsageError(
+            TIME_WINDOW,
+            f": windows of {windows.window_seconds} seconds; write 1 to {MAX_WINDOW_SECONDS}",
+        )
     if windows.column not in [column.column for column in sort]:
         raise UsageError(
             f"time column {windows.column!r} is not a sort column; add it to them, as in ",

@@ -701,6 +701,59 @@ def test_time_windows_divide_a_table_and_are_dropped_when_old(cli: Cli, tmp_path
     cli.fails(2, "ingest", tmp_path / "t", file, "--retention", "1d")
 
 
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_windows_beyond_292_years_are_refused_by_their_option(
+    cli: Cli, tmp_path: Path, unit: str
+) -> None:
+    file = write_parquet(tmp_path, "a.parquet", pa.table({"ts": pa.array([1], pa.timestamp(unit))}))
+    windows = ["--sort-by", "ts", "--time-column", "ts", "--time-window"]
+    said = cli.fails(2, "ingest", tmp_path / "t", file, *windows, "106752d")
+    assert "--time-window" in said
+    assert "106751d at most" in said
+    assert "--time-window" in cli.fails(2, "simulate", "--time-window", "106752d")
+    assert not (tmp_path / "t").exists()
+    cli("ingest", tmp_path / "t", file, *windows, "106751d")
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Vienna"])
+def test_times_of_any_year_are_shown_and_read_again(
+    cli: Cli, tmp_path: Path, unit: str, zone: str | None
+) -> None:
+    per_second = {"ms": 10**3, "us": 10**6}[unit]
+    seconds = [-62_167_219_201, -62_167_219_200, 253_402_300_799, 253_402_300_800]
+    times = pa.array([second * per_second for second in seconds]).view(pa.timestamp(unit, zone))
+    file = write_parquet(tmp_path, "a.parquet", pa.table({"k": [1, 2, 3, 4], "t": times}))
+    cli("ingest", tmp_path / "t", file, "--sort-by", "t")
+    end = {"ms": ".000", "us": ".000000"}[unit] + ("Z" if zone else "")
+    shown = [
+        f"{day}{end}"
+        for day in (
+            "-0001-12-31T23:59:59", "0000-01-01T00:00:00", "9999-12-31T23:59:59", "+10000-01-01T00:00:00",
+        )
+    ]  # fmt: skip
+    for command in ("query", "head"):
+        lines = cli(command, tmp_path / "t").splitlines()
+        assert [json.loads(line)["t"] for line in lines if line.startswith("{")] == shown
+    assert (
+        cli("query", tmp_path / "t", "--count", "--where", f"t <= '{shown[0]}'").split()[0] == "1"
+    )
+    assert (
+        cli("query", tmp_path / "t", "--count", "--where", f"t >= '{shown[3]}'").split()[0] == "1"
+    )
+    for ending in ("csv", "ndjson", "xml"):
+        out = tmp_path / f"a.{ending}"
+        cli("export", tmp_path / "t", out)
+        assert all(text in out.read_text() for text in shown)
+        if ending != "xml":
+            cli("ingest", tmp_path / ending, out, "--sort-by", "k")
+            lines = cli("query", tmp_path / ending).splitlines()
+            again = [json.loads(line)["t"] for line in lines if line.startswith("{")]
+            assert [text.rstrip("Z").partition(".")[0] for text in again] == [
+                text.rstrip("Z").partition(".")[0] for text in shown
+            ]
+
+
 def test_writers_are_told_when_compactions_lag_behind(cli: Cli, tmp_path: Path) -> None:
     files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(3, n)) for n in range(21)]
     cli("ingest", tmp_path / "t", *files[:20], *SORT_BY)

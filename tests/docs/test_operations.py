@@ -20,7 +20,8 @@ SECTION = re.compile(r"^## When a fragment is damaged or gone\n(.*?)^## ", re.MU
 def commands() -> list[str]:
     """The commands on the local table, which are in the last block."""
     (section,) = SECTION.findall(PAGE.read_text())
-    return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[-1].splitlines()
+    block: str = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[-1]
+    return block.splitlines()
 
 
 @pytest.mark.timeout(300)

@@ -71,7 +71,7 @@ def test_parquet_of_every_writer_goes_round(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.parquet"
     options = {"store_schema": True, **PARQUET[name]}
     pq.write_table(ROWS, path, **options)
-    read = pq.read_table(path)
+    read = pq.read_table(path, coerce_int96_timestamp_unit="us")
     assert table_of(str(path)).to_pylist() == read.to_pylist()
     table = Table.create(tmp_path / "table", path, "key")
     table.append(path)

@@ -428,6 +428,19 @@ def _edit_header(rng: random.Random, anatomy: Anatomy) -> None:
     _edit_json(rng, anatomy, b"H")
 
 
+def narrow_decimals(rng: random.Random, anatomy: Anatomy) -> None:
+    """The header gives decimals fewer digits than their values have, or another scale."""
+    at = _pick(rng, anatomy, b"H")
+    if at is None:
+        return
+    block = anatomy.blocks[at]
+    document = json.loads(block.raw())
+    places = [(holder, key) for holder, key in _places(document) if key in ("precision", "scale")]
+    for holder, key in places:
+        holder[key] = rng.choice((1, 2)) if key == "precision" else rng.choice((-3, 0, 2, 50))
+    anatomy.blocks[at] = block.with_raw(json.dumps(document).encode())
+
+
 def _edit_footer(rng: random.Random, anatomy: Anatomy) -> None:
     seed = rng.randrange(2**32)
     anatomy.edit_footer.append(lambda footer: _edit_value(random.Random(seed), footer))
@@ -475,8 +488,9 @@ def _lie_in_trailer(rng: random.Random, anatomy: Anatomy) -> None:
 
 FORGERIES: Sequence[Callable[[random.Random, Anatomy], None]] = (
     _lie_in_head, _lie_in_node, _lie_in_node, _lie_in_node, _rearrange_nodes, _another_tree, _another_tree,
-    _change_payload, _change_payload, _forge_frame, _lie_in_parts, _shuffle_blocks, _edit_header,
-    _edit_header, _edit_footer, _edit_footer, _change_footer, _change_footer, _add_ancillary, _lie_in_trailer,
+    _change_payload, _change_payload, _forge_frame, _lie_in_parts, _shuffle_blocks, narrow_decimals,
+    _edit_header, _edit_header, _edit_footer, _edit_footer, _change_footer, _change_footer, _add_ancillary,
+    _lie_in_trailer,
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -78,6 +79,10 @@ def _encoded() -> list[Seed]:
         "lists": [None if n % 7 == 0 else ["a" * (n % 3), f"t{n % 4}"] for n in rows],
         "narrow": [10**9 + n * 7919 % 70_000 for n in rows],
         "coded": pa.array(["x", "y"] * 20).dictionary_encode(),
+        **{
+            f"decimals {kind}": pa.array([Decimal(n * 7919 % 977) for n in rows], kind)
+            for kind in (pa.decimal32(9), pa.decimal64(18), pa.decimal128(38), pa.decimal256(76))
+        },
     }
     found = [
         _seed(name, pa.table({"k": rows, "v": column}), "k", max_rows=30, level=level)

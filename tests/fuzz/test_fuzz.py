@@ -30,6 +30,11 @@ READABLE = ("a_dictionary_of_one_long_text",)
 """As a merge writes it."""
 
 
+DECIMALS = [
+    seed for seed in fragments() if seed.name.startswith(("decimals ", "decimal32", "decimal128"))
+]
+
+
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The search holds all rows that a forged fragment has."""
@@ -105,6 +110,17 @@ def test_a_fragment_is_put_together_as_it_was_taken_apart() -> None:
     for seed in fragments():
         if "golden" not in seed.name:
             assert Anatomy.of(seed.data).to_bytes() == seed.data
+
+
+@pytest.mark.parametrize("seed", DECIMALS, ids=lambda seed: seed.name)
+def test_decimals_of_more_digits_than_their_type_are_refused(seed: Seed) -> None:
+    for number in range(20):
+        anatomy = Anatomy.of(seed.data)
+        mutations.narrow_decimals(random.Random(number), anatomy)
+        data = anatomy.to_bytes()
+        for read in (read_random, read_stream):
+            with pytest.raises(FormatError):
+                read(data)
 
 
 class UncountedNulls(Cursor):

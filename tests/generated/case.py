@@ -66,6 +66,9 @@ from tests.support.memory_store import MemoryStore
 _ = parse  # once for all cases, not in the first of each process
 T = TypeVar("T")
 _BINARY: Final = ("arrow", "parquet", "frag")
+_UNREAD: Final = ("text can't hold", "is not in the file", "Renamed field names")
+"""Why a text file that was written cannot be read: for a type that has no text, a column without a value, or
+one of arrow.json with quotes in its name."""
 _EXPORTS: Final = ("arrow", "arrow", "parquet", "parquet", "frag", "ndjson", "csv", "xml")
 _FAST_DISK: Final = Path("/dev/shm")
 
@@ -171,9 +174,10 @@ class Case:
         written: dict[str, Sequence[Value]] = dict(zip(shown, rows.values(), strict=True))
         if how == "parquet":
             try:
-                written = dict(write_parquet(table, path, rng))
+                found, fits_no_type = write_parquet(table, path, rng)
+                written = dict(found)
                 is_bound = (
-                    is_bound and not known
+                    is_bound and not known and not fits_no_type
                 )  # its types may be others than those of the column
                 source = str(path)
             except (pa.ArrowException, OSError):  # what PyArrow's writer can't write
@@ -193,6 +197,8 @@ class Case:
         options = IngestOptions(
             self._plan.rows_per_fragment, WriterOptions(max_rows=self._plan.max_rows)
         )
+        if how != "parquet":
+            fits_no_type = False
         sort = None if snapshot.version else sort_by_text(rng, self._plan.sort)
         try:
             self._ask(f"append by {how}", lambda: self._ingest(source, sort, options))
@@ -200,6 +206,8 @@ class Case:
             if is_bound:
                 raise
             return
+        if fits_no_type:
+            raise FindingError("INT96 timestamps were read that no type has")
         if not self._model.sort:
             numbers = [self._model.add_column(name) for name in written]
             known_numbers = dict(zip(written, numbers, strict=True))
@@ -338,7 +346,8 @@ class Case:
         try:
             self._ask(f"export to {ending}", lambda: export_file(self._store, snapshot, str(path)))
         except _Refused:
-            if ending in ("arrow", "frag") or (ending == "parquet" and self._fits_parquet(schema)):
+            is_sure = ending not in ("parquet", "xml")
+            if is_sure or (ending == "parquet" and self._fits_parquet(schema)):
                 raise
             return
         expected = self._expected(snapshot, self._model)
@@ -477,8 +486,10 @@ class Case:
                 f"ingest of {path.suffix}",
                 lambda: ingest_file(copy, log, str(path), None, IngestOptions()),
             )
-        except _Refused:
-            return
+        except _Refused as error:
+            if any(reason in str(error) for reason in _UNREAD):
+                return
+            raise
         other = log.current().table.shown_schema
         read = pa.Table.from_batches(list(scan(copy, log.current())), other)
         for name, values in expected.items():

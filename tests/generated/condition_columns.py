@@ -29,12 +29,15 @@ from pyarrow import types as pt
 
 from format.storage import plain
 from format.types import is_binary_like, storage_type
+from tests.generated.bits import values_of
 
 EXACT: Final = decimal.Context(prec=1000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _DIGITS: Final = 100
 """Of a sortable text, before and behind the point."""
 _TICKS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
+_CYCLE_SECONDS: Final = 146_097 * 86_400
+"""Seconds after which the calendar repeats itself: 400 years."""
 LONG: Final = "https://example.org/" + "a" * 60
 """More than a bound holds."""
 
@@ -99,7 +102,7 @@ FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
 DECIMALS: Final = (
     pa.decimal32(9, 2), pa.decimal32(5, 0), pa.decimal64(18, 4), pa.decimal128(9, 2), pa.decimal128(18, 2),
     pa.decimal128(38, 10), pa.decimal128(38, 0), pa.decimal128(10, -2), pa.decimal128(30, 30),
-    pa.decimal256(76, 20), pa.decimal256(50, 0),
+    pa.decimal256(76, 20), pa.decimal256(50, 0), pa.decimal32(5, 11), pa.decimal128(5, 39),
 )  # fmt: skip
 TEXTS: Final = (pa.string(), pa.large_string(), pa.string_view(), _dictionary(pa.string()))
 BINARIES: Final = (
@@ -266,7 +269,15 @@ def _moments(rng: Random, unit: str) -> list[int]:
         at + rng.randrange(day),
     ]
     if unit != "ns":  # which end in the year 2262
-        values += [253_402_300_799 * per_second, -62_135_596_800 * per_second]
+        ends = (
+            253_402_300_799,
+            253_402_300_800,
+            -62_135_596_800,
+            -62_167_219_201,
+            10**12,
+            -(10**12),
+        )
+        values += [end * per_second for end in ends]
     return values
 
 
@@ -301,9 +312,9 @@ def array_of(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
 
 
 def _decimal_array(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
-    if dtype.scale >= 0:
+    if 0 <= dtype.scale <= dtype.precision:
         return pa.array(values, dtype)
-    # PyArrow makes no decimals of negative scale of Python's: the bytes of their units are laid out here.
+    # PyArrow makes no decimals of odd scales of Python's: the bytes of their units are laid out here.
     units = [0 if v is None else int(v.scaleb(dtype.scale, EXACT)) for v in values]
     data = b"".join(n.to_bytes(dtype.byte_width, "little", signed=True) for n in units)
     valid = pa.array([v is not None for v in values]).buffers()[1]
@@ -317,7 +328,7 @@ def values_in(array: pa.Array) -> list[Any]:
         return []
     if pt.is_time(array.type) or pt.is_timestamp(array.type):
         array = array.cast(pa.int32() if pt.is_time32(array.type) else pa.int64())
-    values = array.to_pylist()
+    values = values_of(array) if pt.is_decimal(array.type) else array.to_pylist()
     if pt.is_floating(array.type):
         values = list(map(float, values))
     return list(dict.fromkeys(values))
@@ -337,8 +348,8 @@ def for_duckdb(array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         doubles = [None if v is None else float(v) for v in array.to_pylist()]
         return pa.array(doubles, pa.float64()), None
     if pt.is_decimal(dtype):
-        exact = _sortable_array(array.to_pylist())
-        if dtype.scale < 0 or dtype.bit_width > 128:
+        exact = _sortable_array(values_of(array))
+        if not 0 <= dtype.scale <= dtype.precision or dtype.bit_width > 128:
             return _ones(array), exact
         return array.cast(pa.decimal128(dtype.precision, dtype.scale)), exact
     if pt.is_integer(dtype):
@@ -398,7 +409,7 @@ def _number(rng: Random, dtype: pa.DataType, value: Any) -> Literal:
     digits = number.as_tuple()
     is_easy = len(digits.digits) <= 15 and abs(int(digits.exponent)) <= 15
     if pt.is_decimal(dtype):
-        is_easy &= dtype.scale >= 0 and dtype.precision <= 18
+        is_easy &= 0 <= dtype.scale <= dtype.precision <= 18
     return Literal(
         _spelled(rng, number), format(number, "f") if is_easy else None, quoted(sortable(number))
     )
@@ -521,11 +532,11 @@ def _moment(rng: Random, dtype: pa.DataType, value: Any) -> Literal:
         seconds = EXACT.divide(Decimal(value), Decimal(_TICKS[dtype.unit]))
     if rng.random() < 0.3:
         more = Decimal(rng.choice([*_FRACTIONS, "1", "60"])) * rng.choice([1, 1, -1])
-        if Decimal(-62_135_596_800) <= seconds + more < Decimal(253_402_300_800):
-            seconds += more
+        seconds += more
     whole = int(seconds.to_integral_value(decimal.ROUND_FLOOR))
     zone = ""
-    shown = _EPOCH + datetime.timedelta(seconds=whole)
+    cycles = 0 if 0 <= whole + 62_135_596_800 < 315_537_897_600 else whole // _CYCLE_SECONDS
+    shown = _EPOCH + datetime.timedelta(seconds=whole - cycles * _CYCLE_SECONDS)
     if dtype.tz is not None and rng.random() < 0.4:
         zone, minutes = rng.choice([("Z", 0), ("+00:00", 0), ("-08:00", -480), ("+05:30", 330)])
         if datetime.timedelta(days=1) < shown - datetime.datetime.min and shown.year < 9999:
@@ -533,12 +544,14 @@ def _moment(rng: Random, dtype: pa.DataType, value: Any) -> Literal:
         else:
             zone = ""
     clock = _clock(rng, shown.hour * 3600 + shown.minute * 60 + shown.second + seconds - whole)
-    day = f"{shown.year:04}-{shown.month:02}-{shown.day:02}"
+    year = shown.year + 400 * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    day = f"{sign}{abs(year):04}-{shown.month:02}-{shown.day:02}"
     text = f"{day}{rng.choice(' T')}{clock}{zone}"
     if clock in ("00:00", "00:00:00") and not zone and rng.random() < 0.5:
         text = day
     ours = f"TIMESTAMP {quoted(text)}" if rng.random() < 0.2 else quoted(text)
-    is_easy = dtype.unit != "ns" and seconds == round(seconds, 6)
+    is_easy = dtype.unit != "ns" and seconds == round(seconds, 6) and not cycles
     kind = "TIMESTAMP" if dtype.tz is None else "TIMESTAMPTZ"
     return Literal(ours, f"{kind} {quoted(text)}" if is_easy else None, quoted(sortable(seconds)))
 

@@ -99,11 +99,27 @@ def _date(r: random.Random) -> str:
         "2023-02-29",
         "0001-01-01",
         "9999-12-31",
+        "0000-01-01",
+        "-0000-01-01",
+        "+2024-01-01",
+        "12024-01-01",
+        "+5881580-07-11",
+        "+5881580-07-12",
+        _far_date(r),
+        _far_date(r),
     ]
     return r.choice([*odd, f"{r.randint(1600, 2300)}-{r.randint(1, 12):02}-{r.randint(1, 28):02}"])
 
 
+def _far_date(r: random.Random) -> str:
+    """A date outside of the years 0000 to 9999."""
+    year = r.choice(["-0001", "-0004", "-4713", "+10000", "+12000", "-10000", "+294246", "-290307"])
+    return f"{year}-{r.randint(1, 12):02}-{r.randint(1, 29):02}"
+
+
 def _plain_date(r: random.Random) -> str:
+    if r.random() < 0.05:
+        return _far_date(r)
     return f"20{r.randint(10, 99)}-{r.randint(1, 12):02}-{r.randint(1, 28):02}"
 
 

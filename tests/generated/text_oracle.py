@@ -15,9 +15,13 @@ _BLANKS = " \t\r\n\v\f"
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _WITH_LEADING_ZERO = re.compile(r"[-+]?0[0-9].*")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_YEAR = "[0-9]{4}|[+][1-9][0-9]{4,11}|-[1-9][0-9]{4,11}|-(?!0000)[0-9]{4}"
+_DATE = re.compile(f"({_YEAR})-([0-9]{{2}})-([0-9]{{2}})")
+_CYCLE_DAYS = 146_097
+"""Days after which the calendar repeats itself: 400 years."""
 _TIME = re.compile(
-    r"(.{10})([T ]([0-9]{2})(:([0-9]{2})(:([0-9]{2})(\.([0-9]{1,9}))?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?"
+    r"([-+]?[0-9]+-..-..)"
+    r"([T ]([0-9]{2})(:([0-9]{2})(:([0-9]{2})(\.([0-9]{1,9}))?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?"
 )
 _EPOCH = datetime(1970, 1, 1)
 
@@ -67,10 +71,19 @@ def day(text: str) -> int:
     found = _DATE.fullmatch(text)
     if not found:
         raise NoValueError(text)
+    cycles, year = divmod(int(found[1]), 400)
     try:
-        return (date(*map(int, found.groups())) - _EPOCH.date()).days
+        near = date(400 + year, int(found[2]), int(found[3]))
     except ValueError:
         raise NoValueError(text) from None
+    return (near - _EPOCH.date()).days + (cycles - 1) * _CYCLE_DAYS
+
+
+def date32(text: str) -> int:
+    """As days since 1970 in 32 bits."""
+    if not -(2**31) <= day(text) < 2**31:
+        raise NoValueError(text)
+    return day(text)
 
 
 def moment(text: str, *, zoned: bool, digits: int) -> int:
@@ -95,7 +108,7 @@ def moment(text: str, *, zoned: bool, digits: int) -> int:
 
 
 TIMES: Sequence[tuple[pa.DataType, Callable[[str], object]]] = (
-    (pa.date32(), day),
+    (pa.date32(), date32),
     (pa.timestamp("us"), lambda text: moment(text, zoned=False, digits=6)),
     (pa.timestamp("us", "UTC"), lambda text: moment(text, zoned=True, digits=6)),
     (pa.timestamp("ns"), lambda text: moment(text, zoned=False, digits=9)),

@@ -50,11 +50,13 @@ def leaf_type(rng: random.Random) -> pa.DataType:
 
 
 def decimal_type(rng: random.Random) -> pa.DataType:
-    """Returns a decimal of any width, now and then of a negative scale."""
+    """Returns a decimal of any width, now and then of a negative scale, or one above its precision."""
     make, most = rng.choice(_DECIMALS)
-    precision = rng.randint(1, most)
-    scale = rng.randint(-3, -1) if rng.random() < 0.05 else rng.randint(0, precision)
-    return make(precision, scale)
+    precision, share = rng.randint(1, most), rng.random()
+    if share < 0.05:
+        return make(precision, rng.randint(-3, -1))
+    above = rng.choice((precision, most, 2 * most))
+    return make(precision, rng.randint(0, precision) if share < 0.8 else above + 1)
 
 
 def sort_type(rng: random.Random) -> pa.DataType:

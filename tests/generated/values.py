@@ -16,6 +16,10 @@ _FLOAT_BITS: Final = {
     32: (0, 1 << 31, 0x3F800000, 0x40000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FC00001, 1, 0x7F7FFFFF),
     64: (0, 1 << 63, 0x3FF << 52, 1 << 62, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, (0x7FF8 << 48) + 1, 1),
 }  # fmt: skip
+_SENTINELS: Final = (
+    -62_135_596_800, 253_402_214_400, 253_402_300_799, 253_402_300_800, -62_167_219_200, -62_167_219_201,
+)  # fmt: skip
+"""The first of year 1, the last of year 9999, and seconds around the years 0000 and 10000."""
 _TEXTS: Final = (
     "", "", "a", "b", "ab", "ß", "日本", "\U0010ffff", "\x00", "true", "12", "1e400", "2024-01-01", " x ",
     '"', "a,b", "line\nbreak", "NaN", "null", "longer than twelve bytes", "\\", "%",
@@ -142,6 +146,8 @@ class Values:
         unit = NANOSECONDS[dtype.unit]
         if pt.is_time(dtype):
             return rng.choice((0, DAY // unit - 1, rng.randrange(DAY // unit))) * unit
+        if dtype.unit != "ns" and rng.random() < self._extremes:
+            return rng.choice(_SENTINELS) * 10**9 + rng.choice((0, 0, 10**9 - unit))
         near = 1_700_000_000 * 10**9 // unit
         around = near + rng.choice((0, 1, rng.randint(-9, 9), rng.randint(-near // 9, near // 9)))
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +19,13 @@ from tests.generated.plans import ID, Append, Column
 from tests.generated.types import contains
 from tests.generated.values import Values
 
-_YEARS: Final = (-60_000_000_000 * 10**9, 250_000_000_000 * 10**9)
-"""Times of which ISO 8601 has four digits for the year, in nanoseconds."""
+_MICROSECONDS: Final = (-(2**63) * 1000, (2**63 - 1) * 1000)
+"""Times that a text file without a table has, in nanoseconds."""
+_CYCLE_DAYS: Final = 146_097
+"""Days after which the calendar repeats itself: 400 years."""
+_JULIAN_DAYS: Final = 2_440_588
+"""Days before 1970 from which INT96 counts."""
+_UNSIGNED_DAYS: Final = 2**32
 
 
 def rows_of(step: Append, first_id: int) -> dict[str, list[Value]]:
@@ -87,13 +92,19 @@ def can_be_parquet(dtype: pa.DataType) -> bool:
             or (pt.is_struct(t) and not t.num_fields)
             or (pt.is_fixed_size_list(t) and t.list_size == 0)
             or (pt.is_fixed_size_binary(t) and t.byte_width == 0)
-            or (pt.is_decimal(t) and t.scale < 0)
+            or (pt.is_decimal(t) and not 0 <= t.scale <= t.precision)
         ),
     )  # fmt: skip
 
 
-def write_parquet(table: pa.Table, path: Path, rng: random.Random) -> dict[str, list[Value]]:
-    """Writes a Parquet file; returns what PyArrow reads from it. Raises where it cannot."""
+def write_parquet(
+    table: pa.Table, path: Path, rng: random.Random
+) -> tuple[dict[str, list[Value]], bool]:
+    """Writes a Parquet file; returns what PyArrow reads from it, and whether its INT96 timestamps are such
+    that no type has them all. Raises where it cannot."""
+    times = {name: list(_times(table.column(name))) for name in table.column_names}
+    days = [time // DAY + _JULIAN_DAYS for some in times.values() for time in some]
+    as_int96 = all(abs(day) < _UNSIGNED_DAYS // 2 for day in days) and rng.random() < 0.5
     pq.write_table(
         table,
         path,
@@ -106,9 +117,54 @@ def write_parquet(table: pa.Table, path: Path, rng: random.Random) -> dict[str, 
         write_statistics=rng.random() < 0.7,
         data_page_size=rng.choice((8, 1 << 20)),
         write_page_index=rng.random() < 0.3,
+        use_deprecated_int96_timestamps=as_int96,
     )
-    read = pq.read_table(path)
+    if not as_int96:
+        return _read(path), False
+    in_nanoseconds, found = _read(path), _read(path, "us")
+    for name, some in times.items():
+        if any(time % 1_000 for time in some):
+            found[name] = in_nanoseconds[name]
+    return found, any(map(_fits_no_unit, times.values()))
+
+
+def _read(path: Path, int96_unit: str = "ns") -> dict[str, list[Value]]:
+    read = pq.read_table(path, coerce_int96_timestamp_unit=int96_unit)
     return {name: values_of(read.column(at)) for at, name in enumerate(read.column_names)}
+
+
+def _fits_no_unit(times: Sequence[int]) -> bool:
+    """Returns whether INT96 timestamps, in nanoseconds, fit neither nanoseconds nor microseconds."""
+    fit_finer = all(-(2**63) <= time < 2**63 for time in times)
+    low, high = max(_MICROSECONDS[0], -_JULIAN_DAYS * DAY), _MICROSECONDS[1] + 999
+    is_fine = any(time % 1_000 for time in times)
+    return not all(low <= time <= high for time in times) or (is_fine and not fit_finer)
+
+
+def _times(column: pa.ChunkedArray) -> Iterator[int]:
+    """Yields the timestamps of a column, at any depth, in nanoseconds."""
+    if contains(column.type, pt.is_timestamp):
+        for value in values_of(column):
+            yield from _within(value, column.type)
+
+
+def _within(value: Value, dtype: pa.DataType) -> Iterator[int]:
+    if pt.is_dictionary(dtype):
+        dtype = dtype.value_type
+    if value is None:
+        return
+    if pt.is_timestamp(dtype):
+        yield value
+    elif pt.is_struct(dtype):
+        for field, (_, item) in zip(dtype, value, strict=True):
+            yield from _within(item, field.type)
+    elif pt.is_map(dtype):
+        for key, item in value:
+            yield from _within(key, dtype.key_type)
+            yield from _within(item, dtype.item_type)
+    elif contains(dtype, pt.is_timestamp):
+        for item in value:
+            yield from _within(item, dtype.value_type)
 
 
 def as_text_has_them(column: Column, values: Sequence[Value], *, known: bool) -> list[Value]:
@@ -125,7 +181,7 @@ def _texted(dtype: pa.DataType, value: Value, *, known: bool) -> Value:
         value = value.replace(b"\x00", b"0")
         return value if known else b"t" + value  # or else it may look like a number
     if pt.is_temporal(dtype):
-        low, high = _YEARS
+        low, high = _MICROSECONDS
         step = DAY if pt.is_date32(dtype) else 1_000
         return min(max(value, low), high) // step * step
     return value
@@ -163,15 +219,25 @@ def _cell(dtype: pa.DataType, value: Value) -> str:
     if isinstance(value, str):
         return repr(float.fromhex(value))
     if pt.is_date(dtype):
-        return json.dumps(_time(value)[:10])
+        return json.dumps(_date(value // DAY))
     if pt.is_timestamp(dtype):
         return json.dumps(_time(value) + ("Z" if dtype.tz else ""))
     return str(value)
 
 
 def _time(nanoseconds: int) -> str:
-    time = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=nanoseconds // 1_000)
-    return time.isoformat()
+    days, rest = divmod(nanoseconds, DAY)
+    time = dt.datetime(2000, 1, 1) + dt.timedelta(microseconds=rest // 1_000)
+    return f"{_date(days)}T{time.time().isoformat()}"
+
+
+def _date(days: int) -> str:
+    """Returns a day since 1970 as ISO 8601, extended where a year has not four digits."""
+    cycles, within = divmod(days, _CYCLE_DAYS)
+    near = dt.date(1970, 1, 1) + dt.timedelta(days=within)
+    year = near.year + 400 * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{near.month:02d}-{near.day:02d}"
 
 
 def _csv_cell(cell: str) -> str:

@@ -324,16 +324,6 @@ def test_the_key_of_a_row_that_is_not_utf8_fails_its_group(tmp_path: Path) -> No
     assert sorted(letter["row"] for letter in letters) == [1, 2, 4]
 
 
-def test_a_key_that_has_no_text_is_named(tmp_path: Path) -> None:
-    table = pa.table({"at": pa.array([1 << 55], pa.timestamp("ms"))})
-    nodes = {
-        "a": {"source": {"path": "a", "correlation_key": "at"}},
-        "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
-    }
-    with refuses(InputError):
-        run_of(nodes, {"a": table}).run()
-
-
 def test_without_bad_records_all_groups_are_written_in_order(tmp_path: Path) -> None:
     table = pa.table({"order": [1, 2, 1, None], "n": [1, 2, 3, 4]})
     nodes = {

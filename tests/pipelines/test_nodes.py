@@ -50,6 +50,42 @@ def out(tmp_path: Path, node: str, name: str = "out.ndjson") -> dict[str, Any]:
     return {name.split(".")[0]: {"output": {"input": node, "path": str(tmp_path / name)}}}
 
 
+def test_casts_know_every_year_and_every_scale(tmp_path: Path) -> None:
+    odd = (
+        pa.array([pa.scalar(7, pa.int64())]).cast(pa.decimal128(19, 0)).view(pa.decimal128(19, 39))
+    )
+    table = pa.table(
+        {
+            "t": pa.array([253_402_300_800], pa.timestamp("s")),
+            "d": pa.array([-719_529], pa.int32()).view(pa.date32()),
+            "n": odd,
+            "text": ["-0001-12-31T23:59:59"],
+        }
+    )
+    columns = {
+        "t": "cast(t as varchar)",
+        "d": "d || ''",
+        "n": "cast(n as text)",
+        "back": "cast(text as timestamp)",
+        "fixed": "cast('+10000-01-01' as date)",
+    }
+    nodes = {
+        "a": {"source": {"path": "a"}},
+        "t": {"transform": {"input": "a", "columns": columns}},
+        "o": {"output": {"input": "t", "path": str(tmp_path / "o.ndjson")}},
+    }
+    run_of(nodes, {"a": table}).run()
+    assert lines_of(tmp_path / "o.ndjson") == [
+        {
+            "t": "+10000-01-01 00:00:00",
+            "d": "-0001-12-31",
+            "n": "7E-39",
+            "back": "-0001-12-31T23:59:59.000000",
+            "fixed": "+10000-01-01",
+        }
+    ]
+
+
 def test_rows_are_filtered_and_columns_computed(tmp_path: Path) -> None:
     table = events(500)
     columns = {"id": "id", "big": "size > 500 AND level <> 'info'", "s": "upper(level) || '-' || who",

@@ -86,6 +86,31 @@ def test_times_finer_than_a_columns_unit_lie_between_its_values() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "second"),
+    [
+        ("-0001-12-31T23:59:59", -62_167_219_201),
+        ("0000-01-01", -62_167_219_200),
+        ("+10000-01-01 00:00:00", 253_402_300_800),
+        ("+10000-01-01T01:00:00.000+01:00", 253_402_300_800),
+        ("+292277026596-12-04T15:30:07Z", 2**63 - 1),
+    ],
+)
+def test_times_of_any_year_are_read_as_they_are_printed(text: str, second: int) -> None:
+    assert time_units(text, pa.timestamp("us", "UTC")) == second * 10**6
+    zone = pa.timestamp("ns", "Europe/Vienna")
+    assert time_units(text, zone) == second * 10**9
+
+
+def test_days_of_any_year_are_read_as_they_are_printed() -> None:
+    assert time_units("-0001-12-31", pa.date32()) == -719_529
+    assert time_units("+5881580-07-11", pa.date32()) == 2**31 - 1
+    assert time_units("+10000-01-01", pa.date64()) == 2_932_897 * 86_400_000
+    for text in ("+5881580-07-12", "+2020-01-01", "10000-01-01", "-0000-01-01"):
+        with pytest.raises(pa.ArrowInvalid):
+            time_units(text, pa.date32())
+
+
+@pytest.mark.parametrize(
     "text", ["24:00", "8:30", "08:30:60", "08:30+02:00", "08:30:00.", "noon", ""]
 )
 def test_what_is_no_time_of_day_is_refused(text: str) -> None:

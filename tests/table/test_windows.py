@@ -158,3 +158,30 @@ def test_a_fragment_whose_entry_lies_about_its_window_is_found(tmp_path: Path) -
         log.commit(lambda _, changes=changes: changes)  # type: ignore[misc]
         (fault,) = verify(store, log.latest).faults
         assert f"row 0 of row group 0 is not in time window {window}" in fault
+
+
+LONGEST = (2**63 - 1) // 10**9
+"""Seconds of the longest window, whose nanoseconds are counted in 64 bits."""
+
+
+@pytest.mark.parametrize(
+    "dtype", [pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.date32(), pa.date64()]
+)  # fmt: skip
+def test_the_longest_window_holds_its_rows_and_a_longer_one_is_refused(
+    tmp_path: Path, dtype: pa.DataType
+) -> None:
+    bits = pa.int32() if dtype.bit_width == 32 else pa.int64()
+    rows = pa.array([-1, 0, 1, None], bits).view(dtype)
+    if dtype == pa.date64():
+        rows = pa.array([-86_400_000, 0, 86_400_000, None]).view(dtype)
+    store = LocalStore(tmp_path / "t")
+    for seconds in (LONGEST + 1, 10**12, 0):
+        with refuses(UsageError, seconds):
+            ingest(store, tmp_path, rows, TimeWindows("ts", seconds))
+        assert not CommitLog(store).refresh().version
+    log = ingest(store, tmp_path, rows, TimeWindows("ts", LONGEST))
+    log = ingest(store, tmp_path, rows, None)
+    assert {entry.window for entry in log.current().fragments.all()} == {-1, 0, None}
+    assert not compact_table(store, strategy=Strategy.FULL).failed
+    assert len(CommitLog(store).refresh().fragments.all()) == 3
+    assert verify(store, CommitLog(store).current()).faults == []

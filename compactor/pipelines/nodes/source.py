@@ -15,11 +15,12 @@ from pyarrow import types as pt
 
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.jsontext import json_values
-from compactor.files.plain_text import UnwritableError, plain_text
+from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places
 from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, alike
 from compactor.pipelines.config import Source
+from compactor.pipelines.conversion import converted
 from compactor.pipelines.provenance import (
     Batches,
     Boundary,
@@ -224,7 +225,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
     if column.type == field.type:
         return column
     try:
-        return pc.cast(plain(to_storage(column)), field.type)
+        return converted(to_storage(column), field.type)
     except pa.ArrowException as error:
         raise DataError(
             f"{path}: column {field.name!r} is {column.type}, and can't be read as {field.type} "
@@ -248,9 +249,7 @@ def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
                     _decoded_column(k, schema.field(node.correlation_key)) for k in reader.bad_keys
                 ]
                 reader.bad_keys.clear()
-                groups = pa.concat_arrays(
-                    [_group_texts(name, node.correlation_key, k) for k in keys]
-                )
+                groups = pa.concat_arrays([_group_texts(k) for k in keys])
             reasons = [left_out.reason for left_out in new]
             work.dead_letters.put_bad(name, bad, reasons, groups)
             places = Places([left_out.ordinal for left_out in reader.bad_rows])
@@ -264,28 +263,22 @@ def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
             numbers = pa.array(places.of(row, piece.num_rows))
             row += piece.num_rows
             work.report.records_read[name] = row + places.left_out
-            yield placed(piece, number, numbers, _groups(work, name, node, piece))
+            yield placed(piece, number, numbers, _groups(work, node, piece))
 
 
-def _groups(work: RunContext, name: str, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
+def _groups(work: RunContext, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
     if not work.has_groups:
         return None
     if node.correlation_key is None:
         return pa.nulls(batch.num_rows, pa.string())
-    return _group_texts(name, node.correlation_key, batch.column(node.correlation_key))
+    return _group_texts(batch.column(node.correlation_key))
 
 
-def _group_texts(name: str, column: str, keys: pa.Array) -> pa.Array:
-    """Returns keys as texts. Raises `InputError` for a value that has no text."""
+def _group_texts(keys: pa.Array) -> pa.Array:
     plain_keys = to_storage(keys)
     if pt.is_floating(plain_keys.type):
         plain_keys = pc.add(plain_keys, pa.scalar(0.0, plain_keys.type))  # -0.0 is 0.0
-    try:
-        return pa.array(plain_text(plain_keys).cast(pa.string()))
-    except UnwritableError as error:
-        raise InputError(
-            f"node {name!r}: correlation_key {column!r}: {error}: correct the value, or take another column"
-        ) from None
+    return pa.array(plain_text(plain_keys).cast(pa.string()))
 
 
 def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:

@@ -27,7 +27,7 @@ from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.column_kinds import column_kinds
-from compactor.settings.fields import Bytes, Name, Seconds, Written, listed, names
+from compactor.settings.fields import Bytes, Name, Seconds, WindowSeconds, Written, listed, names
 from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest.options import IngestOptions
@@ -65,7 +65,7 @@ class IngestSettings(Settings):
     time_column: Name | None = Field(
         default=None, description="Sort column that divides a new table into time windows."
     )
-    time_window: Seconds = Field(
+    time_window: WindowSeconds = Field(
         default=86_400.0, description="Length of a time window, if a time column is given."
     )
     retention: Seconds | None = Field(

@@ -1,0 +1,160 @@
+"""Finds the units of INT96 timestamps, the form in which Spark, Impala and Hive write times to Parquet.
+
+INT96 counts nanoseconds of a day, and days over millions of years. No type of Arrow holds all of that, and
+what does not fit wraps silently. So the values decide, before the first row is read: a column that uses
+nanoseconds is read in these, all others in microseconds. Whole seconds never wrap; with them, nanoseconds
+give the digits after the seconds even where they have wrapped. (Arrow takes day 0, in the year -4713, which
+stands for no time in files of old writers, for 1970.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from compactor.errors import InputError
+from compactor.files.problems import first_failing
+from format.cast import leaves
+from format.storage import to_storage
+
+Unit = Literal["s", "us", "ns"]
+_PER_SECOND: Final = {"us": 10**6, "ns": 10**9}
+_MOST: Final = 2**63 - 1
+
+Flags = npt.NDArray[np.bool_]
+
+
+class _Place(NamedTuple):
+    row: int
+    group: int
+
+    def __str__(self) -> str:
+        return f"row {self.row} of row group {self.group}"
+
+
+class Int96Units:
+    """What the INT96 columns of a file need, as their row groups are looked at."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fine: dict[str, _Place] = {}
+        """Where a column has its first time that is not a whole number of microseconds."""
+        self._far: dict[str, _Place] = {}
+        """Where a column has its first time that nanoseconds can't hold."""
+
+    def look(self, seconds: pa.RecordBatch, nanoseconds: pa.RecordBatch, place: _Place) -> None:
+        """Looks at some rows, read in both units; the first of them is at `place`.
+
+        Raises `InputError` for a time that microseconds can't hold, and for times of a column that no unit
+        holds together.
+        """
+        for name, whole, exact in zip(
+            seconds.schema.names, seconds.columns, nanoseconds.columns, strict=True
+        ):
+            if (row := _first(_is_lost, whole, exact)) is not None:
+                raise self._lost(name, place._replace(row=place.row + row))
+            for found, is_so in ((self._fine, _is_fine), (self._far, _is_far)):
+                if name not in found and (row := _first(is_so, whole, exact)) is not None:
+                    found[name] = place._replace(row=place.row + row)
+            if name in self._fine and name in self._far:
+                raise InputError(
+                    f"{self._path}: column {name!r} has INT96 timestamps that no unit holds together: "
+                    f"{self._fine[name]} has nanoseconds, {self._far[name]} a time outside the years 1677 to "
+                    "2262: round the one, correct the other, or divide the file"
+                )
+
+    @property
+    def in_nanoseconds(self) -> frozenset[str]:
+        """The columns that use nanoseconds."""
+        return frozenset(self._fine)
+
+    def _lost(self, name: str, place: _Place) -> InputError:
+        return InputError(
+            f"{self._path}: column {name!r}: {place} has an INT96 timestamp outside the years -4712 to "
+            "294246, which microseconds can't hold: correct the value, or leave the column out"
+        )
+
+
+def int96_leaves(metadata: pq.FileMetaData) -> list[int]:
+    """Returns the numbers of the INT96 columns, those within other columns included."""
+    schema = metadata.schema
+    return [place for place in range(len(schema)) if schema.column(place).physical_type == "INT96"]
+
+
+def look_at_group(
+    units: Int96Units, files: Sequence[pq.ParquetFile], group: int, rows: int
+) -> None:
+    """Looks at the INT96 columns of a row group, some rows at a time.
+
+    files: the file read in seconds and in nanoseconds. Raises what `Int96Units.look` and reading raise.
+    """
+    done = 0
+    for seconds, nanoseconds in zip(*(_batches(file, group, rows) for file in files), strict=True):
+        units.look(seconds, nanoseconds, _Place(done, group))
+        done += seconds.num_rows
+
+
+def _batches(file: pq.ParquetFile, group: int, rows: int) -> Iterator[pa.RecordBatch]:
+    columns = int96_leaves(file.metadata)
+    batches: Iterator[pa.RecordBatch] = file.reader.iter_batches(
+        rows, [group], column_indices=columns, use_threads=False
+    )
+    return batches
+
+
+Test = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Flags]
+"""Tells of whole seconds, and of nanoseconds after them, which times are such as it looks for."""
+
+
+def _is_fine(_seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
+    uses: Flags = after % 1000 != 0
+    return uses
+
+
+def _is_far(seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
+    return _is_outside("ns", seconds, after)
+
+
+def _is_lost(seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
+    return _is_outside("us", seconds, after // 1000)
+
+
+def _is_outside(unit: str, seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
+    """Returns which times a signed 64-bit number of the unit can't hold. after: units after the seconds."""
+    last, last_after = divmod(_MOST, _PER_SECOND[unit])
+    first, first_after = divmod(-_MOST - 1, _PER_SECOND[unit])
+    above: Flags = (seconds > last) | ((seconds == last) & (after > last_after))
+    below: Flags = (seconds < first) | ((seconds == first) & (after < first_after))
+    return above | below
+
+
+def _first(is_so: Test, seconds: pa.Array, nanoseconds: pa.Array) -> int | None:
+    """Returns the first row that has such a time at any level; None if there is none."""
+    if not _any(is_so, seconds, nanoseconds):
+        return None
+
+    def attempt(count: int) -> None:
+        if _any(is_so, seconds.slice(0, count), nanoseconds.slice(0, count)):
+            raise ValueError
+
+    return first_failing(len(seconds), attempt)[0] - 1
+
+
+def _any(is_so: Test, seconds: pa.Array, nanoseconds: pa.Array) -> bool:
+    pairs = zip(leaves(to_storage(seconds)), leaves(to_storage(nanoseconds)), strict=True)
+    for whole, exact in ((_numbers(a), _numbers(b)) for a, b in pairs):
+        # Both sides of the difference wrap alike.
+        if is_so(whole, exact - whole * np.int64(10**9)).any():
+            return True
+    return False
+
+
+def _numbers(times: pa.Array) -> npt.NDArray[np.int64]:
+    numbers: npt.NDArray[np.int64] = pc.fill_null(times.view(pa.int64()), 0).to_numpy()
+    return numbers

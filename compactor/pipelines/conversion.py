@@ -1,0 +1,26 @@
+"""Casts values to the types that expressions and declared columns name."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.cast import as_text
+from format.storage import plain
+from format.times import times_of
+from format.widening import may_be_text
+
+
+def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts a storage array as Arrow does, but with the years and the decimals that Arrow has no text for.
+
+    Raises `pa.ArrowInvalid` for a value that does not fit.
+    """
+    array = plain(array)
+    if pt.is_string(dtype) and may_be_text(array.type):
+        return as_text(array).cast(dtype)
+    is_text = pt.is_string(array.type) or pt.is_large_string(array.type)
+    if is_text and (pt.is_timestamp(dtype) or pt.is_date32(dtype)):
+        return times_of(array, dtype)
+    return pc.cast(array, dtype)

@@ -1,0 +1,79 @@
+"""Writes decimals of any scale as text, and reads them.
+
+Arrow writes no scale beyond the digits that its widths can have. It counts the zeros after the point as
+digits, and so does not read what it writes of types that have more zeros than digits, as 0.04 of one digit.
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+_MOST_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
+_TYPES: Final = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
+
+
+_TEXT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,4})?")
+_EXACT: Final = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+_SHOWN_CHARACTERS: Final = 60
+
+
+def has_odd_scale(dtype: pa.DataType) -> bool:
+    """Returns whether decimals have more zeros than digits, so that Arrow does not read what it writes."""
+    return not 0 <= dtype.scale <= dtype.precision
+
+
+def with_scale(dtype: pa.DataType, scale: int) -> pa.DataType:
+    """Returns the decimals of the same width and precision with another scale."""
+    return _TYPES[dtype.bit_width](dtype.precision, scale)
+
+
+def unscaled_at(array: pa.Array, row: int) -> int:
+    """Returns the unscaled integer of a decimal that is not null."""
+    width = array.type.bit_width // 8
+    start = (array.offset + row) * width
+    return int.from_bytes(array.buffers()[1][start : start + width], "little", signed=True)
+
+
+def text_of(unscaled: int, scale: int) -> str:
+    """Returns a decimal as text, with an exponent where Arrow writes one too."""
+    digits = tuple(map(int, str(abs(unscaled))))
+    return str(decimal.Decimal((unscaled < 0, digits, -scale)))
+
+
+def decimal_texts(array: pa.Array) -> pa.Array:
+    """Returns decimals as large strings, null where they are."""
+    dtype = array.type
+    assert pt.is_decimal(dtype), f"not decimals: {dtype}"
+    if abs(dtype.scale) <= _MOST_DIGITS[dtype.bit_width]:
+        return array.cast(pa.large_string())
+    valid = array.is_valid().to_pylist()
+    texts = [
+        text_of(unscaled_at(array, row), dtype.scale) if is_there else None
+        for row, is_there in enumerate(valid)
+    ]
+    return pa.array(texts, pa.large_string())
+
+
+def decimals_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Reads texts as decimals, exactly.
+
+    Raises `pa.ArrowInvalid` for a text that is none, or that `dtype` has no value for.
+    """
+    width = dtype.bit_width // 8
+    values = [None if text is None else _unscaled(text, dtype) for text in texts.to_pylist()]
+    data = b"".join((value or 0).to_bytes(width, "little", signed=True) for value in values)
+    bits = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+    return pa.Array.from_buffers(dtype, len(values), [bits, pa.py_buffer(data)])
+
+
+def _unscaled(text: str, dtype: pa.DataType) -> int:
+    if _TEXT.fullmatch(text):
+        units = decimal.Decimal(text).scaleb(dtype.scale, _EXACT)
+        if units == units.to_integral_value() and abs(units) < 10**dtype.precision:
+            return int(units)
+    raise pa.ArrowInvalid(f"{text[:_SHOWN_CHARACTERS]!r} is no value of {dtype}")

@@ -1,0 +1,62 @@
+"""Types that Arrow lacks: the column is named, and nothing is said of damage."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from compactor.errors import InputError
+from tests.files.reading import refusal, table_of
+
+FRAMES = {
+    "column": pl.DataFrame({"k": [1], "v": pl.Series([1], dtype=pl.Int128)}),
+    "list": pl.DataFrame({"k": [1], "v": pl.Series([[1]], dtype=pl.List(pl.Int128))}),
+    "struct": pl.DataFrame({"k": [1], "v": pl.Series([{"a.b": 1}], dtype=pl.Struct({"a.b": pl.Int128}))}),
+    "long name": pl.DataFrame({"x" * 300: [1], "v": pl.Series([1], dtype=pl.Int128)}),
+}  # fmt: skip
+
+
+def write(frame: pl.DataFrame, path: Path) -> str:
+    if path.suffix == ".parquet":
+        frame.write_parquet(path)
+    elif path.name.startswith("stream"):
+        frame.write_ipc_stream(path)
+    else:
+        frame.write_ipc(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "file.arrow", "stream.arrow"])
+@pytest.mark.parametrize("kind", FRAMES)
+def test_integers_of_128_bits_are_refused_by_their_column(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    message = refusal(write(FRAMES[kind], tmp_path / name))
+    assert "column 'v' has integers of 128 bits" in message
+    assert "damaged" not in message
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "file.arrow", "stream.arrow"])
+def test_a_damaged_schema_is_refused_all_the_same(tmp_path: Path, name: str) -> None:
+    path = Path(write(FRAMES["struct"], tmp_path / name))
+    data, rng = path.read_bytes(), random.Random(name)
+    for _ in range(300):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((1, 1, 4))):
+            damaged[rng.randrange(len(data))] = rng.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            table_of(str(path))
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+def test_columns_beside_can_be_read_once_the_column_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    FRAMES["column"].drop("v").write_parquet(path)
+    assert table_of(str(path)).to_pylist() == [{"k": 1}]
+    assert pq.read_schema(path).names == ["k"]
