@@ -24,6 +24,7 @@ from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.schema import SortColumn
+from format.value_errors import OF_VALUES
 
 _WINDOW: Final = "$window"
 """The column with the start of a row's window, beside the columns of the input."""
@@ -78,7 +79,7 @@ def _grouper(
     keys = node.group_by if node.window is None else (_WINDOW, *node.group_by)
     try:
         return Grouper(keys, measures, schema, budget, name, disk, keeps_order=keeps_order)
-    except pa.ArrowException as error:
+    except OF_VALUES as error:
         raise ConfigError(f"{what}: {str(error).splitlines()[0]}") from None
 
 
