@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 OF_MEMORY: Final = "there is not enough memory: give the process more, or a lower --memory"
-OF_THREADS: Final = "no thread can be started: raise the limit of processes (`ulimit -u`, or the container's pids limit)"
+OF_THREADS: Final = (
+    "no thread can be started: raise the limit (`ulimit -u`, or the container's pids limit)"
+)
 _MEMORY_TEXTS: Final = ("bad_alloc", "allocation error : not enough memory", "alloc of size")
 _WITHOUT_KIND: Final = {"RuntimeError", "OSError", "ArrowException"}
 """The classes of errors that only their text tells apart. Texts of others may quote values."""
