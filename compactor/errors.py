@@ -24,6 +24,7 @@ CompactorError                  base of all errors that a user can cause or meet
 │   ├── ClockError              this machine's clock differs from the store's: nothing is stamped or removed
 │   ├── OvertakenError          a vacuum removed what was being read
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
+├── MachineError          (6)   the machine gave no memory or no thread: nothing unfinished is visible
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
     └── EngineLostError         Spark has ended: this process can run nothing more on it
 
@@ -174,6 +175,12 @@ class OvertakenError(TableError):
 
 class CompactionVoidError(TableError):
     """Inputs of a compaction are no longer live, so its outputs must not be committed."""
+
+
+class MachineError(CompactorError):
+    """The machine had no memory, or no thread, for the work; neither the data nor the call is at fault."""
+
+    exit_code = 6
 
 
 class JobError(CompactorError):

@@ -29,6 +29,7 @@ from format.parts import check_payload, payload_checksum
 from format.sizes import total_bytes
 from format.templates import TextSurvey, survey_texts
 from format.types import is_templated, may_stay_coded, value_type
+from format.value_errors import OF_VALUES
 
 _STEP_BYTES: Final = 16 << 20
 _SKIPPED_BYTES: Final = 1 << 20
@@ -124,7 +125,7 @@ class Block(NamedTuple):
                 most_bytes=most_bytes,
                 reserve=None if reserve is None else ask,
             )
-        except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
+        except (ValueError, OverflowError, *OF_VALUES) as error:
             if (
                 refusals
             ):  # The chunk is not to blame: a merge waits for other work before it reserves.
@@ -144,7 +145,7 @@ class Block(NamedTuple):
         """Explains what decoding raises. Raises `CorruptFragmentError`."""
         try:
             yield
-        except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
+        except (ValueError, OverflowError, *OF_VALUES) as error:
             raise self._undecodable(error) from error
 
     @property

@@ -99,7 +99,12 @@ class Crew:
             while self._begun and self._begun[0].is_done:
                 self._begun.popleft()
             self._begun.append(begun)
-        self._pool.submit(begun.do)
+        try:
+            self._pool.submit(begun.do)
+        except RuntimeError as error:
+            # The pool keeps the work; its other threads do it, or the caller once it waits.
+            if "start new thread" not in str(error):
+                raise
         return begun
 
     def wait(self, work: Work[T]) -> T:

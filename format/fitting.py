@@ -24,6 +24,7 @@ from format.sizes import most_total_bytes, total_bytes
 from format.storage import plain
 from format.templates import TextSurvey
 from format.types import value_type
+from format.value_errors import OF_VALUES
 
 _STORED: Final = 0
 """The compression level that stores bytes as they are."""
@@ -93,7 +94,7 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
             keep_dictionary=is_coded,
             most_bytes=most,
         )
-    except (ValueError, OverflowError, MemoryError, pa.ArrowException):
+    except (ValueError, OverflowError, *OF_VALUES):
         return False
     return True
 

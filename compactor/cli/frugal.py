@@ -19,7 +19,7 @@ _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 @contextmanager
 def frugal_imports() -> Iterator[None]:
     """Saves half of the CPU seconds that a block takes to import NumPy and PyArrow."""
-    with _one_blas_thread(), _no_pandas_for_arrow(), _nothing_collected():
+    with _one_blas_thread(), _few_arrow_threads(), _no_pandas_for_arrow(), _nothing_collected():
         yield
 
 
@@ -50,6 +50,16 @@ def _one_blas_thread() -> Iterator[None]:
         yield
     finally:
         del os.environ[_BLAS_THREADS]
+
+
+@contextmanager
+def _few_arrow_threads() -> Iterator[None]:
+    """Arrow reads only blocks that are in memory, and Python sees to signals; a thread for them would be one that
+    may not start."""
+    yield
+    if (pyarrow := sys.modules.get("pyarrow")) is not None:
+        pyarrow.set_io_thread_count(1)
+        pyarrow.enable_signal_handlers(False)
 
 
 @contextmanager

@@ -1,16 +1,18 @@
 """Entry point of the `compactor` command: groups the commands and prints each error as one line.
 
 Exit codes: 0 done; 1 faults found, or the job failed; 2 wrong call; 3 bad file or damaged data; 4 store; 5
-table missing or changed by others; 130 interrupted.
+table missing or changed by others; 6 no memory or no thread; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 import click
 
@@ -21,10 +23,12 @@ from compactor.cli.output import fail
 from compactor.cli.usage import usage_line
 from compactor.common import logs
 from compactor.common.logs import LogFormat, LogSettings
+from compactor.common.shortage import shortage
 from compactor.common.system_errors import cause_and_advice
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, MachineError
 from format.errors import FormatError
 
+_BARE_LINE: Final = b"compactor: error: there is not enough memory; nothing unfinished is visible\n"
 _EPILOG = """\b
 Examples:
   compactor ingest ./logs app.ndjson.zst --sort-by service,host,timestamp:desc
@@ -37,7 +41,7 @@ Examples:
 TABLE is a folder or s3://bucket/prefix (credentials and AWS_ENDPOINT_URL as for every AWS tool).
 A SIZE is bytes, or has a unit: 512MiB is 512 x 1024 x 1024 bytes, 512MB and 512M are 512,000,000.
 Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or damaged data,
-4 store, 5 table missing or changed by others, 130 interrupted."""
+4 store, 5 table missing or changed by others, 6 no memory or no thread, 130 interrupted."""
 
 
 def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
@@ -83,6 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line. Returns the exit code."""
+    try:
+        return _ended(arguments)
+    except MemoryError:  # Even reporting an error took more than there is.
+        with contextlib.suppress(OSError):
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _BARE_LINE)
+        return MachineError.exit_code
+
+
+def _ended(arguments: Sequence[str]) -> int:
     # Before anything is parsed, so that errors of usage have the format too.
     logs.set_up(LogSettings(_asked_format(arguments)))
     try:
@@ -98,6 +111,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.message, error.exit_code)
     except FormatError as error:
         return _fail(str(error), 3)
+    except MemoryError:
+        raise
     except BrokenPipeError:
         # The reader of our output has gone, as after `| head`: print nothing, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -129,7 +144,11 @@ def _call(arguments: Sequence[str]) -> object:
         except Exception as error:
             if was_interrupted():
                 raise KeyboardInterrupt from error
-            raise
+            lacks = None if isinstance(error, MachineError) else shortage(error)
+            if lacks is None:
+                raise
+            error.__traceback__ = None  # lets go of what the frames hold
+        raise MachineError(f"{lacks}; nothing unfinished is visible")
 
 
 def _fail(message: str, exit_code: int, *, shows_where: bool = False) -> int:

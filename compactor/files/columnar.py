@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as pt
 
 from compactor.common.counts import counted
+from compactor.common.ipc import READING
 from compactor.errors import InputError
 from compactor.files.column_names import check_names
 from compactor.files.foreign_types import naming_foreign_types
@@ -349,7 +350,7 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
         return read
     try:
         written = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said)))
-    except (pa.ArrowException, OSError, ValueError):
+    except (*PROBLEMS, OSError):
         return read  # The note is unusable, but the file can be read without it.
     if written.names != read.names:
         return read
@@ -367,13 +368,13 @@ def _ipc_reader(source: Any) -> Any:
     start, size = source.read(len(_IPC_FILE_MAGIC)), source.size()
     source.seek(0)
     if start == _IPC_FILE_MAGIC:
-        return pa.ipc.open_file(source)
+        return pa.ipc.open_file(source, options=READING)
     schema_bytes = int.from_bytes(start[:_OLD_PREFIX_BYTES], "little")
     is_old = (
         _OLD_PREFIX_BYTES + schema_bytes <= size and (_OLD_PREFIX_BYTES + schema_bytes) % 8 == 0
     )
     if start.startswith(_IPC_STREAM_START) or is_old:
-        return pa.ipc.open_stream(source)
+        return pa.ipc.open_stream(source, options=READING)
     raise ValueError("neither an Arrow IPC file nor an IPC stream")
 
 

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ import pyarrow.csv as pcsv
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
+from compactor.files.csv_blocks import MAX_ROW_BYTES, CsvBlocks, LongRowError
 from compactor.files.json_fields import MAX_COLUMNS
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
@@ -32,7 +33,6 @@ from compactor.files.readings import ALL_READINGS, Readings
 from compactor.files.source import BadRow, FileBatches, Ordinals, Places
 from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
 
-MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
 _FIRST_ROW: Final = 2
 """Number of the first row; the header is row 1."""
@@ -182,10 +182,9 @@ class CsvBatches(FileBatches):
         source = _Utf8(self._source) if self._leaves_out else self._source
         tail = _Tail(source)
         handler = self._skip if self._leaves_out else None
+        blocks = CsvBlocks(tail, self._header.names, handler)
         try:
-            for batch in _open(tail, self._header.names, handler):
-                if not batch.num_rows:
-                    continue
+            for batch in blocks:
                 if len(self._unreadable) != places.left_out:
                     places = Places(list(self._unreadable))
                 ordinals = places.of(rows, batch.num_rows)
@@ -197,9 +196,10 @@ class CsvBatches(FileBatches):
                 if len(ordinals):
                     named = zip(columns, self._header.names, strict=True)
                     yield ordinals, [self._decoded(c, name, ordinals) for c, name in named]
-        except pa.ArrowInvalid as error:
-            row = last_place + 1 + _FIRST_ROW
-            raise InputError(f"{self.path}{_explained(one_line(error), row)}") from None
+        except (pa.ArrowInvalid, LongRowError) as error:
+            raise InputError(
+                f"{self.path}{_explained(error, last_place + 1, blocks.rows_before)}"
+            ) from None
         last_bad = next(reversed(self._unreadable), -1)
         if last_bad > last_place:
             last_place, is_open = last_bad, _is_open(self._last_unreadable)
@@ -294,8 +294,6 @@ class _Tail:
     and so for an empty string.
     """
 
-    closed = False
-
     def __init__(self, source: FileBytes | _Utf8) -> None:
         self._source = source
         self._tail = b""
@@ -306,9 +304,6 @@ class _Tail:
             data = b"\n"
         self._tail = (self._tail + data if len(data) < 4096 else data)[-65_536:]
         return data
-
-    def close(self) -> None:
-        self.closed = True
 
     def ends_inside_quotes(self, last_cell: pa.BinaryScalar | None) -> bool:
         """Returns whether the last cell has an opening quote and no closing one."""
@@ -327,26 +322,6 @@ def _is_open(row: str) -> bool:
         # A cell that is too long for this reader is the rest of the file after an open quote.
         return "unexpected end" in str(error) or "field larger" in str(error)
     return False
-
-
-def _open(tail: _Tail, names: list[str], on_invalid_row: Callable[[Any], str] | None) -> Any:
-    return pcsv.open_csv(
-        pa.PythonFile(tail, mode="r"),
-        # Threads would lose the row numbers of errors.
-        read_options=pcsv.ReadOptions(use_threads=False, block_size=MAX_ROW_BYTES),
-        parse_options=pcsv.ParseOptions(
-            newlines_in_values=True,
-            ignore_empty_lines=len(names) > 1,
-            invalid_row_handler=on_invalid_row,
-        ),
-        convert_options=pcsv.ConvertOptions(
-            # Bytes, so that a cell that is not UTF-8 can be named.
-            column_types=dict.fromkeys(names, pa.binary()),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
 
 
 def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
@@ -394,13 +369,16 @@ def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:
         return True
 
 
-def _explained(cause: str, row: int) -> str:
-    if "straddling" in cause:
+def _explained(error: Exception, ordinal: int, rows_before: int) -> str:
+    """ordinal: of the row after the last that was read. rows_before: those before the block."""
+    row = ordinal + _FIRST_ROW
+    if isinstance(error, LongRowError):
         return (
             f", row {row:,} or later: is longer than {MAX_ROW_BYTES >> 20} MiB: look for a quote that is "
             "never closed"
         )
+    cause = one_line(error)
     if found := _ROW_NUMBER.match(cause):
         rest = cause[found.end() :][:120]
-        return f", row {int(found[1]):,}: {rest}: give every row one cell per column"
+        return f", row {rows_before + int(found[1]):,}: {rest}: give every row one cell per column"
     return f", row {row:,} or later: {cause}: correct it"

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types as pt
 
+from compactor.common.arrow_memory import native_reader
 from format.batches import one_batch
 from format.types import MAX_NESTING
 
@@ -68,14 +69,15 @@ def typed_nulls(dtype: pa.DataType) -> pa.DataType:
 
 
 def _read(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
-    return pj.read_json(
-        pa.BufferReader(block),
+    rows = pj.open_json(
+        native_reader(block),
         # One chunk, so that what Arrow accepts does not depend on where it would cut.
         read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
         parse_options=pj.ParseOptions(
             explicit_schema=types, unexpected_field_behavior=other_fields
         ),
     )
+    return rows.read_all()
 
 
 def _lost_nulls(table: pa.Table) -> bool:

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.common.system_errors import cause_and_advice
-from compactor.errors import InputError
+from compactor.errors import InputError, MachineError
 from format.errors import FormatError
+from format.value_errors import OF_VALUES
 
-PROBLEMS: Final = (ValueError, NotImplementedError, pa.ArrowException, FormatError)
-"""Errors that parsing and converting raise when the values, not the code, are at fault."""
+PROBLEMS: Final = (ValueError, NotImplementedError, *OF_VALUES, FormatError)
+"""Errors that parsing and converting raise when the values, not the code or the machine, are at fault."""
 
 
 class ColumnError(ValueError):
@@ -110,7 +111,7 @@ def reading(
             raise _unreadable(path, error, advice) from error
         raise InputError(f"{path}: cannot be read: {cause_and_advice(error)}") from error
     except MemoryError as error:
-        raise InputError(
+        raise MachineError(
             f"{path}: there is not enough memory to read it ({one_line(error)}): give the process more, or "
             "write the file in smaller row groups, pages or batches"
         ) from error

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
+from compactor.common.ipc import writing
 from compactor.files.kept_types import contains, parquet_schema, plain_schema
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
@@ -88,8 +89,7 @@ class ArrowSink(TableSink):
         self, output: FileOutput, schema: pa.Schema, sort: SortSchema | None = None
     ) -> None:
         self._schema = with_sort_schema(plain_schema(schema), sort)
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        self._writer = pa.ipc.new_file(output, self._schema, options=options)
+        self._writer = pa.ipc.new_file(output, self._schema, options=writing("zstd"))
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from compactor.common.ipc import READING, writing
 from compactor.pipelines.provenance import boundary_of
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
@@ -76,7 +77,7 @@ class BatchBuffer:
 
     def _put_aside(self, batch: pa.RecordBatch) -> Region:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
+        with pa.ipc.new_stream(sink, batch.schema, options=writing()) as writer:
             writer.write_batch(batch)
         data = sink.getvalue()
         region = self._disk.allocate(data.size)
@@ -93,7 +94,8 @@ class BatchBuffer:
             part = self._parts[index]
             assert part is not None
             if isinstance(part, Region):
-                return pa.ipc.open_stream(pa.py_buffer(self._disk.read(part))).read_next_batch()
+                stored = pa.py_buffer(self._disk.read(part))
+                return pa.ipc.open_stream(stored, options=READING).read_next_batch()
             return part
 
     def _drop(self, index: int) -> None:

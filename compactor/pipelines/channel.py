@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -113,3 +114,23 @@ class Channel:
     def has_something(self) -> bool:
         """Whether `poll` would give a batch, or the channel has ended."""
         return bool(self._batches) or self._is_closed
+
+
+class Unthreaded(Channel):
+    """A channel without another side, since no thread could start: who takes a batch makes it."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], budget: MemoryBudget, stage: str) -> None:
+        super().__init__(1, budget, stage)
+        self._made = (batch for batch in batches if batch.num_rows)
+
+    def poll(self) -> pa.RecordBatch | None:
+        batch = None if self._is_stopped else next(self._made, None)
+        self._is_closed = batch is None
+        return batch
+
+    def take(self) -> pa.RecordBatch | None:
+        return self.poll()
+
+    @property
+    def has_something(self) -> bool:
+        return True

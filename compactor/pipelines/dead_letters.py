@@ -22,6 +22,7 @@ from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipelines.run_report import RunReport, SeenRows
 from format.batches import keep_rows
 from format.moves import keep
+from format.value_errors import OF_VALUES
 
 SCHEMA: Final = pa.schema(
     [("source", pa.string()), ("row", pa.int64()), ("node", pa.string()), ("reason", pa.string())]
@@ -79,17 +80,18 @@ class DeadLetters:
     def made(
         self, make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch, node: str
     ) -> Batches:
-        """Yields what `make` makes of a batch; puts rows aside for which it raises `pa.ArrowException`.
+        """Yields what `make` makes of a batch; puts rows aside for which it raises one of
+        `OF_VALUES`.
 
         Raises `DataError` if bad records are errors.
         """
         try:
             yield make(batch)
-        except pa.ArrowException:
+        except OF_VALUES:
             failing = failing_rows(
                 batch.num_rows,
                 lambda start, stop: make(batch.slice(start, stop - start)),
-                pa.ArrowException,
+                OF_VALUES,
             )
             if self._sink is None:
                 failing = islice(failing, 1)
@@ -180,7 +182,7 @@ def _in_parts(make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.Record
     """Processes sound rows, in halves if their result is too long for one array."""
     try:
         yield make(batch)
-    except pa.ArrowException:
+    except OF_VALUES:
         if batch.num_rows == 1:
             raise
         half = batch.num_rows // 2

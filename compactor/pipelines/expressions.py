@@ -35,6 +35,7 @@ from compactor.predicate.sql import (
 from compactor.predicate.tree import FUNCTIONS, columns_of, matching
 from format.batches import one_array
 from format.storage import to_storage
+from format.value_errors import OF_VALUES
 
 _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Add: pc.add_checked,
@@ -103,14 +104,14 @@ class Expression:
             self._evaluate = self._bind(parsed_expression(text, what) if tree is None else tree)
         except SqlError as error:
             raise ConfigError(f"{what}: {error}") from None
-        except (RecursionError, OverflowError, pa.ArrowException):
+        except (RecursionError, OverflowError, *OF_VALUES):
             raise ConfigError(
                 f"{what}: {text[:100]!r} is too long, or has a number too large"
             ) from None
         empty = pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
         try:
             self.type: pa.DataType = self(empty).type
-        except pa.ArrowException as error:
+        except OF_VALUES as error:
             cause = str(error).splitlines()[0]
             raise ConfigError(
                 f"{what}: {text!r} does not fit the columns' types: {cause}"

@@ -11,10 +11,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.common.threads import started
 from compactor.errors import ConfigError
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.pipelines.buffer import BatchBuffer
-from compactor.pipelines.channel import Channel, Stopped
+from compactor.pipelines.channel import Channel, Stopped, Unthreaded
 from compactor.pipelines.classify import (
     Classified,
     Form,
@@ -237,8 +238,9 @@ class RunContext:
                 channel.close(error)
 
         thread = threading.Thread(target=read, name=f"read {edge}", daemon=True)
+        if not started(thread):
+            return Unthreaded(batches, self.budget, taker)
         self._threads.append(thread)
-        thread.start()
         return channel
 
     def is_fused_chain(self, name: str) -> bool:

@@ -19,12 +19,13 @@ class TreeShape:
 def shapes(snapshot: Snapshot) -> list[TreeShape]:
     """Returns the shapes of all windows, by sums over columns: cheap enough for writers of large tables."""
     table = snapshot.fragments.table()
+    # Arrow waits for its threads for good where they cannot start.
     # On level 0, fragments of one sequence are one run; on deeper levels runs are not counted.
     runs = ["window", "level", "sequence_version", "sequence_position"]
     sums = (
-        table.group_by(runs)
+        table.group_by(runs, use_threads=False)
         .aggregate([("size_bytes", "sum")])
-        .group_by(["window", "level"])
+        .group_by(["window", "level"], use_threads=False)
         .aggregate([("size_bytes_sum", "sum"), ("size_bytes_sum", "count")])
     )
     windows: dict[int | None, dict[int, dict[str, int]]] = {}

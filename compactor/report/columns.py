@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from compactor.common.redact import redacted
@@ -17,6 +18,7 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from format.crew import Crew
 from format.errors import FormatError
 from format.footer_reader import FooterReader
 
@@ -40,8 +42,9 @@ def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Adv
     sample = evenly(entries, most_footers)
     seen: dict[str, _Seen] = {}
     unreadable: list[tuple[str, str]] = []
-    with ThreadPoolExecutor(_READERS) as readers:
-        outcomes = readers.map(lambda entry: _footer(store, entry), sample)
+    with closing(Crew(_READERS)) as readers:
+        parts = (sample[start : start + _READERS] for start in range(0, len(sample), _READERS))
+        outcomes = (o for part in parts for o in readers.each(partial(_footer, store), part))
         for done, (entry, outcome) in enumerate(zip(sample, outcomes, strict=True), 1):
             if isinstance(outcome, FooterReader):
                 _count(outcome, seen)

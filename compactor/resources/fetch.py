@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from compactor.common.threads import started
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from compactor.resources.errors import LocalDiskError
@@ -96,7 +97,10 @@ class FetchedSource:
         self.spooled_bytes = 0
         """Bytes that went to disk because of a long pause."""
         self._thread = threading.Thread(target=self._fetch, name="fetch", daemon=True)
-        self._thread.start()
+        self._is_alone = not started(self._thread)
+        """Whether no thread could start, so that `read` fetches."""
+        self._source: ClosableSource | None = None
+        """What `read` fetches from then."""
 
     def read(self, max_bytes: int, /) -> bytes:
         """Returns up to `max_bytes` bytes, after waiting for at least one; b"" at the end."""
@@ -106,6 +110,8 @@ class FetchedSource:
             return self._first[start:end]
         if self._first:
             return self._take_rest()
+        if self._is_alone:
+            return self._read_alone(max_bytes)
         with self._lock:
             if not (self._window or self._gap or self._ended):
                 self._wait_for_bytes()
@@ -135,7 +141,10 @@ class FetchedSource:
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
         """Stops fetching and releases the connection. Idempotent; waits at most `timeout_seconds`."""
         self.stop()
-        self._thread.join(timeout_seconds)
+        if not self._is_alone:
+            self._thread.join(timeout_seconds)
+        elif self._source is not None:
+            self._source.close()
 
     def stop(self) -> None:
         """Begins to close: stops fetching and frees the window, without waiting."""
@@ -179,6 +188,21 @@ class FetchedSource:
     def _give_back(self, size: int) -> None:
         self._charged -= size
         self._budget.discharge(FETCH_STAGE, size)
+
+    def _read_alone(self, max_bytes: int) -> bytes:
+        if self._closed:
+            return b""
+        started_at = time.perf_counter()
+        if self._source is None:
+            self._source = self._open_source()
+        piece = self._source.read(min(max_bytes, self._settings.piece_bytes))
+        self.wait_seconds += time.perf_counter() - started_at
+        if piece and self._keeps_all:
+            self._put_on_disk(piece)
+        self._fetched += len(piece)
+        self._read_at = self._window_end = self._fetched
+        self._complete = not piece
+        return piece
 
     # --- the fetching thread's side ---
 

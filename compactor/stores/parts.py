@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from compactor.common.clock import random_id
+from compactor.common.ipc import READING, writing
 from compactor.stores.base import ByteStream, Store, Upload
 
 _READ_BYTES = 1 << 20
@@ -23,7 +24,7 @@ class BatchSink(Protocol):
 def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSink]:
     """Writes a part, which exists once the block ends without an error. key: no other attempt's."""
     with store.start_upload(key) as upload:
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        options = writing("lz4")
         with pa.ipc.new_stream(pa.PythonFile(_Writable(upload)), schema, options=options) as writer:
             yield writer
         upload.complete()
@@ -52,7 +53,8 @@ def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:
     stream = store.open_stream(key)
     try:
         with pa.ipc.open_stream(
-            pa.PythonFile(io.BufferedReader(_ReadableStream(stream), _READ_BYTES))
+            pa.PythonFile(io.BufferedReader(_ReadableStream(stream), _READ_BYTES)),
+            options=READING,
         ) as rows:
             yield from rows
     finally:

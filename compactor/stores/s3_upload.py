@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from compactor.common.threads import started
 from compactor.errors import StoreError
 from compactor.resources.disk import LocalDisk, Region
 from compactor.resources.upload_memory import UploadMemory
@@ -232,5 +233,6 @@ def _in_thread(work: Callable[[], str]) -> Future[str]:
         except BaseException as error:  # noqa: BLE001 - handed to the code that waits for the part
             future.set_exception(error)
 
-    threading.Thread(target=run, name="upload", daemon=True).start()
+    if not started(threading.Thread(target=run, name="upload", daemon=True)):
+        run()
     return future

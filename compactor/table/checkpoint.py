@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from compactor.common.ipc import READING, writing
 from compactor.errors import DataError
 from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
@@ -57,8 +58,7 @@ def checkpoint_bytes(snapshot: Snapshot) -> bytes:
 
 def _stream(table: pa.Table, compression: str | None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=writing(compression)) as writer:
         writer.write_table(table)
     return sink.getvalue()
 
@@ -79,7 +79,7 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
             raise ValueError(
                 f"it would unpack to {unpacked:,} bytes, and {most:,} are allowed for one of {stream.size:,}"
             )
-        table = pa.ipc.open_stream(stream).read_all()
+        table = pa.ipc.open_stream(stream, options=READING).read_all()
         # A checksum does not prove who wrote the bytes, and Arrow follows any offset.
         table.validate(full=True)
         header = from_json_text(table.schema.metadata[_HEADER])

@@ -18,7 +18,7 @@ to the table:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -47,6 +47,7 @@ from compactor.table.object_names import (
 )
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
+from format.crew import Crew
 
 _MAX_TRIES: Final = 5
 _VERSIONS_AT_A_TIME: Final = 64
@@ -502,9 +503,9 @@ class History:
             yield from map(self.read_any, numbers)
             return
         set_up_heap()
-        with ThreadPoolExecutor(at_a_time) as readers:
+        with closing(Crew(at_a_time)) as readers:
             for start in range(0, len(numbers), _READ_AHEAD):
-                yield from readers.map(self.read_any, numbers[start : start + _READ_AHEAD])
+                yield from readers.each(self.read_any, numbers[start : start + _READ_AHEAD])
 
 
 def _first_to_list(version: int, older: Sequence[int], bottom: int) -> int:

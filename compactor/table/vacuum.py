@@ -13,7 +13,7 @@ its rows is left alone until the user says that this was meant.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from compactor.table.object_names import (
 from compactor.table.proof import Listing, Proof, is_same, list_log
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
+from format.crew import Crew
 
 MAX_SHRINK_SHARE: Final = 0.5
 """Share of a table's rows: if more than that were lost since, older versions stay until the user agrees."""
@@ -354,9 +355,8 @@ class _Vacuum:
             for item in items:
                 delete(item)
             return
-        with ThreadPoolExecutor(self._settings.deleters) as deleters:
-            for _ in deleters.map(delete, items):
-                pass
+        with closing(Crew(self._settings.deleters)) as deleters:
+            deleters.each(delete, items)
 
 
 def _objects_of(entries: Iterable[FragmentEntry]) -> set[str]:

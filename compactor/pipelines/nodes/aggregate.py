@@ -26,6 +26,7 @@ from compactor.resources.disk import LocalDisk
 from format.batches import one_batch
 from format.names import names_text
 from format.schema import SortColumn
+from format.value_errors import OF_VALUES
 
 _WINDOW: Final = "$window"
 """The column with the start of a row's window, beside the columns of the input."""
@@ -80,7 +81,7 @@ def _grouper(
     keys = node.group_by if node.window is None else (_WINDOW, *node.group_by)
     try:
         return Grouper(keys, measures, schema, budget, name, disk, keeps_order=keeps_order)
-    except pa.ArrowException as error:
+    except OF_VALUES as error:
         raise ConfigError(f"{what}: {str(error).splitlines()[0]}") from None
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.common.clock import random_id
+from compactor.common.threads import started
 from compactor.errors import ConfigError
 from compactor.files.names import PARQUET, FileFormat, kind_of
 from compactor.files.sinks import ROW_GROUP_BYTES
@@ -259,7 +260,11 @@ class Writing:
                 handoff.stop()
 
         thread = threading.Thread(target=write, name=f"write {self._name}", daemon=True)
-        thread.start()
+        if not started(thread):
+            for batch in self._rows(None):
+                with self._work.clock.on(self._name):
+                    writer.write(batch)
+            return
         try:
             for batch in self._work.stream(self._node.input):
                 if (boundary := boundary_of(batch)) is not None:

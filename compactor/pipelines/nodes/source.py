@@ -40,6 +40,7 @@ from format.cast import as_schema
 from format.names import names_text
 from format.storage import plain, to_logical, to_storage
 from format.types import storage_type, table_schema
+from format.value_errors import OF_VALUES
 
 
 class SourceReader:
@@ -226,7 +227,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
         return column
     try:
         return converted(to_storage(column), field.type)
-    except pa.ArrowException as error:
+    except OF_VALUES as error:
         raise DataError(
             f"{path}: column {field.name!r} is {column.type}, and can't be read as {field.type} "
             f"({str(error).splitlines()[0]}): correct `fields`"

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.common.ipc import READING, writing
 from format.arrays import concat_storage
 from format.batches import concat_rows, one_batch, take_rows
 from format.hashing import add_column
@@ -41,7 +42,7 @@ def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     """Returns the batches as an Arrow IPC stream of one batch; columns that a batch lacks become null."""
     batch = batches[0] if len(batches) == 1 else _end_to_end(batches)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=writing()) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
 
@@ -54,7 +55,7 @@ def _end_to_end(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def from_bytes(data: pa.Buffer) -> pa.RecordBatch:
-    return pa.ipc.open_stream(data).read_next_batch()
+    return pa.ipc.open_stream(data, options=READING).read_next_batch()
 
 
 class KeySample:

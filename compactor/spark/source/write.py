@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from compactor.common.clock import random_id
+from compactor.common.ipc import READING, writing
 from compactor.errors import (
     CompactorError,
     InputError,
@@ -172,7 +173,7 @@ def _few(rows: Iterator[pa.RecordBatch]) -> tuple[bytes | None, Iterator[pa.Reco
     if not any(batch.num_rows for batch in held):
         return None, iter(())
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, held[0].schema) as stream:
+    with pa.ipc.new_stream(sink, held[0].schema, options=writing()) as stream:
         for batch in held:
             stream.write_batch(batch)
     return sink.getvalue().to_pybytes(), iter(held)
@@ -183,7 +184,7 @@ def _entries(plan: WritePlan, written: Sequence[WrittenFragments]) -> Iterator[F
     told = [message for message in written if message.entries or message.rows is not None]
     for is_sent, messages in itertools.groupby(told, lambda message: message.rows is not None):
         if is_sent:
-            streams = (pa.ipc.open_stream(message.rows) for message in messages)
+            streams = (pa.ipc.open_stream(message.rows, options=READING) for message in messages)
             yield from _write(plan, itertools.chain.from_iterable(streams))
         else:
             yield from (entry for message in messages for entry in message.entries)

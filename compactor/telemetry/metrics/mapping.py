@@ -167,7 +167,7 @@ def _by_level(snapshot: Snapshot) -> dict[int, tuple[int, int, int]]:
     """Returns fragments, bytes and rows by level."""
     sums: pa.Table = (
         snapshot.fragments.table()
-        .group_by("level")
+        .group_by("level", use_threads=False)
         .aggregate([([], "count_all"), ("size_bytes", "sum"), ("rows", "sum")])
     )
     return {

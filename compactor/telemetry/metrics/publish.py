@@ -15,6 +15,8 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 from prometheus_client.parser import text_string_to_metric_families
 
 from compactor.common.redact import redacted
+from compactor.common.shortage import OF_THREADS
+from compactor.common.threads import started
 from compactor.errors import UsageError
 from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
 
@@ -175,7 +177,8 @@ def push(
 
     # The client's timeout applies to each read. A thread that still waits ends with the process.
     sender = threading.Thread(target=send, name="metrics-push", daemon=True)
-    sender.start()
+    if not started(sender):
+        raise PushError(OF_THREADS)
     sender.join(deadline_seconds)
     if sender.is_alive():
         raise PushError(f"no answer in {deadline_seconds:g} s")

@@ -1,0 +1,53 @@
+"""Tells errors of the machine, which has no memory or no thread to give, from errors of values."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Final
+
+OF_MEMORY: Final = "there is not enough memory: give the process more, or a lower --memory"
+OF_THREADS: Final = (
+    "no thread can be started: raise the limit (`ulimit -u`, or the container's pids limit)"
+)
+_MEMORY_TEXTS: Final = ("bad_alloc", "allocation error : not enough memory", "alloc of size")
+_WITHOUT_KIND: Final = {"RuntimeError", "OSError", "ArrowException"}
+"""The classes of errors that only their text tells apart. Texts of others may quote values."""
+_THREAD_TEXTS: Final = ("can't start new thread", "failed to launch worker thread")
+
+
+def shortage(error: BaseException) -> str | None:
+    """Returns what the machine lacks and what to do, if that is what ended the work; else None.
+
+    An exception that only arose while an error of the machine was handled counts as that error.
+    """
+    return next(filter(None, map(_shortage, _causes(error))), None)
+
+
+def no_thread(error: BaseException) -> bool:
+    """Returns whether the error says that a thread could not start."""
+    return _shortage(error) == OF_THREADS
+
+
+def _shortage(error: BaseException) -> str | None:
+    if isinstance(error, MemoryError):
+        return OF_MEMORY
+    if isinstance(error, OSError) and error.errno is not None:
+        return OF_MEMORY if error.errno == errno.ENOMEM else None
+    if type(error).__name__ not in _WITHOUT_KIND:
+        return None
+    text = str(error).lower()
+    if any(known in text for known in _THREAD_TEXTS):
+        return OF_THREADS
+    return OF_MEMORY if any(known in text for known in _MEMORY_TEXTS) else None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        if error.__cause__ is not None or error.__suppress_context__:
+            error = error.__cause__
+        else:
+            error = error.__context__
