@@ -17,14 +17,14 @@ from compactor.merge.errors import MergeCheckError
 from compactor.merge.splits import most_plain_bytes, row_bits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.stopwatch import Laps
-from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
-from compactor.rows.fold import chosen_rows, folded, kept_rows
+from compactor.rows.flags import KEPT, NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
+from compactor.rows.fold import chosen_rows, folded, kept_rows, merged_rows
 from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
 from format.encode import Coding, by_dictionary, recoded
 from format.errors import LimitError
 from format.gather import Pieces, gather, with_few_templates
-from format.hashing import U64, column_contributions, surveyed
+from format.hashing import U64, add_column, column_contributions, surveyed
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
 from format.moves import take
@@ -37,7 +37,7 @@ from format.sizes import (
     total_bits,
     total_bytes,
 )
-from format.templates import TextSurvey, text
+from format.templates import text
 from format.types import is_binary_like, is_templated
 
 
@@ -121,17 +121,24 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
         # Comes before the rows are hashed, because only distinct values need hashing.
         laps.begin("encode")
         array, coding = recoded(array) if is_mixed else by_dictionary(array), Coding.FINAL
-    laps.begin("hash")
-    seen, made.contributions = _hashed(rows.name, array)
+    seen = None
+    if array.null_count < len(array):
+        laps.begin("hash")
+        seen = surveyed(rows.name, array) if is_templated(array.type) else None
+        made.contributions = (
+            column_contributions(rows.name, array) if seen is None else seen.contributions
+        )
     if rows.flags is not None:
         laps.begin("gather")
-        array, whose = _written(rows.name, array, rows.flags, rows.function)
-        coding = Coding.DISTINCT if whose is not None and coding is Coding.FINAL else Coding.OPEN
-        laps.begin("hash")
-        seen, contributions = _hashed(rows.name, array)
-        _check_written(rows.name, made.contributions, whose, contributions)
-        if rows.function is not None:
-            made.folded_contributions = contributions
+        (array, whose), seen = _written(rows, array, rows.flags), None
+        is_same = whose is not None
+        coding = Coding.DISTINCT if is_same and coding is Coding.FINAL else Coding.OPEN
+        if rows.function is not None or pt.is_nested(rows.pieces.dtype):
+            laps.begin("hash")
+            contributions = column_contributions(rows.name, array)
+            _check_moved(rows.name, made.contributions, whose, contributions)
+            if rows.function is not None:
+                made.folded_contributions = contributions
     if len(array):
         laps.begin("encode")
         made.chunk = make_chunk(array, level=rows.level, coding=coding, seen=seen)
@@ -181,21 +188,13 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
         with _naming(name):
             keys.append(gather(pieces, group.origins))
     laps.begin("hash")
-    taken = [_hashed(name, array)[1] for name, array in zip(group.names, keys, strict=True)]
-    contributions = _sum(taken, len(keys[0]))
-    written = taken
+    contributions = _sums(group.names, keys)
     if group.flags is not None:
         laps.begin("gather")
-        functions = [None if rule is None else rule.function(name) for name in group.names]
-        moved = [
-            _written(name, array, group.flags, function)
-            for name, array, function in zip(group.names, keys, functions, strict=True)
+        keys = [
+            merged_rows(array, group.flags, name, rule)
+            for name, array in zip(group.names, keys, strict=True)
         ]
-        keys = [array for array, _ in moved]
-        laps.begin("hash")
-        written = [_hashed(name, array)[1] for name, array in zip(group.names, keys, strict=True)]
-        for name, before, (_, whose), after in zip(group.names, taken, moved, written, strict=True):
-            _check_written(name, before, whose, after)
     rows = len(keys[0])
     if not rows:
         laps.end()
@@ -203,12 +202,13 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
     laps.begin("encode")
     chunks = [make_chunk(array, level=group.level) for array in keys]
     folds = rule is not None and rule.policy.folds and group.flags is not None
+    laps.begin("hash")
     made = KeyChunks(
         chunks,
         key_at(keys, 0),
         key_at(keys, rows - 1),
         contributions,
-        _sum(written, rows) if folds else None,
+        _sums(group.names, keys) if folds else None,
         NONE_SEEN if rule is None else rule.row_statistics(keys),
         laps.seconds,
     )
@@ -216,22 +216,11 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
     return made
 
 
-def _sum(contributions: Sequence[U64 | None], rows: int) -> U64:
-    total = np.zeros(rows, dtype=np.uint64)
-    for part in contributions:
-        if part is not None:
-            total += part
-    return total
-
-
-def _hashed(name: str, array: pa.Array) -> tuple[TextSurvey | None, U64 | None]:
-    """Returns what a column adds to the rows' numbers, None if all is null, and how that was seen."""
-    if array.null_count == len(array):
-        return None, None
-    if is_templated(array.type):
-        seen = surveyed(name, array)
-        return seen, seen.contributions
-    return None, column_contributions(name, array)
+def _sums(names: Sequence[str], keys: Sequence[pa.Array]) -> U64:
+    sums = np.zeros(len(keys[0]), dtype=np.uint64)
+    for name, array in zip(names, keys, strict=True):
+        add_column(name, array, sums)
+    return sums
 
 
 def _limit_bytes(rows: ColumnRows, array: pa.Array, *, is_mixed: bool) -> int | None:
@@ -269,24 +258,23 @@ def _is_heavier(array: pa.Array, most_bytes: int, *, is_mixed: bool) -> bool:
     return total_bits(array) > 8 * most_bytes
 
 
-def _written(
-    name: str, array: pa.Array, flags: Flags, function: RowFunction | None
-) -> tuple[pa.Array, I64 | None]:
+def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array, I64 | None]:
     """Returns what is written of the rows taken, and whose value each has; None where they are computed."""
-    if function is None:
-        return kept_rows(array, flags), chosen_rows(array, flags, None)
+    if rows.function is None:
+        return kept_rows(array, flags), np.flatnonzero((flags & KEPT).astype(np.bool_))
     array = text(array)
-    whose = chosen_rows(array, flags, function)
-    return folded(array, flags, function, name) if whose is None else take(array, whose), whose
+    whose = chosen_rows(array, flags, rows.function)
+    if whose is None:
+        return folded(array, flags, rows.function, rows.name), None
+    return take(array, whose), whose
 
 
-def _check_written(name: str, taken: U64 | None, whose: I64 | None, written: U64 | None) -> None:
+def _check_moved(name: str, taken: U64 | None, whose: I64 | None, written: U64) -> None:
     """Raises `MergeCheckError` if what is written does not hash as the rows that it was taken from."""
-    if whose is None or not len(whose):
+    if whose is None:
         return
     expected = np.zeros(len(whose), dtype=np.uint64) if taken is None else taken[whose]
-    found = np.zeros(len(whose), dtype=np.uint64) if written is None else written
-    if changed := int(np.count_nonzero(expected != found)):
+    if changed := int(np.count_nonzero(expected != written)):
         raise MergeCheckError(
             f"column {name!r}: {counted(changed, 'row')} of a merge had another hash after others were left "
             "out; its outputs were dropped, the inputs are untouched"

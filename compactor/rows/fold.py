@@ -70,11 +70,8 @@ def folded(array: pa.Array, flags: Flags, function: RowFunction, name: str) -> p
     return _united(plain(array), into, is_set=function is RowFunction.SET)
 
 
-def chosen_rows(array: pa.Array, flags: Flags, function: RowFunction | None) -> I64 | None:
-    """Returns for each kept row the one whose value it gets, its own if no function folds; None where values
-    are computed."""
-    if function is None:
-        return np.flatnonzero(flags & KEPT)
+def chosen_rows(array: pa.Array, flags: Flags, function: RowFunction) -> I64 | None:
+    """Returns for each kept row the one whose value it gets; None where values are computed."""
     if not chooses(function):
         return None
     into = _Targets(array, flags)

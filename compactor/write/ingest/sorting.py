@@ -80,7 +80,7 @@ class SortedRows:
         # What folds does not come from its own row: it is taken out of the rows' numbers, and added anew.
         folds = np.zeros(int(np.count_nonzero(flags & KEPT)), dtype=np.uint64)
         columns = {}
-        kept = np.flatnonzero(flags & KEPT)
+        kept = np.flatnonzero((flags & KEPT).astype(np.bool_))
         for name, array in arrays.items():
             function = rule.function(name)
             if function is None:
