@@ -54,8 +54,8 @@ def _one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def _few_arrow_threads() -> Iterator[None]:
-    """Arrow reads only blocks that are in memory, and Python sees to signals: each thread for them would be one
-    more that may not start."""
+    """Arrow reads only blocks that are in memory, and Python sees to signals: each thread for them would be
+    one more that may not start."""
     yield
     if (pyarrow := sys.modules.get("pyarrow")) is not None:
         pyarrow.set_io_thread_count(1)
