@@ -69,7 +69,7 @@ class CsvBlocks:
             if len(more) == len(rest):
                 break
             cut = _end_of_rows(more)
-            if not cut and len(more) > MAX_ROW_BYTES:
+            if not cut and len(more) >= MAX_ROW_BYTES:
                 raise LongRowError
             if cut:
                 yield more[:cut]
@@ -78,8 +78,8 @@ class CsvBlocks:
             yield rest
 
     def _filled(self, rest: bytes) -> bytes:
-        """Returns `rest` and about a block more; just `rest` at the end."""
-        parts, size = [rest], 0
+        """Returns `rest` and what makes it a block; just `rest` at the end."""
+        parts, size = [rest], len(rest)
         while size < _BLOCK_BYTES and (data := self._source.read(_BLOCK_BYTES - size)):
             parts.append(data)
             size += len(data)

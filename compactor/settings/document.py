@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -21,6 +22,9 @@ _MOST_LEVELS: Final = 50
 _MOST_VALUES: Final = 100_000
 """The most values of a document; whatever an alias (`*name`) repeats counts again."""
 _Model = TypeVar("_Model", bound=BaseModel)
+
+
+_FastParser: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(yaml.SafeLoader):
@@ -112,6 +116,7 @@ class Document:
 
 
 def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
+    _check_length(text, name)
     try:
         tree = yaml.compose(text, Loader=_Loader)
         _check_size(tree, name)
@@ -124,6 +129,20 @@ def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ConfigError(f"{name}{line}: not YAML: {problem}") from None
+
+
+def _check_length(text: str, name: str) -> None:
+    """Raises `ConfigError` for more values than can be read, before all of the text is parsed at length."""
+    values = 0
+    with suppress(yaml.YAMLError, ValueError):  # told where the text is parsed
+        for event in yaml.parse(text, Loader=_FastParser):
+            values += isinstance(event, yaml.NodeEvent)
+            if values > _MOST_VALUES:
+                break
+    if values > _MOST_VALUES:
+        raise ConfigError(
+            f"{name}: more than {_MOST_VALUES:,} values: divide it, or leave data to files"
+        )
 
 
 def _check_size(tree: yaml.Node | None, name: str) -> None:
