@@ -17,6 +17,7 @@ from compactor import __version__
 from compactor.cli.commands import Commands, LazyCommands
 from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.output import fail
+from compactor.cli.pipes import let_readers_leave
 from compactor.cli.usage import usage_line
 from compactor.common import logs
 from compactor.common.logs import LogSettings
@@ -74,6 +75,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
+    let_readers_leave()
     # Py4J logs tracebacks of errors that we report in one line ourselves.
     logging.getLogger().addHandler(logging.NullHandler())
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
@@ -95,10 +97,6 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.message, error.exit_code)
     except FormatError as error:
         return _fail(str(error), 3)
-    except BrokenPipeError:
-        # The reader of our output has gone, as after `| head`: print nothing, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         # Stores and files report their own OSErrors, so this one comes from our output.
         return _fail(f"cannot write the output: {cause_and_advice(error)}", 1)

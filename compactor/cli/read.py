@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from compactor.cli.output import echo_json
+from compactor.cli.pipes import has_reader
 from compactor.cli.shared_options import snapshot_options, threads_option
 from compactor.cli.tables import open_view
 from compactor.errors import UsageError
@@ -42,7 +43,7 @@ def head_command(
     for batch in scan if left else ():
         click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
         left -= min(left, batch.num_rows)
-        if left == 0:
+        if left == 0 or not has_reader():
             break
 
 
@@ -100,7 +101,7 @@ def query_command(
         if not counts:
             click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
             left -= min(left, batch.num_rows)
-            if left == 0:
+            if left == 0 or not has_reader():
                 break
     if as_json:
         echo_json(asdict(scan.report))
