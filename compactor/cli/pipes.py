@@ -25,11 +25,17 @@ class _Stream(io.FileIO):
             return super().write(data)
         except BrokenPipeError:
             self.has_reader = False
-            # Libraries and child processes that write to the descriptor have no reader either.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            self._lead_nowhere()
             return memoryview(data).nbytes
+        except OSError:
+            self._lead_nowhere()  # or what buffers still hold fails again when the process ends
+            raise
+
+    def _lead_nowhere(self) -> None:
+        # By its descriptor, since libraries and child processes write to that.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
 
 
 def let_readers_leave() -> None:
