@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
 from compactor.cli.frugal import frugal_imports
 from compactor.common.heap import set_up_heap
+from compactor.errors import JobError
 
 
 class Place(NamedTuple):
@@ -75,6 +76,13 @@ class LazyCommands(MutableMapping[str, click.Command]):
 
 class Commands(click.Group):
     """The group of all commands. Its help imports none of them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command. Raises `JobError` for a broken pipe, at which click would exit without a word."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise JobError("a connection was closed at its other end: try again") from error
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the list of commands from their summaries."""

@@ -20,6 +20,7 @@ from compactor import __version__
 from compactor.cli.commands import Commands, LazyCommands
 from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.output import fail
+from compactor.cli.pipes import let_readers_leave
 from compactor.cli.usage import usage_line
 from compactor.common import logs
 from compactor.common.logs import LogFormat, LogSettings
@@ -79,6 +80,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
+    let_readers_leave()
     # Py4J logs tracebacks of errors that we report in one line ourselves.
     logging.getLogger().addHandler(logging.NullHandler())
     logs.take_over_stderr()
@@ -113,10 +115,6 @@ def _ended(arguments: Sequence[str]) -> int:
         return _fail(str(error), 3)
     except MemoryError:
         raise
-    except BrokenPipeError:
-        # The reader of our output has gone, as after `| head`: print nothing, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         # Stores and files report their own OSErrors, so this one comes from our output.
         return _fail(f"cannot write the output: {cause_and_advice(error)}", 1)

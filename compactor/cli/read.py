@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from compactor.cli.output import echo_json, warn
+from compactor.cli.pipes import has_reader
 from compactor.cli.shared_options import (
     skip_quarantined_option,
     snapshot_options,
@@ -61,7 +62,7 @@ def head_command(
     for batch in scan if left else ():
         click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
         left -= min(left, batch.num_rows)
-        if left == 0:
+        if left == 0 or not has_reader():
             break
     warn_of_left_out(scan.report)
 
@@ -127,7 +128,7 @@ def query_command(
         if not counts:
             click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
             left -= min(left, batch.num_rows)
-            if left == 0:
+            if left == 0 or not has_reader():
                 break
     warn_of_left_out(scan.report)
     if as_json:

@@ -9,7 +9,7 @@ from compactor.cli.output import echo_json, human_bytes
 from compactor.cli.shared_options import check_one_moment, moment_unix_ms, snapshot_options
 from compactor.cli.tables import open_log
 from compactor.errors import UsageError
-from compactor.files.write import check_target, write_whole
+from compactor.files.whole import check_target, write_whole
 from compactor.report.charts import check_plotly
 from compactor.report.gather import (
     MAX_FOOTERS,

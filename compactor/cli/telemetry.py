@@ -16,7 +16,7 @@ from compactor.cli.tables import open_log
 from compactor.common import logs
 from compactor.common.logs import LEVELS, LogFormat, LogSettings
 from compactor.compaction.listener import Listener, Listeners
-from compactor.errors import UsageError
+from compactor.errors import CompactorError, UsageError
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.observed_log import CommitReport, ObservedCommitLog
@@ -196,9 +196,8 @@ def _publish(
             if registry.get_sample_value(LAST_SUCCESS.name, {"table": table}) is None:
                 apply(publish.last_successes(targets.textfile))
             publish.write_textfile(targets.textfile, registry)
-        except OSError as error:
-            reason = error.strerror or error
-            warn(f"--metrics-textfile {targets.textfile}: metrics were not written ({reason})")
+        except CompactorError as error:
+            warn(f"--metrics-textfile: metrics were not written ({error.message})")
 
 
 @contextmanager

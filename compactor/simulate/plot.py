@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.errors import UsageError
+from compactor.files.whole import write_whole
 from compactor.simulate.result import Result, ShardSample, worker_use, write_amplification
 
 if TYPE_CHECKING:
@@ -73,7 +75,9 @@ def plot(results: Mapping[str, Result], title: str, path: str) -> None:
             grid[row][0].yaxis.set_major_formatter(EngFormatter(unit, sep=" " if unit else ""))
     figure.suptitle(title, fontsize=11)
     figure.align_ylabels()
-    figure.savefig(path)
+    picture = BytesIO()
+    figure.savefig(picture, format=Path(path).suffix[1:].lower())
+    write_whole(path, picture.getvalue())
 
 
 def _top(row: Sequence[Axes]) -> float:

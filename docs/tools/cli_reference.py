@@ -107,6 +107,9 @@ def _exit_codes() -> str:
         "`alter`, `compact --dry-run`, `inspect TABLE`, `release`, `report` and `vacuum` read no fragments, "
         "so a damaged one does not fail them.",
         "",
+        "A reader of the output that leaves, as in `compactor query TABLE | head -1`, is no error: `query` and "
+        "`head` stop with code 0, other commands finish their work and end with its code.",
+        "",
     ]
     return "\n".join(lines)
 

@@ -80,17 +80,17 @@ def test_an_export_that_is_terminated_leaves_no_file(
     assert run(["ingest", table, str(tmp_path / "rows.parquet"), "--sort-by", "service,ts"]) == 0
     folder = tmp_path / "out"
     folder.mkdir()
-    seen: list[str] = []
+    seen: list[list[str]] = []
 
     def write(_sink: ParquetSink, _batch: pa.RecordBatch) -> None:
-        seen.extend(path.name for path in folder.iterdir())
+        seen.append([path.name for path in folder.iterdir()])
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(ParquetSink, "write", write)
     capsys.readouterr()
     assert run(["export", table, str(folder / "all.parquet")]) == 130
     assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
-    assert len(seen) == 1
+    assert seen == [[]]
     assert not list(folder.iterdir())
 
 

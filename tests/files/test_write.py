@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
-import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import zstandard
 from compactor.errors import InputError, JobError, UsageError
 from compactor.files import sinks
 from compactor.files.jsontext import json_lines
-from compactor.files.write import SinkOptions, check_sink_path, open_table_sink, write_whole
+from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from tests.support.wording import refuses
 
 
@@ -242,47 +240,3 @@ def test_a_full_disk_is_a_job_error_and_nothing_is_left(
     with refuses(JobError):
         write(tmp_path / "a.csv", one(pa.int64(), 1))
     assert list(tmp_path.iterdir()) == []
-
-
-def _unfinished(path: Path, *, days: float) -> Path:
-    beside = path.with_name(f".{path.name}.0123456789ab.part")
-    beside.write_text("half")
-    then = time.time() - days * 86_400
-    os.utime(beside, (then, then))
-    return beside
-
-
-@pytest.mark.parametrize("days", [0, 0.9, 1.1])
-def test_what_a_killed_writer_left_goes_with_the_next_write_of_the_name_after_a_day(
-    tmp_path: Path, days: float
-) -> None:
-    path = tmp_path / "rows.csv"
-    left = _unfinished(path, days=days)
-    other = _unfinished(tmp_path / "other.csv", days=9)
-    strange = tmp_path / ".rows.csv.backup.part"
-    strange.write_text("x")
-    os.utime(strange, (0, 0))
-    with open_table_sink(str(path), pa.schema([("a", pa.int64())])):
-        pass
-    assert left.exists() == (days < 1)
-    assert other.exists()
-    assert strange.exists()
-    write_whole(str(tmp_path / "other.csv"), b"")
-    assert not other.exists()
-
-
-def test_links_and_files_written_to_again_are_not_taken_for_what_the_dead_left(
-    tmp_path: Path,
-) -> None:
-    path, old = tmp_path / "rows.csv", tmp_path / "old.txt"
-    old.write_text("x")
-    os.utime(old, (0, 0))
-    link = path.with_name(f".{path.name}.{'a' * 12}.part")
-    link.symlink_to(old)
-    os.utime(link, (0, 0), follow_symlinks=False)
-    awake = _unfinished(tmp_path / "b.csv", days=2)
-    write_whole(str(path), b"")
-    assert link.is_symlink()
-    awake.write_text("more")
-    write_whole(str(tmp_path / "b.csv"), b"")
-    assert awake.exists()

@@ -20,6 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compactor.cli.main import run
+from compactor.files.staging import StagedFile
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.telemetry.metrics.publish import PASSWORD_VARIABLE, PushError, check_push, push
@@ -409,12 +410,10 @@ def test_targets_that_cannot_be_are_refused_before_anything_is_done(
 def test_a_file_that_cannot_be_written_is_a_warning(
     tmp_path: Path, files: list[str], capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compactor.telemetry.metrics import publish
-
-    def full(*_: Any) -> None:
+    def full(_name: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(publish, "write_to_textfile", full)
+    monkeypatch.setattr(StagedFile, "seal", full)
     file = tmp_path / "x.prom"
     assert ingest(tmp_path / "t", files, "--metrics-textfile", str(file)) == 0
     (line,) = capfd.readouterr().err.splitlines()

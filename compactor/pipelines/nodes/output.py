@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from compactor.errors import ConfigError
 from compactor.files.names import PARQUET, FileFormat, kind_of
 from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
+from compactor.files.staging import Staging
 from compactor.files.write import SinkOptions, StagedSink, check_sink_path
 from compactor.pipelines.aggregating import Grouper, Measure
 from compactor.pipelines.binding import (
@@ -92,15 +94,17 @@ def open_sink(
     schema: pa.Schema,
     sort: SortSchema | None = None,
     row_group_bytes: int = ROW_GROUP_BYTES,
+    staging: Staging | None = None,
 ) -> StagedSink:
     """Opens a file with the options of pipelines.
 
-    sort: the sort schema, for a fragment. row_group_bytes: the size of row groups, for Parquet.
+    sort: the sort schema, for a fragment. row_group_bytes: the size of row groups, for Parquet. staging: the
+    place of the output's unfinished files, if it has several.
     """
     options = SinkOptions(
         sort=sort, map_objects=True, expanded=WIDENED, row_group_bytes=row_group_bytes
     )
-    return StagedSink(path, schema, options)
+    return StagedSink(path, schema, options, staging)
 
 
 class Writing:
@@ -119,6 +123,7 @@ class Writing:
         self._counted = Counted(self._report, self._schema.names, may_repeat=repeats)
         self._held: BatchBuffer | None = None
         self._writer: Writer | None = None
+        self._staging: Staging | None = None
         self._staged: tuple[CommitLog, Snapshot, IngestPlan, list[FragmentEntry]] | None = None
 
     @property
@@ -164,6 +169,8 @@ class Writing:
 
     def _write_files(self) -> None:
         assert self._node.path is not None
+        if self._node.split is not None:
+            self._staging = Staging(Path(self._node.path).resolve())
         self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
         if self._report.live:
             self._write_live(self._writer)
@@ -196,6 +203,8 @@ class Writing:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+        if self._staging is not None:
+            self._staging.close()
 
     def _rows(self, writer: Writer | None) -> Batches:
         """Yields rows as they are written, and counts them; boundaries go to the writer."""
@@ -219,7 +228,8 @@ class Writing:
     def _open_sink(self, path: str) -> StagedSink:
         if self._node.split is not None:
             self._work.claim(path, f"node {self._name!r}")
-        return open_sink(path, self._schema, self._sort, min(ROW_GROUP_BYTES, self._share_bytes))
+        row_group_bytes = min(ROW_GROUP_BYTES, self._share_bytes)
+        return open_sink(path, self._schema, self._sort, row_group_bytes, self._staging)
 
     def _write_fragments(self, table: str) -> None:
         store = open_store(table)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from prometheus_client import CollectorRegistry, pushadd_to_gateway, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest, pushadd_to_gateway
 from prometheus_client.exposition import basic_auth_handler, default_handler
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,6 +18,7 @@ from compactor.common.redact import redacted
 from compactor.common.shortage import OF_THREADS
 from compactor.common.threads import started
 from compactor.errors import UsageError
+from compactor.files.whole import write_whole
 from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
 
 JOB: Final = "compactor"
@@ -135,8 +136,11 @@ def last_successes(path: str) -> list[Change]:
 
 
 def write_textfile(path: str, registry: CollectorRegistry) -> None:
-    """Writes the file atomically: a reader sees the old file or the new one. Raises OSError."""
-    write_to_textfile(path, registry)
+    """Writes the file atomically: a reader sees the old file or the new one.
+
+    Raises what `write_whole` raises.
+    """
+    write_whole(path, generate_latest(registry))
 
 
 def push(
