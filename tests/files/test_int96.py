@@ -64,8 +64,8 @@ def forged(path: Path, times: list[tuple[int, int]], **options: Any) -> str:
 
 
 def by_spark(micros: int) -> tuple[int, int]:
-    """The days and nanoseconds that Spark makes of microseconds (`DateTimeUtils.toJulianDay`), whose sums wrap
-    and whose divisions round to zero, as days since 1970 and without a sign."""
+    """The days since 1970, and nanoseconds without a sign, that Spark makes of microseconds: its sums wrap,
+    and its divisions round to zero (`DateTimeUtils.toJulianDay`)."""
     count = (micros + JULIAN_DAYS * DAY // 1000 + 2**63) % 2**64 - 2**63
     days = abs(count) // (DAY // 1000) * (1 if count >= 0 else -1)
     return days - JULIAN_DAYS, (count - days * (DAY // 1000)) * 1000 % 2**64
