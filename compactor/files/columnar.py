@@ -18,7 +18,7 @@ from compactor.common.ipc import READING
 from compactor.errors import InputError
 from compactor.files.column_names import check_names
 from compactor.files.foreign_types import naming_foreign_types
-from compactor.files.int96 import Int96Units, Unit, int96_leaves, look_at_group
+from compactor.files.int96 import Int96Units, Unit, int96_leaves, look_at_group, with_signs
 from compactor.files.kept_types import (
     contains,
     is_in_seconds,
@@ -66,35 +66,38 @@ class ParquetBatches(FileBatches):
         self._rows_read = 0
         self._check_rows()
         with reading(path):
-            self._fine = self._with_units()
+            self._exact = self._with_units()
         self._sizes: list[Sizes] = []
         self._coded = self._file
         if keeps_codes:
             with reading(path):
                 self._open_coded()
 
-    def _with_units(self) -> _Fine | None:
-        """Finds the units of INT96 timestamps. Returns how to read those in nanoseconds, if there are any.
+    def _with_units(self) -> _ExactTimes | None:
+        """Finds the units of INT96 timestamps. Returns how to read those that Arrow has no microseconds of.
 
         Raises `InputError` where no unit holds a column's values, and for row groups that cannot be read.
         """
         metadata = self._file.metadata
         if not int96_leaves(metadata):
             return None
-        units = Int96Units(self.path)
+        units = Int96Units(self.path, metadata)
         seconds, nanoseconds = (_opened(self.path, unit, metadata=metadata) for unit in ("s", "ns"))
-        with contextlib.closing(seconds):
-            for index in range(metadata.num_row_groups):
-                with self._reading_group(index):
-                    look_at_group(units, (seconds, nanoseconds), index, self._rows_at_a_time(index))
-        if not units.in_nanoseconds:
-            nanoseconds.close()
-            return None
+        files = (seconds, nanoseconds)
+        for index in range(metadata.num_row_groups):
+            with self._reading_group(index):
+                look_at_group(units, files, index, self._rows_at_a_time(index))
         for name in units.in_nanoseconds:
             place = self.schema.get_field_index(name)
             own = table_schema(pa.schema([nanoseconds.schema_arrow.field(name)]))
             self.schema = self.schema.set(place, own.field(0))
-        return _Fine(nanoseconds, sorted(units.in_nanoseconds))
+        exact = _ExactTimes(
+            seconds, nanoseconds, sorted(units.in_nanoseconds), sorted(units.signed)
+        )
+        if exact.names:
+            return exact
+        exact.close()
+        return None
 
     def _rows_at_a_time(self, index: int) -> int:
         group = self._file.metadata.row_group(index)
@@ -130,8 +133,8 @@ class ParquetBatches(FileBatches):
     def close(self) -> None:
         self._file.close()
         self._coded.close()
-        if self._fine is not None:
-            self._fine.file.close()
+        if self._exact is not None:
+            self._exact.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         metadata, check = self._file.metadata, ValueCheck()
@@ -139,8 +142,8 @@ class ParquetBatches(FileBatches):
             group, read = metadata.row_group(index), 0
             with self._reading_group(index):
                 batches = self._coded_group(index, self._rows_at_a_time(index))
-                if self._fine is not None:
-                    batches = self._fine.replaced(batches, index, self._rows_at_a_time(index))
+                if self._exact is not None:
+                    batches = self._exact.replaced(batches, index, self._rows_at_a_time(index))
                 for batch in batches:
                     read += batch.num_rows
                     # Parquet's reader does not validate text.
@@ -207,22 +210,38 @@ class ParquetBatches(FileBatches):
         )
 
 
-class _Fine(NamedTuple):
-    """The INT96 columns that are read in nanoseconds; the others are in microseconds."""
+class _ExactTimes(NamedTuple):
+    """The INT96 columns that are not read in microseconds by Arrow alone."""
 
-    file: pq.ParquetFile
-    names: list[str]
+    seconds: pq.ParquetFile
+    nanoseconds: pq.ParquetFile
+    fine: list[str]
+    """Columns in nanoseconds."""
+    signed: list[str]
+    """Columns in microseconds with negative days."""
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.fine, *self.signed]
 
     def replaced(
         self, batches: Iterator[pa.RecordBatch], index: int, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yields batches of a row group with these columns in nanoseconds."""
-        exact = _row_group(self.file, index, rows, self.names)
-        for batch, fine in zip(batches, exact, strict=True):
+        """Yields batches of a row group with these columns as they are."""
+        files = (self.seconds, self.nanoseconds)
+        exact = (_row_group(file, index, rows, self.names) for file in files)
+        for batch, whole, fine in zip(batches, *exact, strict=True):
             for name in self.names:
-                place = batch.schema.get_field_index(name)
-                batch = batch.set_column(place, fine.schema.field(name), fine.column(name))
+                place, column = batch.schema.get_field_index(name), fine.column(name)
+                if name in self.signed:
+                    dtype = batch.schema.field(place).type
+                    column = with_signs(whole.column(name), column, dtype)
+                batch = batch.set_column(place, pa.field(name, column.type), column)
             yield batch
+
+    def close(self) -> None:
+        self.seconds.close()
+        self.nanoseconds.close()
 
 
 class ArrowBatches(FileBatches):

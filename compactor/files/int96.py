@@ -5,6 +5,9 @@ what does not fit wraps silently. So the values decide, before the first row is 
 nanoseconds is read in these, all others in microseconds. Whole seconds never wrap; with them, nanoseconds
 give the digits after the seconds even where they have wrapped. (Arrow takes day 0, in the year -4713, which
 stands for no time in files of old writers, for 1970.)
+
+Arrow reads both counts without a sign. Spark writes days before the year -4713, and those after 287396, where
+its own count wraps, as negative ones, with nanoseconds below zero.
 """
 
 from __future__ import annotations
@@ -17,15 +20,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.problems import first_failing
-from format.cast import leaves
-from format.storage import to_storage
+from format.cast import cast_exactly, cast_storage, leaves
+from format.storage import to_logical, to_storage
+from format.types import storage_type
 
 Unit = Literal["s", "us", "ns"]
 _PER_SECOND: Final = {"us": 10**6, "ns": 10**9}
 _MOST: Final = 2**63 - 1
+_SPARK_VERSION: Final = b"org.apache.spark.version"
+_NEGATIVE_DAYS: Final = (2**31 - 2_440_588) * 86_400
+"""The second from which days are negative ones that were read without their sign."""
+
+
+def _wrapped(number: int) -> np.int64:
+    """Returns a number as 64 bits with a sign hold it."""
+    return np.int64((number + 2**63) % 2**64 - 2**63)
+
+
+_DAYS_SIGN: Final = _wrapped(2**32 * 86_400 * 10**6)
+_NANOSECONDS_SIGN: Final = _wrapped(2**64 // 1000)
+"""Microseconds that negative days, and nanoseconds, have too many where they are read without their sign."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -41,12 +59,15 @@ class _Place(NamedTuple):
 class Int96Units:
     """What the INT96 columns of a file need, as their row groups are looked at."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, metadata: pq.FileMetaData) -> None:
         self._path = path
+        self._is_of_spark = _SPARK_VERSION in (metadata.metadata or {})
         self._fine: dict[str, _Place] = {}
         """Where a column has its first time that is not a whole number of microseconds."""
         self._far: dict[str, _Place] = {}
         """Where a column has its first time that nanoseconds can't hold."""
+        self.signed: set[str] = set()
+        """Columns with negative days, which Arrow reads without their sign."""
 
     def look(self, seconds: pa.RecordBatch, nanoseconds: pa.RecordBatch, place: _Place) -> None:
         """Looks at some rows, read in both units; the first of them is at `place`.
@@ -57,8 +78,10 @@ class Int96Units:
         for name, whole, exact in zip(
             seconds.schema.names, seconds.columns, nanoseconds.columns, strict=True
         ):
-            if (row := _first(_is_lost, whole, exact)) is not None:
+            if (row := _first(self._is_lost, whole, exact)) is not None:
                 raise self._lost(name, place._replace(row=place.row + row))
+            if self._is_of_spark and _any(_is_negative, whole, exact):
+                self.signed.add(name)
             for found, is_so in ((self._fine, _is_fine), (self._far, _is_far)):
                 if name not in found and (row := _first(is_so, whole, exact)) is not None:
                     found[name] = place._replace(row=place.row + row)
@@ -73,6 +96,10 @@ class Int96Units:
     def in_nanoseconds(self) -> frozenset[str]:
         """The columns that use nanoseconds."""
         return frozenset(self._fine)
+
+    def _is_lost(self, seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
+        is_lost = _is_outside("us", seconds, after // 1000)
+        return is_lost & ~_is_negative(seconds, after) if self._is_of_spark else is_lost
 
     def _lost(self, name: str, place: _Place) -> InputError:
         return InputError(
@@ -112,17 +139,18 @@ Test = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Flags]
 """Tells of whole seconds, and of nanoseconds after them, which times are such as it looks for."""
 
 
-def _is_fine(_seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
-    uses: Flags = after % 1000 != 0
+def _is_negative(seconds: npt.NDArray[np.int64], _after: npt.NDArray[np.int64]) -> Flags:
+    """Returns which days are negative."""
+    return seconds >= _NEGATIVE_DAYS
+
+
+def _is_fine(seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
+    uses: Flags = (after % 1000 != 0) & (seconds < _NEGATIVE_DAYS)
     return uses
 
 
 def _is_far(seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
     return _is_outside("ns", seconds, after)
-
-
-def _is_lost(seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
-    return _is_outside("us", seconds, after // 1000)
 
 
 def _is_outside(unit: str, seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
@@ -158,3 +186,27 @@ def _any(is_so: Test, seconds: pa.Array, nanoseconds: pa.Array) -> bool:
 def _numbers(times: pa.Array) -> npt.NDArray[np.int64]:
     numbers: npt.NDArray[np.int64] = pc.fill_null(times.view(pa.int64()), 0).to_numpy()
     return numbers
+
+
+def with_signs(seconds: pa.Array, nanoseconds: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Returns a column of Spark's in microseconds, where days and nanoseconds have a sign.
+
+    seconds, nanoseconds: the column as it was read in these. dtype: its type in microseconds.
+    """
+    wholes = (leaf for leaf in leaves(to_storage(seconds)) if pt.is_timestamp(leaf.type))
+
+    def signed(exact: pa.Array, leaf_type: pa.DataType) -> pa.Array:
+        whole = next(wholes) if pt.is_timestamp(leaf_type) else exact
+        if whole.type == exact.type:  # not INT96
+            return cast_exactly(exact, leaf_type)
+        count = _numbers(whole)
+        after = _numbers(exact) - count * np.int64(10**9)
+        is_negative = _is_negative(count, after)
+        # Without their sign, negative nanoseconds are 2^64 more, and microseconds have whole thousands.
+        below_zero = is_negative & (after % 1000 != 0)
+        micros = count * np.int64(10**6) + after // 1000
+        micros -= is_negative * _DAYS_SIGN + below_zero * _NANOSECONDS_SIGN
+        is_null = exact.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(micros, mask=is_null).view(leaf_type)
+
+    return to_logical(cast_storage(to_storage(nanoseconds), storage_type(dtype), signed), dtype)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ from compactor.errors import InputError
 from compactor.pipelines.config.load import parse_pipeline
 from compactor.pipelines.pipeline_run import PipelineRun
 from tests.files.reading import refusal, table_of
+from tests.generated.bits import values_of
 from tests.support.wording import refuses
 
 FAR = [datetime(9999, 12, 31), None, datetime(1, 1, 1), datetime(1600, 2, 29, 23, 59, 59, 5)]
@@ -45,10 +48,11 @@ def write(path: Path, table: pa.Table, **options: object) -> str:
     return str(path)
 
 
-def forged(path: Path, times: list[tuple[int, int]], **options: object) -> str:
+def forged(path: Path, times: list[tuple[int, int]], **options: Any) -> str:
     """A file of days since 1970 and nanoseconds, which the bytes of INT96 are set to."""
     marks = pa.array([place * 1000 for place in range(len(times))], pa.timestamp("ns"))
     table = pa.table({"k": range(len(times)), "t": marks})
+    table = table.replace_schema_metadata(options.pop("metadata", None))
     write(path, table, use_dictionary=False, compression="none", **options)
     data = path.read_bytes()
     for place, (days, nanoseconds) in enumerate(times):
@@ -57,6 +61,14 @@ def forged(path: Path, times: list[tuple[int, int]], **options: object) -> str:
         data = data.replace(mark, struct.pack("<QI", nanoseconds, (days + JULIAN_DAYS) % 2**32))
     path.write_bytes(data)
     return str(path)
+
+
+def by_spark(micros: int) -> tuple[int, int]:
+    """The days since 1970, and nanoseconds without a sign, that Spark makes of microseconds: its sums wrap,
+    and its divisions round to zero (`DateTimeUtils.toJulianDay`)."""
+    count = (micros + JULIAN_DAYS * DAY // 1000 + 2**63) % 2**64 - 2**63
+    days = abs(count) // (DAY // 1000) * (1 if count >= 0 else -1)
+    return days - JULIAN_DAYS, (count - days * (DAY // 1000)) * 1000 % 2**64
 
 
 def numbers(column: pa.ChunkedArray) -> list[int | None]:
@@ -187,6 +199,54 @@ def test_times_that_no_unit_holds_together_are_refused_by_their_places(tmp_path:
     message = refusal(forged(tmp_path / "a.parquet", times, row_group_size=2))
     for part in ("column 't'", "row 1 of row group 0", "row 0 of row group 1"):
         assert part in message
+
+
+EVERY_YEAR = [
+    9_089_380_393_200_000_000, 2**63 - 1, -(2**63), -400_000_000_000_000_000, 0, -1, 253_402_214_400_000_000,
+    (-JULIAN_DAYS - 5) * DAY // 1000, (-JULIAN_DAYS - 5) * DAY // 1000 + 1, (2**31) * 10**6,
+    *(random.Random(96).randrange(-(2**63), 2**63) for _ in range(200)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row_group_size", [7, 1000])
+def test_every_time_of_spark_is_read(tmp_path: Path, row_group_size: int) -> None:
+    path = tmp_path / "a.parquet"
+    times = list(map(by_spark, EVERY_YEAR))
+    forged(
+        path, times, row_group_size=row_group_size, metadata={"org.apache.spark.version": "4.1.0"}
+    )
+    found = table_of(str(path))
+    assert found.schema.field("t").type == pa.timestamp("us")
+    assert numbers(found["t"]) == EVERY_YEAR
+    alone = pq.read_table(path, coerce_int96_timestamp_unit="us")
+    assert numbers(alone["t"]) != EVERY_YEAR
+
+
+def test_every_time_of_spark_is_read_within_other_values(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    times = EVERY_YEAR[:10]
+    marks = pa.array([place * 1000 for place in range(len(times))], pa.timestamp("ns"))
+    lists = pa.ListArray.from_arrays([0, 0, 3, 3, 10], marks)
+    table = pa.table(
+        {"list": lists, "struct": pa.StructArray.from_arrays([lists, range(4)], ["a.b", "n"])}
+    )
+    spark = table.replace_schema_metadata({"org.apache.spark.version": "4.1.0"})
+    write(path, spark, use_dictionary=False, compression="none")
+    data = path.read_bytes()
+    for place, (days, nanoseconds) in enumerate(map(by_spark, times)):
+        mark = struct.pack("<QI", place * 1000, JULIAN_DAYS)
+        assert data.count(mark) == 2
+        data = data.replace(mark, struct.pack("<QI", nanoseconds, (days + JULIAN_DAYS) % 2**32))
+    path.write_bytes(data)
+    found = table_of(str(path))
+    for lists in (found["list"], found["struct"].combine_chunks().field("a.b")):
+        assert values_of(lists) == [
+            (),
+            tuple(t * 1000 for t in times[:3]),
+            (),
+            tuple(t * 1000 for t in times[3:]),
+        ]
+    assert found["struct"].combine_chunks().field("n").to_pylist() == [0, 1, 2, 3]
 
 
 def test_a_pipeline_reads_far_times(tmp_path: Path) -> None:
