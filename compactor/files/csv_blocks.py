@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from compactor.common.arrow_memory import native_reader
+from format.batches import one_batch
 
 MAX_ROW_BYTES: Final = 4 << 20
 _BLOCK_BYTES: Final = MAX_ROW_BYTES
@@ -56,7 +57,7 @@ class CsvBlocks:
         for block in self._blocks():
             self._bad = 0
             table = self._parsed(block)
-            yield from table.combine_chunks().to_batches()
+            yield one_batch(table)
             self.rows_before += table.num_rows + self._bad
 
     def _blocks(self) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ EXIT_CODES: Final = {
     4: "The store can't be reached, refuses, or has no such bucket.",
     5: "There is no such table or version, others changed it meanwhile, writers should wait, or this "
     "machine's clock is wrong.",
+    6: "This machine, or a limit of the process, has no memory or no thread left.",
     130: "Interrupted by Ctrl-C or SIGTERM. `watch` ends with 0 then.",
 }
 _MISTAKES: Final = {
@@ -107,8 +108,8 @@ def _exit_codes() -> str:
         "`alter`, `compact --dry-run`, `inspect TABLE`, `release`, `report` and `vacuum` read no fragments, "
         "so a damaged one does not fail them.",
         "",
-        "A reader of the output that leaves, as in `compactor query TABLE | head -1`, is no error: `query` and "
-        "`head` stop with code 0, other commands finish their work and end with its code.",
+        "A reader of the output that leaves, as in `compactor query TABLE | head -1`, is no error: `query` "
+        "and `head` stop with code 0, other commands finish their work and end with its code.",
         "",
     ]
     return "\n".join(lines)

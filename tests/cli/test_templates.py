@@ -42,6 +42,8 @@ def test_json_has_all_figures(tmp_path: Path, cli: Cli) -> None:
         "rows": 99,
         "nulls": 1,
         "other_rows": 0,
+        "fragments_left_out": 0,
+        "rows_left_out": 0,
         "all": 2,
         "templates": [
             {

@@ -107,6 +107,8 @@ def calls(table: str, folder: Path) -> dict[str, list[str]]:
         "vacuum": [table],
         "repair": [table],
         "release": [table, "--all"],
+        "quarantine": [table, "data/a.frag"],
+        "drop-fragment": [table, "data/a.frag", "--lose-rows"],
         "watch": [table, "--master", "in-process"],
     }
 
