@@ -22,12 +22,12 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.common.counts import counted
-from format.blocks import make_chunk
-from format.emitter import FragmentEmitter
-from format.layout import BlockKind
-from format.reader import FragmentReader
-from format.schema import FragmentHeader, parse_sort_schema
-from format.writer import FragmentWriter, WriterOptions
+from lsm_fragment.blocks import make_chunk
+from lsm_fragment.emitter import FragmentEmitter
+from lsm_fragment.layout import BlockKind
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.schema import FragmentHeader, parse_sort_schema
+from lsm_fragment.writer import FragmentWriter, WriterOptions
 
 _WANTED: Final = 3
 _OPENS: Final = 2000

@@ -33,8 +33,8 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import checkpoint_key, fragment_key, version_key
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Changes, Operation, Version
-from format.footer import ColumnBytes
-from format.schema import parse_sort_schema
+from lsm_fragment.footer import ColumnBytes
+from lsm_fragment.schema import parse_sort_schema
 
 _COLUMNS = 10
 _TAIL = 64

@@ -28,7 +28,7 @@ from bench.peers.contract import Measure
 from bench.peers.measurements import Result
 from bench.peers.session import ALL_NAMES, ROOT, EngineFailedError, Plan, Session, usable
 from bench.peers.tables import as_text
-from format.names import parse_names
+from lsm_fragment.names import parse_names
 
 DEFAULT_OUT = ROOT / "bench" / "results" / "vs_peers.json"
 

@@ -14,7 +14,7 @@ may change in any version.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from format import __version__ as __version__
+from lsm_fragment import __version__ as __version__
 
 if TYPE_CHECKING:
     from compactor import errors as errors
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from compactor.write.ingest import IngestReport as IngestReport
     from compactor.write.lost_fragments import DropReport as DropReport
     from compactor.write.schema_union import OnConflict as OnConflict
-    from format.writer import WriterOptions as WriterOptions
+    from lsm_fragment.writer import WriterOptions as WriterOptions
 
 _PLACES = {
     "AlterReport": "compactor.write.alter",
@@ -85,7 +85,7 @@ _PLACES = {
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
     "VerifyReport": "compactor.read.read_reports",
-    "WriterOptions": "format.writer",
+    "WriterOptions": "lsm_fragment.writer",
 }
 
 __all__ = [

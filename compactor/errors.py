@@ -28,7 +28,7 @@ CompactorError                  base of all errors that a user can cause or meet
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
     └── EngineLostError         Spark has ended: this process can run nothing more on it
 
-`format.errors.FormatError` (damaged or foreign fragments) is separate, since `format` never
+`lsm_fragment.errors.FormatError` (damaged or foreign fragments) is separate, since `format` never
 imports `compactor`; the CLI maps it to exit code 3.
 """
 

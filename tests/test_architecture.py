@@ -25,13 +25,13 @@ LAYERS: Final = (
     ("settings", "stores"),
     ("files", "predicate", "resources", "rows"),
     ("errors",),
-    ("common", "format"),
+    ("common", "lsm_fragment"),
 )
-"""The rooms of `compactor`, and `format`, from the top down: each imports itself and lower layers."""
+"""The rooms of `compactor`, and `lsm_fragment`, from the top down: each imports itself and lower layers."""
 
 FORBIDDEN: Final = {
-    "compactor/resources/": ("format",),
-    "compactor/stores/": ("format",),
+    "compactor/resources/": ("lsm_fragment",),
+    "compactor/stores/": ("lsm_fragment",),
     "compactor/planner/": ("compactor.stores", "compactor.table.commit_log"),
     "compactor/merge/": ("compactor.stores", "compactor.table.commit_log"),
     "compactor/files/": ("compactor.stores",),
@@ -72,7 +72,7 @@ ONLY_IN: Final = {
     "scipy": ("compactor/entities/components.py",),
     "plotly": ("compactor/report/",),
     "jinja2": ("compactor/report/",),
-    "zstandard": ("format/compression.py", "compactor/files/"),
+    "zstandard": ("format/lsm_fragment/compression.py", "compactor/files/"),
 }
 
 
@@ -82,6 +82,11 @@ def sources() -> list[Path]:
 
 def place(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
+
+
+def dotted(path: Path) -> str:
+    """The module's name: the package of the format has a folder of its own above it."""
+    return place(path).removeprefix("format/").removesuffix(".py").replace("/", ".")
 
 
 def imports_of(path: Path) -> set[str]:
@@ -102,8 +107,8 @@ def is_of(name: str, package: str) -> bool:
 def room_of(module: str) -> str | None:
     """The room of a dotted name; None for other people's packages."""
     first, *rest = module.split(".")
-    if first == "format":
-        return "format"
+    if first == "lsm_fragment":
+        return first
     if first != "compactor":
         return None
     return rest[0] if rest else "__init__"
@@ -112,7 +117,7 @@ def room_of(module: str) -> str | None:
 def used_rooms() -> Iterator[tuple[str, str, str, str]]:
     """A file, its room, what it imports and the room of that."""
     for path in sources():
-        room = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        room = room_of(dotted(path))
         for name in imports_of(path):
             if (used := room_of(name)) is not None and room is not None:
                 yield place(path), room, name, used
@@ -170,14 +175,14 @@ MOVING_FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 """Of `pyarrow` and `pyarrow.compute`."""
 MOVES_FLAT_VALUES: Final = {
-    "format/moves.py": "moves values of any type, by flat ones",
-    "format/arrays.py": "numbers of rows",
-    "format/dictionaries.py": "indices, and values as bytes",
-    "format/encode.py": "bytes of variables, and texts",
-    "format/gather.py": "numbers of rows",
-    "format/packed.py": "bits and texts",
-    "format/storage.py": "values that are not nested",
-    "format/templates.py": "codes of templates",
+    "format/lsm_fragment/moves.py": "moves values of any type, by flat ones",
+    "format/lsm_fragment/arrays.py": "numbers of rows",
+    "format/lsm_fragment/dictionaries.py": "indices, and values as bytes",
+    "format/lsm_fragment/encode.py": "bytes of variables, and texts",
+    "format/lsm_fragment/gather.py": "numbers of rows",
+    "format/lsm_fragment/packed.py": "bits and texts",
+    "format/lsm_fragment/storage.py": "values that are not nested",
+    "format/lsm_fragment/templates.py": "codes of templates",
     "compactor/entities/": "texts and numbers",
     "compactor/files/base64_arrays.py": "texts",
     "compactor/files/csv.py": "cells",
@@ -215,14 +220,14 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/write/delete": "bits of rows",
 }
 """What may be moved by Arrow's kernels, of which `tests/format/test_kernels.py` shows that they are right for
-flat values; all else goes through `format.moves` and `format.batches` (decision 66)."""
+flat values; all else goes through `lsm_fragment.moves` and `lsm_fragment.batches` (decision 66)."""
 OWN_TAKERS: Final = (
     "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/key_merge.py",
     "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
     "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
     "compactor/pipelines/range_join.py", "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
-    "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/crew.py",
-    "format/decode.py", "format/sizes.py", "format/writer.py",
+    "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/lsm_fragment/crew.py",
+    "format/lsm_fragment/decode.py", "format/lsm_fragment/sizes.py", "format/lsm_fragment/writer.py",
 )  # fmt: skip
 """Files in which `take` is a method of our own classes, or of numpy."""
 
@@ -248,7 +253,7 @@ def test_kernels_of_arrow_move_flat_values_only() -> None:
         for name in moving_calls(path):
             known = [prefix for prefix in allowed if place(path).startswith(prefix)]
             assert any(name in allowed[prefix] for prefix in known), (
-                f"{place(path)} calls `{name}`: take `format.moves` or `format.batches`"
+                f"{place(path)} calls `{name}`: take `lsm_fragment.moves` or `lsm_fragment.batches`"
             )
             used |= set(known)
     assert used == set(allowed), f"superfluous: {set(allowed) - used}"

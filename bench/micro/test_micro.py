@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 
 from bench.workload import make_overlapping_inputs, sort_rows
-from format.arrays import concat_storage
-from format.blocks import Block, make_chunk
-from format.gather import gather, gather_arrays, pieces_of
-from format.hashing import add_column
-from format.layout import BlockKind, unpack_block_header
-from format.ordering import sort_keys, stable_order
-from format.origins import Origins
-from format.schema import parse_sort_schema
-from format.storage import to_storage
+from lsm_fragment.arrays import concat_storage
+from lsm_fragment.blocks import Block, make_chunk
+from lsm_fragment.gather import gather, gather_arrays, pieces_of
+from lsm_fragment.hashing import add_column
+from lsm_fragment.layout import BlockKind, unpack_block_header
+from lsm_fragment.ordering import sort_keys, stable_order
+from lsm_fragment.origins import Origins
+from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.storage import to_storage
 
 ROWS = 65_536
 RUNS = 16

@@ -11,10 +11,10 @@ from pathlib import Path
 from bench.peers.contract import Task, Used
 from bench.peers.with_ours import LEVEL, Ours
 from compactor.common.heap import set_up_heap
-from format.blocks import Block
-from format.compression import Part, compress, decompress
-from format.layout import Codec
-from format.stream_reader import FragmentStream
+from lsm_fragment.blocks import Block
+from lsm_fragment.compression import Part, compress, decompress
+from lsm_fragment.layout import Codec
+from lsm_fragment.stream_reader import FragmentStream
 
 
 @dataclass(frozen=True, slots=True)

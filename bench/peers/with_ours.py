@@ -23,9 +23,9 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.write.ingest import FilesIngest, IngestOptions
-from format import __version__
-from format.schema import parse_sort_schema
-from format.writer import WriterOptions
+from lsm_fragment import __version__
+from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.writer import WriterOptions
 
 _SETTINGS = CompactionSettings()
 LEVEL = _SETTINGS.compression_level

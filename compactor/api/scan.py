@@ -15,7 +15,7 @@ from compactor.read.wanted import scan_schema
 from compactor.settings.arguments import checked
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
-from format.names import names_text
+from lsm_fragment.names import names_text
 
 
 def _ignore(_done: int) -> None: ...

@@ -18,7 +18,7 @@ from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds, renaming
 from compactor.settings.fields import listed
 from compactor.write.ingest.settings import IngestSettings
-from format.names import parse_names, quoted
+from lsm_fragment.names import parse_names, quoted
 
 _Parsed = TypeVar("_Parsed")
 

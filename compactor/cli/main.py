@@ -27,7 +27,7 @@ from compactor.common.logs import LogFormat, LogSettings
 from compactor.common.shortage import shortage
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError, MachineError
-from format.errors import FormatError
+from lsm_fragment.errors import FormatError
 
 _BARE_LINE: Final = b"compactor: error: there is not enough memory; nothing unfinished is visible\n"
 _EPILOG = """\b
@@ -48,7 +48,7 @@ Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or da
 def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and not context.resilient_parsing:
         from compactor.table.version import PROTOCOL
-        from format.layout import VERSION
+        from lsm_fragment.layout import VERSION
 
         click.echo(
             f"compactor {__version__} (fragment format {VERSION}, table protocol {PROTOCOL})"

@@ -18,7 +18,7 @@ from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.read.read_reports import ScanReport
-from format.names import parse_names
+from lsm_fragment.names import parse_names
 
 columns_option = click.option(
     "--columns",

@@ -12,7 +12,7 @@ from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
 from compactor.settings.reading import ReadSettings
-from format.names import parse_name
+from lsm_fragment.names import parse_name
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

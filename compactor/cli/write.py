@@ -25,8 +25,8 @@ from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
 from compactor.write.ingest import FilesIngest, IngestReport
 from compactor.write.ingest.settings import IngestSettings
-from format.errors import FormatError
-from format.schema import sort_text
+from lsm_fragment.errors import FormatError
+from lsm_fragment.schema import sort_text
 
 _INGEST_EPILOG = """\b
 Examples:

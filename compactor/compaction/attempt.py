@@ -44,7 +44,7 @@ from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry, SkipIndex, with_sequence
 from compactor.table.missing import missing_explained
 from compactor.table.object_names import fragment_key, skip_index_key
-from format.errors import FormatError
+from lsm_fragment.errors import FormatError
 
 _OTHER_FILES: Final = 256
 """Open files beside inputs and outputs: those of libraries and Spark."""

@@ -15,7 +15,7 @@ from compactor.rows.fold import FoldError
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from format.errors import CorruptFragmentError, LimitError, NotAFragmentError, OrderError
+from lsm_fragment.errors import CorruptFragmentError, LimitError, NotAFragmentError, OrderError
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from compactor.errors import CompactorError, JobError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.settings.compaction import Policy
 from compactor.table.snapshot import Snapshot
-from format.errors import FormatError
+from lsm_fragment.errors import FormatError
 
 _MAX_BACKOFF_SECONDS: Final = 60.0
 _ALL: Final = 1 << 30

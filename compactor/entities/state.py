@@ -12,7 +12,7 @@ from compactor.entities.entities import RESERVED
 from compactor.entities.spec import Dataset
 from compactor.errors import DataError, UsageError
 from compactor.table.metadata import TableMetadata
-from format.errors import cause_of
+from lsm_fragment.errors import cause_of
 
 _PROPERTY: Final = "entity_merge"
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import InputError, MachineError
-from format.errors import FormatError
-from format.value_errors import OF_VALUES
+from lsm_fragment.errors import FormatError
+from lsm_fragment.value_errors import OF_VALUES
 
 PROBLEMS: Final = (ValueError, NotImplementedError, *OF_VALUES, FormatError)
 """Errors that parsing and converting raise when the values, not the code or the machine, are at fault."""

@@ -15,14 +15,14 @@ from compactor.files.kept_types import contains, parquet_schema, plain_schema
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
-from format.batches import concat_rows
-from format.cast import as_schema, leaves
-from format.crew import Crew
-from format.moves import list_parts
-from format.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
-from format.schema import SortSchema
-from format.storage import decoded, to_logical, to_storage
-from format.writer import FragmentWriter
+from lsm_fragment.batches import concat_rows
+from lsm_fragment.cast import as_schema, leaves
+from lsm_fragment.crew import Crew
+from lsm_fragment.moves import list_parts
+from lsm_fragment.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
+from lsm_fragment.schema import SortSchema
+from lsm_fragment.storage import decoded, to_logical, to_storage
+from lsm_fragment.writer import FragmentWriter
 
 ROW_GROUP_BYTES: Final = 64 << 20
 ROW_GROUP_ROWS: Final = 1 << 20

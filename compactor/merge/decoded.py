@@ -15,12 +15,12 @@ from pyarrow import types as pt
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
-from format.arrays import without_unused
-from format.gather import GatherArray, Span
-from format.ordering import KeyColumns, KeyLayout
-from format.sizes import cumulative_bytes, most_row_bytes
-from format.templates import coded_templates, numbers_of, templated, texts_of
-from format.types import is_templated
+from lsm_fragment.arrays import without_unused
+from lsm_fragment.gather import GatherArray, Span
+from lsm_fragment.ordering import KeyColumns, KeyLayout
+from lsm_fragment.sizes import cumulative_bytes, most_row_bytes
+from lsm_fragment.templates import coded_templates, numbers_of, templated, texts_of
+from lsm_fragment.types import is_templated
 
 STAGE: Final = "chunks"
 

@@ -18,8 +18,8 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import AHEAD_SHARE
 from compactor.resources.stopwatch import Stopwatch
-from format.blocks import Block
-from format.crew import Work
+from lsm_fragment.blocks import Block
+from lsm_fragment.crew import Work
 
 STAGE: Final = "decode"
 _WAIT: Final = "thread wait"
@@ -44,7 +44,7 @@ class Decoding:
         keep_templates: bool = False,
     ) -> None:
         """held: bytes that are charged for the chunk already; they are this object's now. keep_templates: see
-        `format.decode.decode_array`."""
+        `lsm_fragment.decode.decode_array`."""
         self.block = block
         self._dtype = dtype
         self._budget = budget

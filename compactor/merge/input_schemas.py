@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from compactor.merge.errors import InputMismatchError
-from format.schema import FragmentHeader
-from format.types import storage_type
-from format.widening import converts_to, is_stored_as
+from lsm_fragment.schema import FragmentHeader
+from lsm_fragment.types import storage_type
+from lsm_fragment.widening import converts_to, is_stored_as
 
 
 @dataclass(frozen=True, slots=True)

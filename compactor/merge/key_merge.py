@@ -25,23 +25,23 @@ from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
 from compactor.merge.tournament import Page, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
 from compactor.rows.flags import Decision, Flags, RowRule
-from format.arrays import concat_storage
-from format.errors import OrderError
-from format.gather import gather
-from format.key_comparator import ComparableKey, KeyComparator
-from format.keys import key_at
-from format.names import names_text
-from format.native.key_merge import Stop
-from format.ordering import (
+from lsm_fragment.arrays import concat_storage
+from lsm_fragment.errors import OrderError
+from lsm_fragment.gather import gather
+from lsm_fragment.key_comparator import ComparableKey, KeyComparator
+from lsm_fragment.keys import key_at
+from lsm_fragment.names import names_text
+from lsm_fragment.native.key_merge import Stop
+from lsm_fragment.ordering import (
     KeyColumns,
     KeyLayout,
     SortKeys,
     same_as_previous,
     sort_keys,
 )
-from format.origins import Origins
-from format.schema import SortSchema, ordering
-from format.sizes import heaviest_value_bytes, total_bytes
+from lsm_fragment.origins import Origins
+from lsm_fragment.schema import SortSchema, ordering
+from lsm_fragment.sizes import heaviest_value_bytes, total_bytes
 
 I64 = npt.NDArray[np.int64]
 _MAX_PAGE_BYTES: Final = 256 << 10

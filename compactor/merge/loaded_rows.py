@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from compactor.merge.copied import StoredKeys
-from format.key_comparator import ComparableKey
-from format.keys import Bound
+from lsm_fragment.key_comparator import ComparableKey
+from lsm_fragment.keys import Bound
 
 
 @dataclass(frozen=True, slots=True)

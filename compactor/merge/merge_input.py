@@ -27,14 +27,14 @@ from compactor.resources.fetch import ClosableSource
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.near_source import NearSource
 from compactor.resources.stopwatch import Stopwatch
-from format.blocks import Block
-from format.cast import widened
-from format.footer import ChunkStats
-from format.hashing import combine
-from format.layout import BlockHeader
-from format.schema import FragmentHeader, SortSchema
-from format.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
-from format.types import storage_type
+from lsm_fragment.blocks import Block
+from lsm_fragment.cast import widened
+from lsm_fragment.footer import ChunkStats
+from lsm_fragment.hashing import combine
+from lsm_fragment.layout import BlockHeader
+from lsm_fragment.schema import FragmentHeader, SortSchema
+from lsm_fragment.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
+from lsm_fragment.types import storage_type
 
 _LEAST_SHARE: Final = 4
 """A row group of less than one part in this many of the usual size is not copied, but merged with others."""

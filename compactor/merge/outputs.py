@@ -14,8 +14,8 @@ from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import NONE_SEEN, RowStatistics
-from format.blocks import ByteSink
-from format.emitter import FragmentEmitter
+from lsm_fragment.blocks import ByteSink
+from lsm_fragment.emitter import FragmentEmitter
 
 
 class OutputSink(ByteSink, Protocol):

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
 from compactor.merge.keys_in_order import WaitingKeys
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
-from format.key_comparator import ComparableKey
-from format.native import origins
-from format.native.integers import count_within
+from lsm_fragment.key_comparator import ComparableKey
+from lsm_fragment.native import origins
+from lsm_fragment.native.integers import count_within
 
 SIZE_UNITS: Final = 256
 """Units per byte in which stored sizes of rows are counted."""

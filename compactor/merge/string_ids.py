@@ -16,12 +16,12 @@ from pyarrow import types as pt
 from compactor.merge.decoded import STAGE
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import NUMBERED_BYTES, NUMBERED_STRINGS
-from format import native
-from format.gather import NumberedStrings
-from format.native.ids import StringTable
-from format.nodes import binary_parts
-from format.templates import templates_of
-from format.types import is_binary_like, is_templated
+from lsm_fragment import native
+from lsm_fragment.gather import NumberedStrings
+from lsm_fragment.native.ids import StringTable
+from lsm_fragment.nodes import binary_parts
+from lsm_fragment.templates import templates_of
+from lsm_fragment.types import is_binary_like, is_templated
 
 _LEAST_RECURRENCE: Final = 2
 """How often a string has to come, on average, for numbers to be worth their time."""

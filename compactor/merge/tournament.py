@@ -1,4 +1,4 @@
-"""Merges sorted inputs by their normalised keys, which come in pages. `format.native.key_merge` has the
+"""Merges sorted inputs by their normalised keys, which come in pages. `lsm_fragment.native.key_merge` has the
 loop."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from format.native import key_merge as native
-from format.native.key_merge import State, Stop
-from format.ordering import KeyLayout, SortKeys
+from lsm_fragment.native import key_merge as native
+from lsm_fragment.native.key_merge import State, Stop
+from lsm_fragment.ordering import KeyLayout, SortKeys
 
 U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]
@@ -57,7 +57,7 @@ class Page:
 
 
 class _Progress:
-    """Names the fields of `Progress` in `format.native.key_merge`."""
+    """Names the fields of `Progress` in `lsm_fragment.native.key_merge`."""
 
     ROWS, KEY_BYTES, MOST_KEY_BYTES, GROUP, OWNER, IS_SHARED, MOST_ROWS_OF_GROUP = range(7)
     FIELDS: Final = 7

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.arrays import concat_logical
-from format.moves import take
+from lsm_fragment.arrays import concat_logical
+from lsm_fragment.moves import take
 
 Value = Any
 """An array, or a scalar that stands for each row's."""

@@ -27,8 +27,8 @@ from compactor.pipelines.config import (
     keys_of,
 )
 from compactor.pipelines.window_functions import window_order
-from format.errors import SchemaError
-from format.schema import SortColumn, SortSchema, parse_sort_schema
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.schema import SortColumn, SortSchema, parse_sort_schema
 
 
 class Form(StrEnum):

@@ -20,9 +20,9 @@ from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipelines.run_report import RunReport, SeenRows
-from format.batches import keep_rows
-from format.moves import keep
-from format.value_errors import OF_VALUES
+from lsm_fragment.batches import keep_rows
+from lsm_fragment.moves import keep
+from lsm_fragment.value_errors import OF_VALUES
 
 SCHEMA: Final = pa.schema(
     [("source", pa.string()), ("row", pa.int64()), ("node", pa.string()), ("reason", pa.string())]

@@ -33,9 +33,9 @@ from compactor.predicate.sql import (
     shown_node,
 )
 from compactor.predicate.tree import FUNCTIONS, columns_of, matching
-from format.batches import one_array
-from format.storage import to_storage
-from format.value_errors import OF_VALUES
+from lsm_fragment.batches import one_array
+from lsm_fragment.storage import to_storage
+from lsm_fragment.value_errors import OF_VALUES
 
 _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Add: pc.add_checked,

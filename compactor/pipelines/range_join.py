@@ -29,9 +29,9 @@ from compactor.pipelines.sorted_rows import (
     nan_rows,
     no_rows,
 )
-from format.batches import concat_rows, take_rows
-from format.moves import take
-from format.schema import Nulls, SortColumn, SortSchema
+from lsm_fragment.batches import concat_rows, take_rows
+from lsm_fragment.moves import take
+from lsm_fragment.schema import Nulls, SortColumn, SortSchema
 
 
 class Closed(StrEnum):

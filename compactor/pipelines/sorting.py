@@ -10,11 +10,11 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from format.arrays import concat_storage
-from format.moves import take
-from format.ordering import sort_keys, stable_order
-from format.schema import SortSchema
-from format.storage import to_logical, to_storage
+from lsm_fragment.arrays import concat_storage
+from lsm_fragment.moves import take
+from lsm_fragment.ordering import sort_keys, stable_order
+from lsm_fragment.schema import SortSchema
+from lsm_fragment.storage import to_logical, to_storage
 
 _WORK_COPIES = 3
 """How often a run is in memory while it is sorted: its batches, the columns end to end, and their keys, or

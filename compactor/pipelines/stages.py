@@ -33,7 +33,7 @@ from compactor.pipelines.config import (
     inputs_of,
     keys_of,
 )
-from format.names import quoted
+from lsm_fragment.names import quoted
 
 _MOST_PATHS: Final = 1000
 _KNOWN: Final[dict[type, frozenset[str]]] = {

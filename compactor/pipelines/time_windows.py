@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
-from format.batches import keep_rows
-from format.names import names_text
+from lsm_fragment.batches import keep_rows
+from lsm_fragment.names import names_text
 
 START, END = "window_start", "window_end"
 MOST_WINDOWS: Final = 10_000

@@ -18,7 +18,7 @@ from compactor.planner.tree import (
     hull,
     sorted_runs,
 )
-from format.keys import Bound
+from lsm_fragment.keys import Bound
 
 MAX_CUT_KEYS: Final = 256
 

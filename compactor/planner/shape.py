@@ -12,8 +12,8 @@ from compactor.resources.merge_plan import MergePlan, MergeShape, plan_merge
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from format.nodes import fixed_width_bytes
-from format.types import storage_type
+from lsm_fragment.nodes import fixed_width_bytes
+from lsm_fragment.types import storage_type
 
 
 def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> MergeShape:

@@ -8,7 +8,7 @@ from typing import Final
 
 from compactor.common.message import Message
 from compactor.table.entry import FragmentEntry
-from format.keys import Bound
+from lsm_fragment.keys import Bound
 
 _ROW_GROUPS_PER_FRAGMENT: Final = 4
 

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from format import native
-from format.arrays import with_nulls_of
-from format.nodes import binary_parts
+from lsm_fragment import native
+from lsm_fragment.arrays import with_nulls_of
+from lsm_fragment.nodes import binary_parts
 
 ESCAPE: Final = "\\"
 """Escape character without an ESCAPE clause."""

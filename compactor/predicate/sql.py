@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from compactor.predicate.tree import Op
-from format.names import in_quotes
+from lsm_fragment.names import in_quotes
 
 COMPARISONS: Final[dict[type[exp.Expression], Op]] = {
     exp.EQ: Op.EQ,

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from compactor.predicate.like import Parts, Wildcard, parts_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op
-from format import native
-from format.alphabets import BITS, DISTINCTIVE
-from format.sizes import total_bytes
-from format.templates import Layout, split, templates_of
+from lsm_fragment import native
+from lsm_fragment.alphabets import BITS, DISTINCTIVE
+from lsm_fragment.sizes import total_bytes
+from lsm_fragment.templates import Layout, split, templates_of
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
@@ -124,7 +124,7 @@ def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """A pattern as `format.native.patterns` runs it: state s has s steps behind it."""
+    """A pattern as `lsm_fragment.native.patterns` runs it: state s has s steps behind it."""
 
     steps: U64
     """The states that each byte moves on, as bitmaps. Shape (256, words)."""

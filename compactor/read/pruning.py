@@ -19,9 +19,9 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from format.reader import FragmentReader
-from format.schema import Order
-from format.widening import converted_value
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.schema import Order
+from lsm_fragment.widening import converted_value
 
 
 def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:

@@ -27,8 +27,8 @@ from compactor.stores.local import is_on_local_disk
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from format.crew import Crew
-from format.footer import RowGroupStats
+from lsm_fragment.crew import Crew
+from lsm_fragment.footer import RowGroupStats
 
 _COUNTING: Final = Lock()
 """Held by threads that count what they read."""

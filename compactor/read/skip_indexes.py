@@ -16,8 +16,8 @@ from compactor.predicate.skipping.packed import TYPE
 from compactor.predicate.skipping.summary import summary_of
 from compactor.stores.base import Store, check_size
 from compactor.table.entry import FragmentEntry
-from format.blocks import BlockReader
-from format.errors import FormatError
+from lsm_fragment.blocks import BlockReader
+from lsm_fragment.errors import FormatError
 
 
 def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[bytes | None] | None:

@@ -12,10 +12,10 @@ from compactor.read.limits import BATCH_BYTES, BATCH_ROWS
 from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.steps import Step
 from compactor.read.wanted import Wanted
-from format.arrays import batch_of
-from format.crew import Crew
-from format.sizes import rows_within, total_bytes
-from format.storage import to_logical
+from lsm_fragment.arrays import batch_of
+from lsm_fragment.crew import Crew
+from lsm_fragment.sizes import rows_within, total_bytes
+from lsm_fragment.storage import to_logical
 
 _AT_ONCE_BYTES: Final = BATCH_BYTES
 """Row groups of up to this size, dictionary values counted in full, become batches before they are asked

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from format.footer import RowGroupStats
-from format.key_comparator import KeyComparator
+from lsm_fragment.footer import RowGroupStats
+from lsm_fragment.key_comparator import KeyComparator
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
-from format.crew import Crew
-from format.storage import to_storage
-from format.templates import codes_of, split, split_into_few, templates_of
-from format.types import is_string, storage_type
+from lsm_fragment.crew import Crew
+from lsm_fragment.storage import to_storage
+from lsm_fragment.templates import codes_of, split, split_into_few, templates_of
+from lsm_fragment.types import is_string, storage_type
 
 
 class _Found(NamedTuple):

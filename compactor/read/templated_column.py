@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from compactor.predicate.template_answers import Answer, Answers, answers
 from compactor.predicate.tree import ByValue, by_value
-from format import native
-from format.nodes import fixed_width_view
-from format.template_chunk import TemplateChunk
+from lsm_fragment import native
+from lsm_fragment.nodes import fixed_width_view
+from lsm_fragment.template_chunk import TemplateChunk
 
 Bits = npt.NDArray[np.bool_]
 

@@ -17,8 +17,8 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
-from format.crew import Crew
-from format.keys import Bound
+from lsm_fragment.crew import Crew
+from lsm_fragment.keys import Bound
 
 
 def verify(

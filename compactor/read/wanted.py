@@ -12,7 +12,7 @@ from compactor.predicate.tree import And, Predicate, columns_of, conjuncts
 from compactor.read.read_reports import ScanReport
 from compactor.rows.flags import RowRule
 from compactor.table.metadata import TableMetadata
-from format.names import names_text
+from lsm_fragment.names import names_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from format.crew import Crew
-from format.errors import FormatError
-from format.footer_reader import FooterReader
+from lsm_fragment.crew import Crew
+from lsm_fragment.errors import FormatError
+from lsm_fragment.footer_reader import FooterReader
 
 _READERS: Final = 16
 

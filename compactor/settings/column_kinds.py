@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from format.names import parse_name, split_outside_quotes
+from lsm_fragment.names import parse_name, split_outside_quotes
 
 _Kind = TypeVar("_Kind")
 

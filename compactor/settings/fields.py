@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from pydantic import BeforeValidator, Field
 
 from compactor.settings import units
-from format.names import parse_name, split_outside_quotes
+from lsm_fragment.names import parse_name, split_outside_quotes
 
 TASK_MEMORY_BYTES: Final = 512 << 20
 """The default memory limit of a task, whatever the task does."""

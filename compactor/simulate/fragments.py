@@ -16,9 +16,9 @@ from compactor.planner.spec import CompactionSpec
 from compactor.settings.compaction import CompactionSettings
 from compactor.simulate.settings import Locality, Spread
 from compactor.table.entry import FragmentEntry
-from format.key_comparator import ComparableKey, KeyComparator
-from format.keys import Bound
-from format.schema import SortColumn
+from lsm_fragment.key_comparator import ComparableKey, KeyComparator
+from lsm_fragment.keys import Bound
+from lsm_fragment.schema import SortColumn
 
 _BYTES_PER_ROW: Final = 40
 _FLUSH_JITTER: Final = 0.1

@@ -12,7 +12,7 @@ from typing import Final
 
 from compactor.errors import DataError
 from compactor.table.metadata import TableMetadata
-from format.errors import cause_of
+from lsm_fragment.errors import cause_of
 
 _PROPERTY: Final = "batches"
 

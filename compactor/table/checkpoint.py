@@ -27,7 +27,7 @@ from compactor.table.object_names import FRAGMENT_PATTERN
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.suspects import Suspect
 from compactor.table.version import PROTOCOL, Lease, Quarantine
-from format.errors import SchemaError, cause_of
+from lsm_fragment.errors import SchemaError, cause_of
 
 _DIGEST_BYTES: Final = 16
 _HEADER: Final = b"compactor"

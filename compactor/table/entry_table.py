@@ -10,9 +10,9 @@ import pyarrow as pa
 from compactor.errors import DataError
 from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_entry
 from compactor.table.json_text import from_json_text, to_json_text
-from format.errors import cause_of
-from format.footer import ColumnBytes
-from format.keys import Bound
+from lsm_fragment.errors import cause_of
+from lsm_fragment.footer import ColumnBytes
+from lsm_fragment.keys import Bound
 
 SCHEMA: Final = pa.schema(
     [

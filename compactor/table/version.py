@@ -25,7 +25,7 @@ from compactor.table.numbers import (
     check_sum,
     unix_ms,
 )
-from format.errors import SchemaError, cause_of
+from lsm_fragment.errors import SchemaError, cause_of
 
 PROTOCOL: Final = 1
 """The protocol of log files and checkpoints. A program refuses a newer one than it knows."""

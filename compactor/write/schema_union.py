@@ -13,11 +13,11 @@ from pyarrow import types as pt
 from compactor.common.setting_keys import ON_CONFLICT
 from compactor.errors import InputError
 from compactor.table.not_null import null_place
-from format.cast import as_type
-from format.errors import SchemaError
-from format.names import names_text
-from format.type_json import type_to_json
-from format.types import (
+from lsm_fragment.cast import as_type
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.names import names_text
+from lsm_fragment.type_json import type_to_json
+from lsm_fragment.types import (
     check_nesting,
     is_binary_like,
     is_list_like,
@@ -25,7 +25,7 @@ from format.types import (
     table_type,
     uncoded_type,
 )
-from format.widening import converts_to, may_be_text, widens_to
+from lsm_fragment.widening import converts_to, may_be_text, widens_to
 
 
 class OnConflict(StrEnum):

@@ -36,7 +36,7 @@ find_python() {
 fingerprint() {
     "$1" -c 'import glob, hashlib, os; print(hashlib.sha256(
         b"".join(open(name, "rb").read() for name in ("pyproject.toml", "setup.py",
-        *sorted(glob.glob("format/native/*.p[yx][xd]")),
+        *sorted(glob.glob("format/lsm_fragment/native/**/*.p[yx][xd]", recursive=True)),
         "deploy/lock/build.lock", "deploy/lock/dev.lock")) + os.getcwd().encode()).hexdigest())'
 }
 
@@ -66,7 +66,7 @@ compiles() {
 install_by_apt() {
     packages="gcc libc6-dev"
     [ -f "$headers/Python.h" ] || packages="$packages $(basename "$headers")-dev"
-    say "the modules in format/native need a C compiler and Python's headers; installing $packages by apt"
+    say "the modules in format/lsm_fragment/native need a C compiler and Python's headers; installing $packages by apt"
     apt-get update -qq || say "apt-get update failed"
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages >/dev/null ||

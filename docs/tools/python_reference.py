@@ -10,18 +10,25 @@ from typing import Final
 import pdoc
 
 import compactor
-import format
+import lsm_fragment
 
 # Only what is public: other modules may change in any version.
-_MODULES: Final = ("compactor", r"!compactor\.(?!errors)", "format", r"!format\.(?!errors)")
+_MODULES: Final = (
+    "compactor",
+    r"!compactor\.(?!errors)",
+    "lsm_fragment",
+    r"!lsm_fragment\.(?!errors)",
+)
 
 
 def write_reference(folder: Path) -> None:
     """Raises the first warning."""
-    for module in (compactor, format):
+    for module in (compactor, lsm_fragment):
         for name in module.__all__:
             getattr(module, name)  # pdoc sees what has been imported
-    pdoc.render.configure(docformat="markdown", show_source=False, footer_text=format.__version__)
+    pdoc.render.configure(
+        docformat="markdown", show_source=False, footer_text=lsm_fragment.__version__
+    )
     with warnings.catch_warnings(action="error"):
         pdoc.pdoc(*_MODULES, output_directory=folder)
 

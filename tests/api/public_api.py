@@ -13,12 +13,12 @@ from pydantic import BaseModel
 
 import compactor
 import compactor.spark
-import format
+import lsm_fragment
 
 
 def public_api() -> str:
     """One line a name; members indented."""
-    modules = (compactor, compactor.spark, format)
+    modules = (compactor, compactor.spark, lsm_fragment)
     lines = [*(line for module in modules for line in _module(module)), *_errors()]
     return "\n".join(lines) + "\n"
 
@@ -89,7 +89,9 @@ def _default(value: Any) -> str:
 def _members(kind: type) -> dict[str, Any]:
     special = ("__arrow_c_stream__", "__arrow_c_schema__", "__iter__", "__len__", "__enter__")
     ours = [
-        base for base in kind.__mro__ if base.__module__.split(".")[0] in ("compactor", "format")
+        base
+        for base in kind.__mro__
+        if base.__module__.split(".")[0] in ("compactor", "lsm_fragment")
     ]
     found: dict[str, Any] = {}
     for base in reversed(ours):
@@ -98,7 +100,7 @@ def _members(kind: type) -> dict[str, Any]:
 
 
 def _errors() -> Iterator[str]:
-    for module in (compactor.errors, format.errors):
+    for module in (compactor.errors, lsm_fragment.errors):
         for name, kind in sorted(vars(module).items()):
             if inspect.isclass(kind) and kind.__module__ == module.__name__:
                 (base,) = kind.__bases__

@@ -37,7 +37,7 @@ from compactor.api.view import TableView
 from compactor.errors import ConfigError, InputError, UsageError, VersionNotFoundError
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from format import open_fragment
+from lsm_fragment import open_fragment
 from tests.support.wording import refuses
 
 ROWS = pa.table({"k": [2, 1], "t": ["x", "y"]})

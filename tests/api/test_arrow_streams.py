@@ -18,8 +18,8 @@ import pytest
 
 from compactor import IngestOptions, Scan, Table, WriterOptions
 from compactor.resources.disk import LocalDisk
-from format import OpenFragment, open_fragment
-from format.errors import CorruptFragmentError, NotAFragmentError, SchemaError
+from lsm_fragment import OpenFragment, open_fragment
+from lsm_fragment.errors import CorruptFragmentError, NotAFragmentError, SchemaError
 from tests.support.wording import refuses
 
 ROWS = pa.table({"k": range(40_000), "text": [f"row {n}" for n in range(40_000)]})

@@ -12,10 +12,10 @@ from typing import Final
 import pytest
 
 import compactor
-import format
+import lsm_fragment
 from compactor.cli.main import run
 from compactor.table.version import PROTOCOL
-from format.layout import VERSION
+from lsm_fragment.layout import VERSION
 from tests.api.public_api import public_api
 
 ROOT: Final = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def test_the_public_interface_is_what_was_agreed() -> None:
     )
 
 
-@pytest.mark.parametrize("module", [compactor, format])
+@pytest.mark.parametrize("module", [compactor, lsm_fragment])
 def test_every_public_name_is_there_and_listed_by_dir(module: object) -> None:
     names: list[str] = module.__all__  # type: ignore[attr-defined]
     assert set(names) <= set(dir(module))
@@ -48,13 +48,13 @@ def test_importing_the_package_takes_none_of_its_libraries() -> None:
 
 
 def test_every_public_name_is_explained() -> None:
-    for module in (compactor, format):
+    for module in (compactor, lsm_fragment):
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing) or callable(thing):
                 assert inspect.getdoc(thing), name
             for kind in thing.__mro__ if inspect.isclass(thing) else ():
-                if kind.__module__.startswith(("compactor.api.", "format.open")):
+                if kind.__module__.startswith(("compactor.api.", "lsm_fragment.open")):
                     for member, value in vars(kind).items():
                         if not member.startswith("_"):
                             assert inspect.getdoc(value), f"{name}.{member}"
@@ -64,7 +64,7 @@ def test_the_command_says_all_three_versions(capsys: pytest.CaptureFixture[str])
     assert run(["--version"]) == 0
     said = capsys.readouterr().out.strip()
     assert said == (
-        f"compactor {format.__version__} (fragment format {VERSION}, table protocol {PROTOCOL})"
+        f"compactor {lsm_fragment.__version__} (fragment format {VERSION}, table protocol {PROTOCOL})"
     )
     assert said in (ROOT / "docs/reference/versioning.md").read_text()
 
@@ -81,7 +81,7 @@ def test_the_changelog_agrees_with_the_version() -> None:
             assert match, heading
             releases.append(tuple(map(int, match[1].split("."))))
     assert releases == sorted(set(releases), reverse=True)
-    said = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", format.__version__)
+    said = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", lsm_fragment.__version__)
     assert said
     ours = tuple(map(int, said.groups()))
     if headings[0] == "[Unreleased]":

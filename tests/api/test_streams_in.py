@@ -15,8 +15,8 @@ import pytest
 
 from compactor import Scan, Table
 from compactor.errors import InputError, UsageError
-from format import open_fragment
-from format.errors import CorruptFragmentError, NotAFragmentError
+from lsm_fragment import open_fragment
+from lsm_fragment.errors import CorruptFragmentError, NotAFragmentError
 from tests.support.wording import refuses
 
 SCHEMA = pa.schema([("k", pa.int64())])

@@ -29,7 +29,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import MOST_ABANDONED
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
-from format.errors import LimitError
+from lsm_fragment.errors import LimitError
 from tests.support.memory_store import MemoryStore
 from tests.table.test_commit_log import METADATA, answer_again, lose_the_answers
 from tests.table.test_history import MovingClock

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 import compactor
-import format as format_package
+import lsm_fragment
 from compactor.cli.main import cli
 from compactor.errors import CompactorError
-from format.errors import FormatError
+from lsm_fragment.errors import FormatError
 from tests.deploy.manifests import ROOT, render
 
 Error = TypeVar("Error", CompactorError, FormatError)
@@ -28,7 +28,7 @@ INTERNAL = {"PreconditionError", "LostAnswerError", "UploadGoneError"}
 
 def error_classes() -> dict[str, int]:
     """Exit code by name."""
-    for package in (compactor, format_package):
+    for package in (compactor, lsm_fragment):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     found = {error.__name__: error.exit_code for error in descendants(CompactorError)}
@@ -40,7 +40,7 @@ def descendants(of: type[Error]) -> Iterator[type[Error]]:
     child: type[Error]
     for child in of.__subclasses__():
         # Tests may have made some of their own.
-        if child.__module__.partition(".")[0] in ("compactor", "format"):
+        if child.__module__.partition(".")[0] in ("compactor", "lsm_fragment"):
             yield child
         yield from descendants(child)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import compactor
-import format
+import lsm_fragment
 from docs.tools.python_reference import write_reference
 
 
@@ -13,9 +13,10 @@ def test_the_reference_has_every_public_name(tmp_path: Path) -> None:
     write_reference(tmp_path)
     pages = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")}
     assert pages == {
-        "index.html", "compactor.html", "compactor/errors.html", "format.html", "format/errors.html",
+        "index.html", "compactor.html", "compactor/errors.html", "lsm_fragment.html",
+        "lsm_fragment/errors.html",
     }  # fmt: skip
-    for module in (compactor, format):
+    for module in (compactor, lsm_fragment):
         page = (tmp_path / f"{module.__name__}.html").read_text()
         for name in module.__all__:
             assert name in ("__version__", "errors") or f'id="{name}"' in page, name

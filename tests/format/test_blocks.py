@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from format.blocks import Block, BlockReader, make_block, make_chunk
-from format.errors import CorruptFragmentError
-from format.layout import BLOCK_HEADER_BYTES, BlockKind
-from format.stream_reader import FragmentStream
+from lsm_fragment.blocks import Block, BlockReader, make_block, make_chunk
+from lsm_fragment.errors import CorruptFragmentError
+from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockKind
+from lsm_fragment.stream_reader import FragmentStream
 from tests.support.fragments import write_fragment
 
 CHUNK = make_chunk(pa.array(["a", None, "b" * 3000]), level=0)

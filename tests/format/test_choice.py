@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from format import encode
-from format.compression import Part
-from format.encode import encode_array
-from format.nodes import Encoding, pack_bits
+from lsm_fragment import encode
+from lsm_fragment.compression import Part
+from lsm_fragment.encode import encode_array
+from lsm_fragment.nodes import Encoding, pack_bits
 
 ROWS = 100_000
 

@@ -8,10 +8,10 @@ import random
 import pytest
 import zstandard
 
-from format import compression
-from format.compression import Part, compress, decompress, decompress_parts
-from format.layout import Codec
-from format.parts import joined_parts, read_parts
+from lsm_fragment import compression
+from lsm_fragment.compression import Part, compress, decompress, decompress_parts
+from lsm_fragment.layout import Codec
+from lsm_fragment.parts import joined_parts, read_parts
 
 RAW = [b"abc" * 500, random.Random(1).randbytes(300) * 2, b"", b"x" * 1000]
 FRAMES = [zstandard.ZstdCompressor(level=1).compress(raw) for raw in RAW]

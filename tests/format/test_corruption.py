@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import layout
-from format.errors import (
+from lsm_fragment import layout
+from lsm_fragment.errors import (
     CorruptFragmentError,
     FormatError,
     NotAFragmentError,
     UnsupportedVersionError,
 )
-from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64, pack_block_header
-from format.nodes import NODE_BYTES
-from format.reader import FragmentReader
+from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64, pack_block_header
+from lsm_fragment.nodes import NODE_BYTES
+from lsm_fragment.reader import FragmentReader
 from tests.support.fragments import BytesSource, read_random, read_stream, rows_of, write_fragment
 from tests.support.wording import refuses
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from format.gather import (
+from lsm_fragment.gather import (
     FIELDS,
     HEAVIEST_BYTES,
     ROWS,
@@ -21,13 +21,13 @@ from format.gather import (
     pieces_of,
     positions_by_source,
 )
-from format.native import as_bytes
-from format.native import gather as native
-from format.native.ids import StringTable
-from format.nodes import binary_parts
-from format.origins import Origins
-from format.sizes import heaviest_value_bytes
-from format.storage import plain
+from lsm_fragment.native import as_bytes
+from lsm_fragment.native import gather as native
+from lsm_fragment.native.ids import StringTable
+from lsm_fragment.nodes import binary_parts
+from lsm_fragment.origins import Origins
+from lsm_fragment.sizes import heaviest_value_bytes
+from lsm_fragment.storage import plain
 from tests.support.wording import refuses
 
 TYPES = [

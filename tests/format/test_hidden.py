@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.blocks import make_chunk
-from format.layout import BlockKind
-from format.moves import list_parts, present_items
-from format.nested import build_fixed_lists, build_struct, fixed_items, null_mask
-from format.sizes import cumulative_bits, heaviest_value_bytes, total_bits
-from format.storage import to_storage
-from format.types import is_binary_like
-from format.values import bytes_of_values
-from format.writer import WriterOptions
+from lsm_fragment.blocks import make_chunk
+from lsm_fragment.layout import BlockKind
+from lsm_fragment.moves import list_parts, present_items
+from lsm_fragment.nested import build_fixed_lists, build_struct, fixed_items, null_mask
+from lsm_fragment.sizes import cumulative_bits, heaviest_value_bytes, total_bits
+from lsm_fragment.storage import to_storage
+from lsm_fragment.types import is_binary_like
+from lsm_fragment.values import bytes_of_values
+from lsm_fragment.writer import WriterOptions
 from tests.support.bits import bits_of
 from tests.support.fragments import write_fragment
 from tests.support.loops import loops

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import decode, encode, fitting, limits, nodes, numbers
-from format.blocks import Block, BlockReader, Chunk, make_block, make_chunk
-from format.emitter import FragmentEmitter
-from format.errors import CorruptFragmentError, LimitError, SchemaError
-from format.layout import BlockKind, Codec
-from format.limits import MAX_METADATA_BYTES
-from format.reader import FragmentReader
-from format.schema import FragmentHeader
-from format.storage import to_storage
-from format.writer import WriterOptions
+from lsm_fragment import decode, encode, fitting, limits, nodes, numbers
+from lsm_fragment.blocks import Block, BlockReader, Chunk, make_block, make_chunk
+from lsm_fragment.emitter import FragmentEmitter
+from lsm_fragment.errors import CorruptFragmentError, LimitError, SchemaError
+from lsm_fragment.layout import BlockKind, Codec
+from lsm_fragment.limits import MAX_METADATA_BYTES
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.schema import FragmentHeader
+from lsm_fragment.storage import to_storage
+from lsm_fragment.writer import WriterOptions
 from tests.format.test_letters import ids
 from tests.support.fragments import (
     BytesSource,
@@ -138,7 +138,7 @@ def test_constants_of_a_list_get_bytes_where_there_are_too_many(
     monkeypatch.setattr(nodes, "MAX_UNBACKED_VALUES", 25_000)
     for module in (numbers, fitting):
         monkeypatch.setattr(module, "MAX_UNBACKED_VALUES", 25_000)
-    monkeypatch.setattr("format.decode.MAX_UNBACKED_VALUES", 25_000)
+    monkeypatch.setattr("lsm_fragment.decode.MAX_UNBACKED_VALUES", 25_000)
     both = pa.array([{"a": [7] * 20_000, "b": [8] * 20_000}])
     assert reads_back(both).raw_bytes >= 320_000
 

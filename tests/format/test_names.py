@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from format.errors import SchemaError
-from format.names import names_text, parse_name, parse_names, quoted
-from format.schema import Nulls, Order, SortColumn, parse_sort_schema, sort_text
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.names import names_text, parse_name, parse_names, quoted
+from lsm_fragment.schema import Nulls, Order, SortColumn, parse_sort_schema, sort_text
 from tests.support.wording import refuses
 
 _TRICKY = st.text(st.sampled_from(",:\" \tab'\\äé\n"), max_size=6)

@@ -1,4 +1,4 @@
-"""The loops of format/native give what plain Python gives."""
+"""The loops of format/lsm_fragment/native give what plain Python gives."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-import format
-from format.arrays import in_order_of_use
-from format.encode import by_dictionary
-from format.hashing import add_column, column_contributions, distinct_hashes, value_hashes
-from format.native import bits, extremes, hashing, integers
-from format.storage import decoded, plain, to_storage
+import lsm_fragment
+from lsm_fragment.arrays import in_order_of_use
+from lsm_fragment.encode import by_dictionary
+from lsm_fragment.hashing import add_column, column_contributions, distinct_hashes, value_hashes
+from lsm_fragment.native import bits, extremes, hashing, integers
+from lsm_fragment.storage import decoded, plain, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.wording import refuses
@@ -209,18 +209,23 @@ def test_buffers_that_are_too_short_are_refused() -> None:
 @pytest.mark.parametrize(
     ("preparation", "expected"),
     [
-        ("", "format.native is not compiled for this Python"),
-        ("import sys; sys.byteorder = 'big'; ", "format.native needs a little-endian machine"),
+        ("", "lsm_fragment.native is not compiled for this Python"),
+        (
+            "import sys; sys.byteorder = 'big'; ",
+            "lsm_fragment.native needs a little-endian machine",
+        ),
     ],
     ids=["not compiled", "big-endian"],
 )
 def test_what_cannot_run_says_so_when_it_is_imported(
     tmp_path: Path, preparation: str, expected: str
 ) -> None:
-    sources = Path(format.__file__).parent
-    shutil.copytree(sources, tmp_path / "format", ignore=shutil.ignore_patterns("*.so", "*.c"))
+    sources = Path(lsm_fragment.__file__).parent
+    shutil.copytree(
+        sources, tmp_path / "lsm_fragment", ignore=shutil.ignore_patterns("*.so", "*.c")
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"{preparation}import format.blocks"],
+        [sys.executable, "-c", f"{preparation}import lsm_fragment.blocks"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

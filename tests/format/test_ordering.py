@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format.dictionaries import coded as coded_of
-from format.key_comparator import KeyComparator
-from format.keys import key_at, lower_bound, upper_bound
-from format.ordering import (
+from lsm_fragment.dictionaries import coded as coded_of
+from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys import key_at, lower_bound, upper_bound
+from lsm_fragment.ordering import (
     KeyColumns,
     KeyLayout,
     key_columns,
@@ -24,10 +24,10 @@ from format.ordering import (
     sort_keys,
     stable_order,
 )
-from format.reader import FragmentReader, KeyRange
-from format.schema import ordering, parse_sort_schema
-from format.storage import to_storage
-from format.writer import WriterOptions
+from lsm_fragment.reader import FragmentReader, KeyRange
+from lsm_fragment.schema import ordering, parse_sort_schema
+from lsm_fragment.storage import to_storage
+from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment
 from tests.support.oracle import compare_keys, stable_sorted
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables

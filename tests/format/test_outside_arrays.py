@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from format.arrays import concat_storage
-from format.canonical import canonical
-from format.dictionaries import coded
-from format.storage import plain, to_logical, to_storage
-from format.types import table_type
-from format.validity import ValueCheck, check_whole
+from lsm_fragment.arrays import concat_storage
+from lsm_fragment.canonical import canonical
+from lsm_fragment.dictionaries import coded
+from lsm_fragment.storage import plain, to_logical, to_storage
+from lsm_fragment.types import table_type
+from lsm_fragment.validity import ValueCheck, check_whole
 from tests.support.bits import bits_of
 from tests.support.outside import any_array, any_type
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from format.errors import SchemaError
-from format.schema import check_sort_schema, parse_sort_schema
-from format.type_json import type_from_json, type_to_json
-from format.writer import WriterOptions
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.schema import check_sort_schema, parse_sort_schema
+from lsm_fragment.type_json import type_from_json, type_to_json
+from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import read_random, read_stream, rows_of, write_fragment
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from format.nodes import Encoding
-from format.reader import FragmentReader
-from format.storage import decoded, to_storage
-from format.writer import WriterOptions
+from lsm_fragment.nodes import Encoding
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.storage import decoded, to_storage
+from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import BytesSource, read_random, rows_of, write_fragment
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array

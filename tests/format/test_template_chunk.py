@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import template_chunk
-from format.blocks import Block, BlockReader, MemorySource, make_chunk
-from format.compression import Part, compress, decompress_parts
-from format.decode import template_counts
-from format.encode import encode_array
-from format.errors import CorruptFragmentError, LimitError, UnsupportedVersionError
-from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64
-from format.nodes import NODE_BYTES
-from format.parts import checked_parts, payload_checksum
-from format.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
-from format.templates import split
+from lsm_fragment import template_chunk
+from lsm_fragment.blocks import Block, BlockReader, MemorySource, make_chunk
+from lsm_fragment.compression import Part, compress, decompress_parts
+from lsm_fragment.decode import template_counts
+from lsm_fragment.encode import encode_array
+from lsm_fragment.errors import CorruptFragmentError, LimitError, UnsupportedVersionError
+from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64
+from lsm_fragment.nodes import NODE_BYTES
+from lsm_fragment.parts import checked_parts, payload_checksum
+from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
+from lsm_fragment.templates import split
 from tests.format.test_templates import block_of, logs, template_of
 
 ROWS = 700
@@ -111,7 +111,7 @@ def test_strings_given_before_do_not_count_against_the_limit(
     block = templated_block()
     size = logs(ROWS).nbytes
     for module in ("blocks", "template_chunk"):
-        monkeypatch.setattr(f"format.{module}.most_chunk_bytes", lambda _stored: 10 * size)
+        monkeypatch.setattr(f"lsm_fragment.{module}.most_chunk_bytes", lambda _stored: 10 * size)
     chunk = TemplateChunk(block, pa.string())
     for _ in range(20):
         assert chunk.texts().equals(logs(ROWS))
@@ -125,9 +125,11 @@ def test_what_is_written_within_a_limit_is_read_within_it_whichever_rows_come_fi
     divided = split(array, 1)
     written = 0
     for limit in range(0, encode_array(divided).decoded_bytes + 1000, 500):
-        monkeypatch.setattr("format.fitting.most_written_bytes", lambda _stored, limit=limit: limit)
+        monkeypatch.setattr(
+            "lsm_fragment.fitting.most_written_bytes", lambda _stored, limit=limit: limit
+        )
         for name in ("blocks", "template_chunk"):
-            most = f"format.{name}.most_chunk_bytes"
+            most = f"lsm_fragment.{name}.most_chunk_bytes"
             monkeypatch.setattr(most, lambda _stored, limit=limit: limit)
         try:
             block = block_of(make_chunk(divided, level=1))

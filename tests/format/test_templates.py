@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format.blocks import Block, BlockReader, Chunk, make_chunk
-from format.decode import decode_array
-from format.encode import encode_array
-from format.extremes import min_max
-from format.gather import gather, gather_arrays, pieces_of, with_few_templates
-from format.hashing import column_contributions
-from format.layout import BlockKind
-from format.nodes import NODE_BYTES, Encoding
-from format.origins import Origins
-from format.reader import FragmentReader
-from format.sizes import cumulative_bits, most_templated_bytes, total_bytes
-from format.templates import (
+from lsm_fragment.blocks import Block, BlockReader, Chunk, make_chunk
+from lsm_fragment.decode import decode_array
+from lsm_fragment.encode import encode_array
+from lsm_fragment.extremes import min_max
+from lsm_fragment.gather import gather, gather_arrays, pieces_of, with_few_templates
+from lsm_fragment.hashing import column_contributions
+from lsm_fragment.layout import BlockKind
+from lsm_fragment.nodes import NODE_BYTES, Encoding
+from lsm_fragment.origins import Origins
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.sizes import cumulative_bits, most_templated_bytes, total_bytes
+from lsm_fragment.templates import (
     VaryingWords,
     coded_templates,
     codes_of,
@@ -39,8 +39,8 @@ from format.templates import (
     text,
     varying_words_in,
 )
-from format.types import is_templated, uncoded_type, value_type
-from format.writer import WriterOptions
+from lsm_fragment.types import is_templated, uncoded_type, value_type
+from lsm_fragment.writer import WriterOptions
 from tests.support import spec_reader
 from tests.support.fragments import BytesSource, write_fragment
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import types as pt
 
-from format.nodes import fixed_width_bytes
-from format.types import (
+from lsm_fragment.nodes import fixed_width_bytes
+from lsm_fragment.types import (
     is_binary_like,
     is_large_offsets,
     is_list_like,

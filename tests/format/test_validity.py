@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from format import native, validity
-from format.nodes import binary_parts
-from format.storage import to_logical
-from format.types import storage_type
-from format.validity import ValueCheck, check_values
+from lsm_fragment import native, validity
+from lsm_fragment.nodes import binary_parts
+from lsm_fragment.storage import to_logical
+from lsm_fragment.types import storage_type
+from lsm_fragment.validity import ValueCheck, check_values
 from tests.support.wording import refuses
 
 NO_TEXT = pa.Array.from_buffers(

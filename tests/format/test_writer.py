@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format.crew import Crew
-from format.errors import OrderError, SchemaError
-from format.reader import FragmentReader
-from format.storage import plain, to_logical, to_storage
-from format.writer import FragmentWriter, WriterOptions
+from lsm_fragment.crew import Crew
+from lsm_fragment.errors import OrderError, SchemaError
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.storage import plain, to_logical, to_storage
+from lsm_fragment.writer import FragmentWriter, WriterOptions
 from tests.support.fragments import (
     BytesSource,
     NonSeekableSink,

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import agreement, decode, limits, open_fragment, pages, stream_reader
-from format.errors import CorruptFragmentError, FormatError
-from format.native.decode import Cursor
+from lsm_fragment import agreement, decode, limits, open_fragment, pages, stream_reader
+from lsm_fragment.errors import CorruptFragmentError, FormatError
+from lsm_fragment.native.decode import Cursor
 from tests.fuzz import mutations
 from tests.fuzz.anatomy import Anatomy
 from tests.fuzz.seeds import Seed, fragments

@@ -10,8 +10,8 @@ import pytest
 
 from compactor.planner.tree import all_items, components
 from compactor.read import row_group_reader, scan
-from format import keys, ordering, schema, storage
-from format.schema import Nulls
+from lsm_fragment import keys, ordering, schema, storage
+from lsm_fragment.schema import Nulls
 from tests.generated.arrays import Builder
 from tests.generated.bits import values_of
 from tests.generated.case import TIMEOUT_S, check

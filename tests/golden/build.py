@@ -17,9 +17,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from format.layout import VERSION
-from format.schema import Nulls, Order, SortColumn, SortSchema
-from format.writer import WriterOptions
+from lsm_fragment.layout import VERSION
+from lsm_fragment.schema import Nulls, Order, SortColumn, SortSchema
+from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import rows_of, write_fragment
 from tests.support.samples import SAMPLES, sample_array
 

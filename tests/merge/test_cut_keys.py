@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format.key_comparator import KeyComparator
-from format.keys import key_at
-from format.storage import to_storage
-from format.writer import WriterOptions
+from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys import key_at
+from lsm_fragment.storage import to_storage
+from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.merge.errors import InputMismatchError
 from compactor.merge.input_schemas import InputSchemas
-from format.schema import FragmentHeader, SortColumn
+from lsm_fragment.schema import FragmentHeader, SortColumn
 
 TABLE = pa.schema([("k", pa.int64()), ("v", pa.string_view()), ("w", pa.string())])
 

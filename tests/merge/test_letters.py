@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from format import encode
-from format.nodes import Encoding, Node
-from format.reader import FragmentReader
-from format.writer import WriterOptions
+from lsm_fragment import encode
+from lsm_fragment.nodes import Encoding, Node
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.writer import WriterOptions
 from tests.format.test_letters import ids, uuids
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import limits
-from format.writer import WriterOptions
+from lsm_fragment import limits
+from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import read_stream, rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted

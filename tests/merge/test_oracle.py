@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import format.gather
+import lsm_fragment.gather
 from compactor.merge import group_work
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
@@ -25,13 +25,13 @@ from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
-from format import moves
-from format.errors import CorruptFragmentError, OrderError
-from format.key_comparator import KeyComparator
-from format.reader import FragmentReader
-from format.schema import SortSchema
-from format.types import value_type
-from format.writer import WriterOptions
+from lsm_fragment import moves
+from lsm_fragment.errors import CorruptFragmentError, OrderError
+from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.schema import SortSchema
+from lsm_fragment.types import value_type
+from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import (
     BytesSource,
     NonSeekableSource,
@@ -324,7 +324,7 @@ def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatc
     tables = [numbered(i, 100, 2, v=lambda v: v) for i in range(2)]
     fragments = [write_fragment(t, "k") for t in tables]
     merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000, threads=1)
-    honest = format.gather.gather
+    honest = lsm_fragment.gather.gather
     calls = itertools.count()
 
     def swapping(*arguments, **options):
@@ -365,7 +365,7 @@ def test_a_filter_that_changes_rows_that_stay_is_noticed(kind: RowKind, monkeypa
 
 
 def test_an_unsorted_input_is_refused(monkeypatch) -> None:
-    from format import writer
+    from lsm_fragment import writer
 
     monkeypatch.setattr(writer.FragmentWriter, "_check_order", lambda self, columns: None)
     bad = write_fragment(pa.table({"k": [1, 3, 2]}), "k")

@@ -23,13 +23,13 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
 from compactor.settings.compaction import CompactionSettings
-from format.blocks import Chunk, make_chunk
-from format.crew import Work
-from format.encode import Coding
-from format.errors import LimitError
-from format.gather import gather
-from format.stream_reader import FragmentStream
-from format.writer import WriterOptions
+from lsm_fragment.blocks import Chunk, make_chunk
+from lsm_fragment.crew import Work
+from lsm_fragment.encode import Coding
+from lsm_fragment.errors import LimitError
+from lsm_fragment.gather import gather
+from lsm_fragment.stream_reader import FragmentStream
+from lsm_fragment.writer import WriterOptions
 from tests.merge.test_memory import run, run_spilling
 from tests.merge.test_oracle import Merged
 from tests.merge.test_stages import log_like, plan_of

@@ -16,15 +16,15 @@ from typing import Final
 
 import pytest
 
-import format
+import lsm_fragment
 
 pytestmark = pytest.mark.program
 
 ROOT: Final = Path(__file__).parents[2]
 NEEDED: Final = {
     "compactor/py.typed",
-    "format/py.typed",
-    "format/SPEC.md",
+    "lsm_fragment/py.typed",
+    "lsm_fragment/SPEC.md",
     "compactor/spark/conf/log4j2.properties",
     "compactor/__main__.py",
 }
@@ -73,7 +73,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.egg-info")
     for name in ("compactor", "format", "bench", "examples", "deploy", "tests/support"):
         shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "README.md", "CHANGELOG.md"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, copy)
     build(copy, out)
     (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
@@ -97,32 +97,36 @@ def python(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_sdist_and_the_wheel_have_what_is_needed_and_nothing_else(built: Built) -> None:
-    version = format.__version__
+    version = lsm_fragment.__version__
     assert built.sdist.name == f"lsm_compactor-{version}.tar.gz"
     names = built.wheel_names
     assert names >= NEEDED
-    modules = {path.stem for path in (ROOT / "format/native").glob("*.pyx")}
+    modules = {path.stem for path in (ROOT / "format/lsm_fragment/native").rglob("*.pyx")}
     compiled = {PurePath(name).name.partition(".")[0] for name in names if name.endswith(".so")}
     assert compiled == modules
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {"compactor", "format", f"lsm_compactor-{version}.dist-info"}
+    assert tops == {"compactor", "lsm_fragment", f"lsm_compactor-{version}.dist-info"}
     assert {f"{p.relative_to(ROOT)}" for p in (ROOT / "compactor").rglob("*.py")} <= names
     with tarfile.open(built.sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    for path in (*(ROOT / "format/native").glob("*.p[yx]*"), ROOT / "setup.py"):
+    for path in (*(ROOT / "format/lsm_fragment/native").rglob("*.p[yx]*"), ROOT / "setup.py"):
         assert path.relative_to(ROOT).as_posix() in inside
-    assert {*NEEDED, "pyproject.toml", "README.md"} <= inside
+    in_sdist = {name.replace("lsm_fragment/", "format/lsm_fragment/") for name in NEEDED}
+    in_sdist -= {"format/lsm_fragment/SPEC.md"}
+    assert {*in_sdist, "format/SPEC.md", "pyproject.toml", "README.md"} <= inside
     assert not any(name.startswith(("bench", "deploy", "examples")) for name in inside)
     assert not any(name.endswith((".so", ".pyc")) for name in inside)
 
 
 def test_the_wheel_works_away_from_the_sources(python: Path, tmp_path: Path) -> None:
-    place = "import compactor, format.native.strings as c; print(compactor.__file__, c.__file__)"
+    place = (
+        "import compactor, lsm_fragment.native.strings as c; print(compactor.__file__, c.__file__)"
+    )
     for file in run(python, "-c", place, cwd=tmp_path).split():
         assert Path(file).is_relative_to(python.parents[1])
     compactor = python.with_name("compactor")
     said = run(compactor, "--version", cwd=tmp_path)
-    assert said.startswith(f"compactor {format.__version__} (")
+    assert said.startswith(f"compactor {lsm_fragment.__version__} (")
     assert run(python, "-m", "compactor", "--version", cwd=tmp_path) == said
     for number in (2, 1):
         (tmp_path / f"{number}.ndjson").write_text(f'{{"id": {number}, "text": "row {number}"}}\n')
@@ -131,6 +135,26 @@ def test_the_wheel_works_away_from_the_sources(python: Path, tmp_path: Path) -> 
     run(compactor, "export", "t", "out.ndjson", cwd=tmp_path)
     rows = (tmp_path / "out.ndjson").read_text()
     assert rows == '{"id":1,"text":"row 1"}\n{"id":2,"text":"row 2"}\n'
+
+
+def test_a_user_may_have_a_format_module_beside_a_script(python: Path, tmp_path: Path) -> None:
+    (tmp_path / "format.py").write_text("def format(text: str) -> str:\n    return text\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from compactor import Table\nimport format\nprint(Table.__name__, format.__file__)\n"
+    )
+    assert run(python, script, cwd=tmp_path).split() == ["Table", f"{tmp_path / 'format.py'}"]
+
+
+def test_from_the_root_of_a_clone_that_is_not_compiled_the_installed_package_is_found(
+    python: Path, tmp_path: Path
+) -> None:
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c")
+    for name in ("compactor", "format", "deploy"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    code = "from compactor import Table; import lsm_fragment; print(lsm_fragment.__file__)"
+    assert Path(run(python, "-c", code, cwd=tmp_path).strip()).is_relative_to(python.parents[1])
+    run(python, "-m", "deploy.kubernetes.resources", "--help", cwd=tmp_path)
 
 
 def test_without_a_compiler_the_build_fails_and_says_what_it_needs(

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from compactor.predicate.template_answers import Answer, answers
 from compactor.predicate.tree import Compare, IsIn, Like, Not, Op, matching
-from format import native
-from format.alphabets import BITS, DIGITS
-from format.templates import (
+from lsm_fragment import native
+from lsm_fragment.alphabets import BITS, DIGITS
+from lsm_fragment.templates import (
     NO_VARYING_WORDS,
     VaryingWords,
     codes_of,

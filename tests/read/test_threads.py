@@ -29,7 +29,7 @@ from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions
-from format.errors import FormatError
+from lsm_fragment.errors import FormatError
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, ingest_tables, log_rows

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from format.decode import nulls
-from format.errors import CorruptFragmentError
-from format.reader import FragmentReader
-from format.schema import SortSchema, parse_sort_schema
-from format.storage import to_logical
-from format.stream_reader import FragmentStream
-from format.types import storage_type
-from format.writer import FragmentWriter, WriterOptions
+from lsm_fragment.decode import nulls
+from lsm_fragment.errors import CorruptFragmentError
+from lsm_fragment.reader import FragmentReader
+from lsm_fragment.schema import SortSchema, parse_sort_schema
+from lsm_fragment.storage import to_logical
+from lsm_fragment.stream_reader import FragmentStream
+from lsm_fragment.types import storage_type
+from lsm_fragment.writer import FragmentWriter, WriterOptions
 
 
 class NonSeekableSink:

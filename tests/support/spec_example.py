@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import format
-from format.layout import BLOCK_HEADER_BYTES, PROLOGUE_BYTES, TRAILER_BYTES, unpack_block_header
-from format.nodes import NODE_BYTES, Encoding
+import lsm_fragment
+from lsm_fragment.layout import (
+    BLOCK_HEADER_BYTES,
+    PROLOGUE_BYTES,
+    TRAILER_BYTES,
+    unpack_block_header,
+)
+from lsm_fragment.nodes import NODE_BYTES, Encoding
 from tests.support.fragments import write_fragment
 from tests.support.spec_footer import COUNTS, DIRECTORY, RECORD, Table, read_values
 
-SPEC = Path(format.__file__).parent / "SPEC.md"
+SPEC = Path(lsm_fragment.__file__).parents[1] / "SPEC.md"
 MARK = "<!-- example -->"
 
 

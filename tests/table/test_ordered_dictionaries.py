@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Policy, Strategy, Table
-from format import open_fragment
+from lsm_fragment import open_fragment
 
 ORDERED: Final = pa.dictionary(pa.int8(), pa.string(), ordered=True)
 TYPE: Final = pa.dictionary(pa.int32(), pa.string())

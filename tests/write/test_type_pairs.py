@@ -20,11 +20,11 @@ from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions
-from format.moves import list_parts
-from format.nested import null_mask
-from format.storage import plain, to_storage
-from format.types import table_type
-from format.writer import WriterOptions
+from lsm_fragment.moves import list_parts
+from lsm_fragment.nested import null_mask
+from lsm_fragment.storage import plain, to_storage
+from lsm_fragment.types import table_type
+from lsm_fragment.writer import WriterOptions
 from tests.support.tables import compact_table
 
 OPTIONS = IngestOptions(writer=WriterOptions(max_rows=3))

@@ -23,10 +23,10 @@ from compactor.pipelines.time_windows import END, START, ColumnWindows, window_s
 from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from format.batches import one_batch
-from format.names import names_text
-from format.schema import SortColumn
-from format.value_errors import OF_VALUES
+from lsm_fragment.batches import one_batch
+from lsm_fragment.names import names_text
+from lsm_fragment.schema import SortColumn
+from lsm_fragment.value_errors import OF_VALUES
 
 _WINDOW: Final = "$window"
 """The column with the start of a row's window, beside the columns of the input."""

@@ -10,8 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from format.blocks import make_chunk
-from format.layout import BlockKind
+from lsm_fragment.blocks import make_chunk
+from lsm_fragment.layout import BlockKind
 
 _LEVEL: Final = 1
 TYPE: Final = pa.large_binary()

@@ -21,8 +21,8 @@ from compactor.files.source import sliced
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
 from compactor.spark.shuffle.packets import REPORT, ROWS, SAMPLE, Packet
-from format.errors import FormatError
-from format.schema import SortSchema
+from lsm_fragment.errors import FormatError
+from lsm_fragment.schema import SortSchema
 
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
 PLACE_BITS: Final = 40

@@ -25,15 +25,15 @@ from compactor.write.ingest.incoming import IncomingRows, check_stored
 from compactor.write.ingest.plan import IngestPlan
 from compactor.write.ingest.sorting import SortedRows
 from compactor.write.schema_union import conform_batch
-from format.canonical import canonical
-from format.crew import ALONE, Crew
-from format.errors import SchemaError
-from format.names import names_text
-from format.schema import ordering
-from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
-from format.storage import to_storage
-from format.validity import ValueCheck
-from format.writer import FragmentWriter
+from lsm_fragment.canonical import canonical
+from lsm_fragment.crew import ALONE, Crew
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.names import names_text
+from lsm_fragment.schema import ordering
+from lsm_fragment.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
+from lsm_fragment.storage import to_storage
+from lsm_fragment.validity import ValueCheck
+from lsm_fragment.writer import FragmentWriter
 
 _LEAST_ROW_BYTES: Final = 16
 """Least weight of a row: its place in the sort order takes that much, however narrow the row is."""

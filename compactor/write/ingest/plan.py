@@ -20,9 +20,9 @@ from compactor.table.windows import check_windows
 from compactor.write.ingest.columns import StoredNames, fixed_columns
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.schema_union import merged_schema, require_columns
-from format.errors import SchemaError
-from format.names import quoted
-from format.schema import SortSchema, check_sort_schema, ordering
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.names import quoted
+from lsm_fragment.schema import SortSchema, check_sort_schema, ordering
 
 
 @dataclass(frozen=True, slots=True)

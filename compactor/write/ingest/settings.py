@@ -32,9 +32,9 @@ from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.schema_union import OnConflict
-from format.errors import SchemaError
-from format.schema import SortSchema, parse_sort_schema
-from format.writer import WriterOptions
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.schema import SortSchema, parse_sort_schema
+from lsm_fragment.writer import WriterOptions
 
 _DEFAULTS: Final = IngestOptions()
 

@@ -1,0 +1,170 @@
+"""Casts values of one type to another, exactly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from lsm_fragment.decimals import decimal_texts
+from lsm_fragment.moves import list_parts, take
+from lsm_fragment.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
+from lsm_fragment.storage import decoded, to_logical, to_storage
+from lsm_fragment.times import time_texts
+from lsm_fragment.types import is_large_offsets, storage_type, value_type
+
+CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Casts an array that is not nested. Raises `pa.ArrowException` for a value that does not fit."""
+
+_PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
+
+
+def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
+    """Returns the least and the greatest stored number of `source` that `target` has a value for; None if it
+    has one for all. A column of `source` must be readable as `target`."""
+    if not (pt.is_timestamp(source) and pt.is_timestamp(target)):
+        return None
+    factor = _PER_SECOND[target.unit] // _PER_SECOND[source.unit]
+    return None if factor <= 1 else (-((2**63 - 1) // factor), (2**63 - 1) // factor)
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """Returns numbers, booleans, dates and times as large strings, null where they are."""
+    if pt.is_timestamp(array.type) or pt.is_date(array.type):
+        return time_texts(array)
+    return decimal_texts(array) if pt.is_decimal(array.type) else array.cast(pa.large_string())
+
+
+def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts an array that is not nested. Raises `pa.ArrowInvalid` for a value that would change."""
+    if array.type == dtype:
+        return array
+    bounds = exact_range(array.type, dtype)
+    if bounds is not None:
+        ends = pc.min_max(array.view(pa.int64()))
+        for end in (ends["min"].as_py(), ends["max"].as_py()):
+            if end is not None and not bounds[0] <= end <= bounds[1]:
+                raise pa.ArrowInvalid(f"{end} of type {array.type} has no place in {dtype}")
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return as_text(array).cast(dtype)
+    return array.cast(dtype)
+
+
+def leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """Yields the flat arrays within a storage array, without values under nulls."""
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        yield from leaves(decoded(array) if pt.is_nested(dtype.value_type) else array.dictionary)
+    elif pt.is_struct(dtype):
+        for child in array.flatten():
+            yield from leaves(child)
+    elif pt.is_nested(dtype):
+        yield from leaves(list_parts(array)[1])
+    else:
+        yield array
+
+
+def cast_storage(
+    array: pa.Array, dtype: pa.DataType, cast_leaf: CastLeaf = cast_exactly
+) -> pa.Array:
+    """Casts a storage array to another storage type of the same shape.
+
+    Lists may have offsets of either width. Fields of structs go by their names; missing ones become null.
+    Arrow's own cast makes wrong lists of a slice of lists of nulls, and lacks casts for some of the types
+    within.
+    Raises what `cast_leaf` raises.
+    """
+    if pt.is_null(array.type):
+        return pa.nulls(len(array), dtype)
+    if pt.is_dictionary(array.type):
+        try:
+            values = cast_storage(array.dictionary, dtype, cast_leaf)
+        except pa.ArrowInvalid:  # perhaps for a value that no row has
+            return cast_storage(decoded(array), dtype, cast_leaf)
+        return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
+    if not pt.is_nested(dtype):
+        return cast_leaf(array, dtype)
+    mask = null_mask(array)
+    if pt.is_struct(dtype):
+        return _cast_struct(array, dtype, mask, cast_leaf)
+    if pt.is_fixed_size_list(dtype):
+        items = cast_storage(_items_of_size(array, dtype, mask), dtype.value_type, cast_leaf)
+        return build_fixed_lists(dtype, len(array), items, mask)
+    counts, items = list_parts(array)
+    if not is_large_offsets(dtype) and len(items) >= 2**31:
+        raise pa.ArrowInvalid(f"{len(items)} elements of lists have no place in {dtype}")
+    if pt.is_map(dtype):  # keys and values of a map may have any names
+        items = _cast_struct(items, dtype.field(0).type, None, cast_leaf, by_place=True)
+    else:
+        items = cast_storage(items, dtype.value_type, cast_leaf)
+    return build_list(dtype, counts, items, mask)
+
+
+def _items_of_size(
+    array: pa.Array, dtype: pa.FixedSizeListType, mask: pa.BooleanArray | None
+) -> pa.Array:
+    """Returns the elements of lists of any kind, `dtype.list_size` for each; nulls for a null list, whose own
+    elements have no defined type. Raises `pa.ArrowInvalid` for a list of another length."""
+    size = dtype.list_size
+    is_null = np.zeros(len(array), np.bool_)
+    if mask is not None:
+        is_null = mask.to_numpy(zero_copy_only=False)
+    if pt.is_fixed_size_list(array.type):
+        items, places = fixed_items(array), np.arange(len(array) * size)
+    else:
+        counts, items = list_parts(array)
+        others = counts[~is_null & (counts != size)]
+        if len(others):
+            raise pa.ArrowInvalid(f"a list of {others[0]} elements has no place in {dtype}")
+        places = np.cumsum(np.repeat(~is_null, size)) - 1
+    if mask is None:
+        return items
+    return take(items, np.where(np.repeat(is_null, size), -1, places))
+
+
+def _cast_struct(
+    array: pa.StructArray,
+    dtype: pa.StructType,
+    mask: pa.Array | None,
+    cast_leaf: CastLeaf,
+    *,
+    by_place: bool = False,
+) -> pa.Array:
+    found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    if by_place or len(found) < array.type.num_fields:  # a name occurs twice
+        pairs = zip(array.flatten(), dtype.fields, strict=True)
+        children = [cast_storage(child, field.type, cast_leaf) for child, field in pairs]
+    else:
+        children = [
+            cast_storage(found[field.name], field.type, cast_leaf)
+            if field.name in found
+            else pa.nulls(len(array), field.type)
+            for field in dtype.fields
+        ]
+    return build_struct(dtype, len(array), children, mask)
+
+
+def as_type(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts an array to another type of the same shape. Raises what `cast_exactly` and `to_logical` raise."""
+    if array.type.equals(dtype, check_metadata=True):
+        return array
+    return to_logical(cast_storage(to_storage(array), storage_type(dtype)), dtype)
+
+
+def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Casts the columns, in their order, to those of another schema. Raises what `as_type` raises."""
+    pairs = zip(batch.columns, schema, strict=True)
+    columns = [as_type(column, field.type) for column, field in pairs]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts a storage array, possibly dictionary-coded, to `dtype`, to which its type widens or converts.
+
+    Raises `pa.ArrowInvalid` for a value that does not fit.
+    """
+    return array if value_type(array.type) == dtype else cast_storage(array, dtype)

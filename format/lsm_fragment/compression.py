@@ -1,0 +1,179 @@
+"""Compresses block payloads to one zstd frame, or to one for each part; contexts are reused per thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import pyarrow as pa
+import zstandard
+
+from lsm_fragment.layout import Codec
+from lsm_fragment.parts import PayloadPart, joined_parts, read_parts
+
+_TRUST_BYTES: Final = 16 << 20
+_STEP_BYTES: Final = 4 << 20
+_POOLED_BYTES: Final = 1 << 20
+"""The size from which it pays to decompress into memory of Arrow's pool, whose pages are reused, and not in a
+context that is kept."""
+_POOL_CODEC: Final = pa.Codec("zstd")
+
+_LEAST_COMPRESSED_BYTES: Final = 64
+
+_DENSE_LEVEL: Final = -100
+"""At which zstd passes data by that it does not shrink."""
+
+_contexts = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a payload, which gets a frame of its own."""
+
+    data: memoryview
+    is_dense: bool = False
+    """Whether no codec makes it smaller, so that a frame only holds it as it is."""
+
+
+def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
+    """Compresses a payload. Falls back to no codec if zstd does not make it smaller.
+
+    parts: at most 8. level: zstd's, 0 for no compression.
+    """
+    size = sum(part.data.nbytes for part in parts)
+    if level <= 0 or size < _LEAST_COMPRESSED_BYTES or all(part.is_dense for part in parts):
+        return Codec.NONE, _joined(parts)
+    frames = [
+        _compressor(_DENSE_LEVEL if part.is_dense else level).compress(part.data) for part in parts
+    ]
+    if len(frames) == 1:
+        codec, stored = Codec.ZSTD, frames[0]
+    else:
+        codec, stored = Codec.ZSTD_PARTS, joined_parts(frames)
+    return (codec, stored) if len(stored) < size else (Codec.NONE, _joined(parts))
+
+
+def _joined(parts: Sequence[Part]) -> bytes:
+    """Returns the parts together. A single one stays a view of its memory, which may be more than it has."""
+    if len(parts) == 1:
+        return cast("bytes", parts[0].data)
+    return b"".join(part.data for part in parts)
+
+
+def compressed_bytes(sample: bytes | memoryview) -> int:
+    """Returns the bytes that a sample takes, fast compressed."""
+    _, stored = compress((Part(memoryview(sample)),), 1)
+    return len(stored)
+
+
+def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
+    """Decompresses a payload. raw_bytes: the length that the block header claims.
+
+    Allocates memory as data appears, and never more than 16 MiB on the claim alone. What it returns holds no
+    more memory than it has bytes, even if `stored` is a part of something larger.
+    Raises `ValueError` if the data is not a frame or has another length.
+    """
+    raw: bytes | memoryview
+    if codec is Codec.NONE:
+        raw = bytes(stored) if isinstance(stored, memoryview) else stored
+    elif codec is Codec.ZSTD_PARTS:
+        parts = list(read_parts(stored, len(stored)))
+        raw = decompress_parts(memoryview(stored)[parts[0].start :], parts, raw_bytes)
+    elif raw_bytes <= _TRUST_BYTES:
+        raw = _decompress_small(stored, raw_bytes)
+    else:
+        raw = _decompress_large(stored, raw_bytes)
+    if len(raw) != raw_bytes:
+        raise ValueError(f"{len(raw)} bytes after decompression where {raw_bytes} were stated")
+    return raw
+
+
+def decompress_head(frame: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
+    """Decompresses the first part of several.
+
+    raw_bytes: the length of the whole payload that the block header claims. Raises `ValueError`.
+    """
+    return decompress(Codec.ZSTD, frame, min(_content_bytes(frame), raw_bytes))
+
+
+def decompress_parts(
+    stored: bytes | memoryview, parts: Sequence[PayloadPart], raw_bytes: int
+) -> bytes | memoryview:
+    """Decompresses parts of a payload that are neighbours.
+
+    stored: the payload from the first one's start to the last one's end. raw_bytes: the length of all
+    together. Raises `ValueError`.
+    """
+    view, start = memoryview(stored), parts[0].start
+    frames = [view[part.start - start : part.stop - start] for part in parts]
+    if sum(map(_content_bytes, frames)) != raw_bytes:
+        raise ValueError("the compressed frames state another length than the block header")
+    if raw_bytes > _TRUST_BYTES:
+        return _decompress_large(view, raw_bytes, are_several=True)
+    try:
+        if raw_bytes < _POOLED_BYTES:
+            return b"".join(map(_decompressed, frames))
+        return memoryview(_POOL_CODEC.decompress(view, raw_bytes))
+    except (zstandard.ZstdError, OSError) as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+
+
+def _content_bytes(frame: bytes | memoryview) -> int:
+    """Returns the length that a frame states. Raises `ValueError` if it states none."""
+    try:
+        size = int(zstandard.frame_content_size(frame))
+    except zstandard.ZstdError as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+    if size < 0:
+        raise ValueError("a compressed frame does not state its length")
+    return size
+
+
+def _decompress_small(stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
+    try:
+        if zstandard.frame_content_size(stored) != raw_bytes:
+            raise ValueError("the compressed frame states another length than the block header")
+        if raw_bytes < _POOLED_BYTES:
+            return _decompressed(stored)
+        return memoryview(_POOL_CODEC.decompress(stored, raw_bytes))
+    except (zstandard.ZstdError, OSError) as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+
+
+def _decompress_large(
+    stored: bytes | memoryview, raw_bytes: int, *, are_several: bool = False
+) -> bytes:
+    raw = bytearray()  # pieces that are joined later would be held twice
+    try:
+        with _decompressor().stream_reader(stored, read_across_frames=are_several) as reader:
+            while piece := reader.read(_STEP_BYTES):
+                raw += piece
+                if len(raw) > raw_bytes:
+                    break
+    except zstandard.ZstdError as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+    if len(raw) != raw_bytes:
+        raise ValueError(f"decompression gives another length than the {raw_bytes} bytes stated")
+    return cast("bytes", raw)
+
+
+def _compressor(level: int) -> zstandard.ZstdCompressor:
+    cache: dict[int, zstandard.ZstdCompressor] | None = getattr(_contexts, "compressors", None)
+    if cache is None:
+        cache = _contexts.compressors = {}
+    if level not in cache:
+        cache[level] = zstandard.ZstdCompressor(level=level)
+    return cache[level]
+
+
+def _decompressed(frame: bytes | memoryview) -> bytes:
+    return _decompressor().decompress(frame, allow_extra_data=False)
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_contexts, "decompressor"):
+        _contexts.decompressor = zstandard.ZstdDecompressor()
+    decompressor: zstandard.ZstdDecompressor = _contexts.decompressor
+    return decompressor

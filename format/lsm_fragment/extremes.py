@@ -1,0 +1,72 @@
+"""Finds the least and the greatest value of a chunk, for the footer (SPEC section 7)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.arrays import in_order_of_use
+from lsm_fragment.decimals import text_of
+from lsm_fragment.keys import MAX_VALUE_BYTES, Value, shorten, value_at, value_to_json
+from lsm_fragment.native import as_bytes, extremes, validity
+from lsm_fragment.nodes import binary_parts
+from lsm_fragment.templates import survey_texts
+from lsm_fragment.types import is_binary_like, is_templated
+from lsm_fragment.values import bytes_of_values, numbers_of, words_of
+
+_CUT_BYTES: Final = MAX_VALUE_BYTES + 4
+"""What is taken of a long value: more than a bound holds, even without a character divided by the cut."""
+
+
+def min_max(array: pa.Array) -> tuple[Value, Value]:
+    """Returns `min` and `max` of a storage array: bounds, or (None, None) if nothing can be compared."""
+    dtype = array.type
+    if is_templated(dtype):
+        return min_max(survey_texts(array).extremes)
+    if pt.is_dictionary(dtype):
+        # Only used values count, since the dictionary may belong to more rows than these.
+        return min_max(in_order_of_use(array).dictionary)
+    if array.null_count == len(array) or pt.is_nested(dtype) or pt.is_interval(dtype):
+        return None, None
+    low, high = _strings(array) if is_binary_like(dtype) else _fixed_width(array)
+    return shorten(low, dtype, down=True)[0], shorten(high, dtype, down=False)[0]
+
+
+def _strings(array: pa.Array) -> tuple[Value, Value]:
+    """Returns the extremes of strings or binaries; of long ones, more than a bound holds."""
+    is_text = pt.is_string(array.type) or pt.is_large_string(array.type)
+    offsets, data = binary_parts(array)
+
+    def value(row: int) -> Value:
+        start, stop = int(offsets[row]), int(offsets[row + 1])
+        cut = bytes(data[start : min(stop, start + _CUT_BYTES)])
+        return cut.decode(errors="ignore") if is_text else value_to_json(cut)
+
+    low, high = extremes.extreme_strings(offsets, as_bytes(data), *validity(array))
+    return value(low), value(high)
+
+
+def _fixed_width(array: pa.Array) -> tuple[Value, Value]:
+    dtype, nulls = array.type, validity(array)
+    if pt.is_fixed_size_binary(dtype):
+        low, high = extremes.extreme_bytes(bytes_of_values(array), *nulls)
+        return value_at(array, low), value_at(array, high)
+    if pt.is_decimal(dtype) and dtype.bit_width > 64:
+        low, high = extremes.extreme_wide(words_of(array), *nulls)
+        return value_at(array, low), value_at(array, high)
+    found = extremes.extreme_numbers(numbers_of(array), *nulls)
+    assert found is not None, "an array of nulls has no extremes"
+    return _value(found[0], dtype), _value(found[1], dtype)
+
+
+def _value(number: Any, dtype: pa.DataType) -> Value:
+    """Returns a number as VALUE."""
+    if pt.is_boolean(dtype):
+        return bool(number)
+    if pt.is_decimal(dtype):
+        return text_of(int(number), dtype.scale)
+    if pt.is_floating(dtype):
+        return value_to_json(number + 0.0)  # a bound has no zero with a sign
+    return number

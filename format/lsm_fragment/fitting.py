@@ -1,0 +1,113 @@
+"""Makes chunks that readers accept: what `lsm_fragment.decode` would refuse is stored in another way, or not
+written.
+
+Readers accept 1 GiB for a chunk, or a multiple of its stored bytes (`lsm_fragment.limits`). Where values
+compress further than that, they are stored in more bytes: uncompressed, and where that is not enough
+(constants, values of dictionaries), with bytes for every value.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.compression import compress
+from lsm_fragment.decode import decode_array
+from lsm_fragment.encode import EncodedArray, encode_array
+from lsm_fragment.errors import LimitError
+from lsm_fragment.layout import MAX_META_BYTES, Codec
+from lsm_fragment.limits import MAX_RATIO, max_written_bytes, most_written_bytes
+from lsm_fragment.nodes import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
+from lsm_fragment.sizes import most_total_bytes, total_bytes
+from lsm_fragment.storage import plain
+from lsm_fragment.templates import TextSurvey
+from lsm_fragment.types import value_type
+from lsm_fragment.value_errors import OF_VALUES
+
+_STORED: Final = 0
+"""The compression level that stores bytes as they are."""
+
+
+def encode_fitting(
+    array: pa.Array, *, level: int, is_decided: bool, seen: TextSurvey | None
+) -> tuple[EncodedArray, Codec, bytes]:
+    """Encodes and compresses a chunk. level: see `lsm_fragment.blocks.make_chunk`. is_decided, seen:
+    see `encode_array`.
+
+    Raises `LimitError` if readers would refuse the values however they are stored.
+    """
+    encoded = encode_array(array, is_decided=is_decided, seen=seen)
+    if len(encoded.meta) > MAX_META_BYTES:
+        raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
+    if (stored := _stored(encoded, array, level)) is not None:
+        return encoded, *stored
+    is_plain = array.type == value_type(array.type)
+    if not is_plain and total_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
+        raise _too_large(array)  # raised before the values take memory
+    array = plain(array)
+    encoded = encode_array(array, is_backed=True)
+    if (stored := _stored(encoded, array, level)) is not None:
+        return encoded, *stored
+    raise _too_large(array)
+
+
+def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
+    """Returns the payload as readers accept it; None if they refuse it even uncompressed."""
+    codec, stored = compress(encoded.parts, level)
+    if _is_taken(encoded, array, len(stored)):
+        return codec, stored
+    if codec is not Codec.NONE and _is_taken(encoded, array, encoded.raw_bytes):
+        return compress(encoded.parts, _STORED)
+    return None
+
+
+def _too_large(array: pa.Array) -> LimitError:
+    return LimitError(
+        f"{len(array):,} values of type {value_type(array.type)} take more memory decoded than the "
+        f"{max_written_bytes():,} bytes, or {MAX_RATIO} times what is stored, that readers allow"
+    )
+
+
+def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:
+    """Returns whether all readers accept the chunk at this stored size, even those that keep no
+    dictionary."""
+    most = most_written_bytes(stored_bytes)
+    if encoded.raw_bytes > most:
+        return False
+    if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
+        return True
+    # Readers that take some rows first need more than those that decode all at once.
+    if encoded.encoding is Encoding.TEMPLATE:
+        return False
+    is_coded = pt.is_dictionary(array.type)
+    if is_coded and total_bytes(array) > most - encoded.decoded_bytes:
+        return False
+    dtype = value_type(array.type)
+    try:
+        decode_array(
+            encoded.meta,
+            encoded.raw,
+            dtype,
+            len(array),
+            keep_dictionary=is_coded,
+            most_bytes=most,
+        )
+    except (ValueError, OverflowError, *OF_VALUES):
+        return False
+    return True
+
+
+def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int:
+    """Returns an upper bound of the bytes that decoding takes, without decoding; it suffices for nearly all
+    chunks."""
+    if not encoded.dictionaries:
+        return encoded.decoded_bytes
+    if not pt.is_dictionary(array.type):
+        stood_for = int(array.nbytes) + encoded.values
+    else:
+        stood_for = most_total_bytes(array)
+        if encoded.decoded_bytes + encoded.dictionaries * stood_for > most:
+            stood_for = total_bytes(array)
+    return encoded.decoded_bytes + encoded.dictionaries * stood_for

@@ -1,0 +1,96 @@
+"""Holds what a footer says of a fragment: row groups, chunks, and their summary (SPEC section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from lsm_fragment.keys import Bound, Value
+from lsm_fragment.nodes import Encoding
+
+_LESS_THAN_TEXT: Final = frozenset({Encoding.TEMPLATE.name, Encoding.LETTERS.name})
+"""Encodings whose payload has fewer bytes than the strings that it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupStats:
+    rows: int
+    row_hash: int
+    first_key: Bound
+    last_key: Bound
+
+
+class ChunkStats(NamedTuple):
+    """What a footer says of one chunk."""
+
+    offset: int
+    """Offset of the chunk's block from the start of the fragment."""
+    stored_bytes: int
+    """Length of the whole block."""
+    raw_bytes: int
+    decoded_bytes: int
+    """Bytes of the values in memory, with a dictionary at the root kept."""
+    null_count: int
+    encoding: str
+    min: Value
+    max: Value
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that a reader holds for the chunk: constants and runs take far more than their payload."""
+        return max(self.raw_bytes, self.decoded_bytes)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the payload, or of the strings that templates and variables or letters make: by these row
+        groups are cut, whatever their strings are stored as."""
+        is_less = self.encoding in _LESS_THAN_TEXT
+        return max(self.raw_bytes, self.decoded_bytes) if is_less else self.raw_bytes
+
+    @property
+    def end(self) -> int:
+        """Offset of what follows the chunk's block."""
+        return self.offset + self.stored_bytes
+
+
+class ValueStats(NamedTuple):
+    """Statistics of a chunk's values that only a footer has."""
+
+    min: Value
+    max: Value
+    decoded_bytes: int
+
+
+class ColumnBytes(NamedTuple):
+    """Bytes of one column of a fragment."""
+
+    raw: int
+    stored: int
+
+
+@dataclass(slots=True)
+class FragmentSummary:
+    """What callers need to know of a fragment without opening it; small, however large the fragment is."""
+
+    rows: int = 0
+    row_hash: int = 0
+    row_groups: int = 0
+    first_key: Bound = ()
+    """The whole key of the first row; empty if unknown."""
+    last_key: Bound = ()
+    """The whole key of the last row; empty if unknown."""
+    peak_chunk_bytes: int = 0
+    """Bytes of the heaviest chunk, raw or decoded, whichever is more."""
+    peak_row_bytes: int = 0
+    """The most raw bytes per row of any chunk."""
+    columns: dict[str, ColumnBytes] = field(default_factory=dict)
+
+    def add_column(self, name: str, chunks: Sequence[ChunkStats], rows: Sequence[int]) -> None:
+        """Adds a column's statistics. rows: the number of rows of each row group."""
+        raw = [chunk.value_bytes for chunk in chunks]
+        self.columns[name] = ColumnBytes(sum(raw), sum(chunk.stored_bytes for chunk in chunks))
+        held = (chunk.held_bytes for chunk in chunks)
+        self.peak_chunk_bytes = max(self.peak_chunk_bytes, *held, 0)
+        by_row = (-(-size // count) for size, count in zip(raw, rows, strict=True))
+        self.peak_row_bytes = max(self.peak_row_bytes, *by_row, 0)

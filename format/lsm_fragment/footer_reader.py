@@ -1,0 +1,249 @@
+"""Reads from a footer what is asked for: the directory says in which page the statistics of a column are."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from lsm_fragment.blocks import Block, BlockReader
+from lsm_fragment.directory import Directory, PagePlace
+from lsm_fragment.errors import CorruptFragmentError
+from lsm_fragment.footer import ChunkStats, FragmentSummary, RowGroupStats
+from lsm_fragment.layout import BlockKind
+from lsm_fragment.pages import ColumnRecord, check_records, unpack_page
+from lsm_fragment.schema import FragmentHeader, SortSchema
+
+_GAP_BYTES: Final = 64 << 10
+"""Pages no farther apart than this are read by one request."""
+_READ_BYTES: Final = 8 << 20
+"""The most bytes of pages that are read by one request, unless one page has more."""
+_KEPT_CHUNKS: Final = 1 << 16
+"""The most chunks whose statistics are kept, besides those asked for last; each takes some 300 bytes."""
+
+
+class _Column(NamedTuple):
+    field: pa.Field
+    chunks: list[ChunkStats]
+
+
+class FooterReader:
+    """A reader of one fragment's footer. It keeps the columns that were asked for last.
+
+    Any number of threads may use it. Every method raises `CorruptFragmentError` for a page that is damaged or
+    not where it must be.
+    """
+
+    def __init__(
+        self, directory: Directory, offset: int, read: Callable[[int, int], bytes], name: str
+    ) -> None:
+        """offset: the directory's own. read: gives the bytes between two offsets of the fragment."""
+        self._directory = directory
+        self._offset = offset
+        self._read = read
+        self._name = name
+        self._keys = {name: _Column(*column) for name, column in directory.keys.items()}
+        self._kept = _Kept()
+        self._last: tuple[int, Block, list[ColumnRecord]] | None = None
+        """The page that was read last, as the columns of an ordinary fragment share one."""
+        self.columns: Mapping[str, Sequence[ChunkStats]] = _Columns(self)
+        """The statistics of each column's chunks, by name; columns of nulls only are not there."""
+
+    @property
+    def sort(self) -> SortSchema:
+        return self._directory.head.sort
+
+    @property
+    def row_groups(self) -> Sequence[RowGroupStats]:
+        return self._directory.row_groups
+
+    @property
+    def rows(self) -> int:
+        return self._directory.head.rows
+
+    @property
+    def row_hash(self) -> int:
+        return self._directory.head.row_hash
+
+    @property
+    def key_names(self) -> Collection[str]:
+        """The names of the sort columns."""
+        return self._directory.keys.keys()
+
+    @property
+    def key_fields(self) -> list[pa.Field]:
+        """The fields of the sort columns."""
+        return [field for field, _ in self._directory.keys.values()]
+
+    def field(self, name: str) -> pa.Field | None:
+        """Returns the field of a column; None if the fragment's schema does not have it."""
+        column = self._get(name)
+        return None if column is None else column.field
+
+    def chunks(self, name: str) -> Sequence[ChunkStats]:
+        """Returns the statistics of a column's chunks; none for a column that is not there, or only nulls."""
+        column = self._get(name)
+        return () if column is None else column.chunks
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Reads the statistics of several columns by as few requests as their pages allow.
+
+        They are kept at least until others are asked for.
+        """
+        asked = [name for name in names if name not in self._keys]
+        missing = {name for name in asked if name not in self._kept.columns}
+        if missing:
+            self._kept.add(self._read_columns(missing), asked)
+
+    def _get(self, name: str) -> _Column | None:
+        if name in self._keys:
+            return self._keys[name]
+        try:
+            return self._kept.columns[name]
+        except KeyError:
+            found = self._read_columns({name})
+            self._kept.add(found, (name,))
+            return found[name]
+
+    def _read_columns(self, names: Collection[str]) -> dict[str, _Column | None]:
+        """Reads the statistics of columns; None for one that the fragment's schema does not have."""
+        pages = {self._directory.find(name.encode()) for name in names} - {None}
+        found: dict[str, _Column | None] = dict.fromkeys(names)
+        for block, records in self._pages(sorted(page for page in pages if page is not None)):
+            for record in records:
+                if record.name in names:
+                    found[record.name] = self._column(block, record)
+        return found
+
+    def check_header(self, header: FragmentHeader) -> None:
+        """Raises `ValueError` unless the directory agrees with a fragment's header."""
+        self._directory.head.check_header(header)
+
+    def names(self) -> Iterator[str]:
+        """Yields the names of all columns that have chunks, in the order of the file."""
+        yield from self.key_names
+        for block, records in self._pages(range(self._directory.head.pages)):
+            for record in records:
+                if record.name not in self._kept.columns:
+                    self._kept.add({record.name: self._column(block, record)}, (record.name,))
+                if record.count:
+                    yield record.name
+
+    def summary(self) -> FragmentSummary:
+        """Returns the fragment's summary without its first and last key, for which a footer has only
+        bounds."""
+        rows = self._directory.head.group_rows
+        summary = FragmentSummary(self.rows, self.row_hash, len(rows))
+        for name, chunks in self.columns.items():
+            summary.add_column(name, chunks, rows)
+        return summary
+
+    def _column(self, block: Block, record: ColumnRecord) -> _Column:
+        try:
+            field = record.field()
+            chunks = record.chunks()
+            record.check_places(chunks)
+            if len(chunks) not in (0, len(self.row_groups)):
+                raise ValueError(f"column {record.name!r} has not a chunk for each row group")
+        except ValueError as error:
+            raise block.fault(str(error)) from error
+        return _Column(field, chunks)
+
+    def _pages(self, pages: Sequence[int]) -> Iterator[tuple[Block, list[ColumnRecord]]]:
+        """Yields the records of pages, whose order and places are checked. pages: ascending."""
+        last = self._last  # another thread may replace it
+        if len(pages) == 1 and last is not None and last[0] == pages[0]:
+            yield last[1:]
+            return
+        run: list[tuple[int, PagePlace]] = []
+        for page in pages:
+            try:
+                place = self._directory.place(page, self._offset)
+            except ValueError as error:
+                raise CorruptFragmentError(
+                    str(error), name=self._name, offset=self._offset
+                ) from error
+            if run and (
+                place.offset - run[-1][1].end > _GAP_BYTES
+                or place.end - run[0][1].offset > _READ_BYTES
+            ):
+                yield from self._read_run(run)
+                run = []
+            run.append((page, place))
+        if run:
+            yield from self._read_run(run)
+
+    def _read_run(
+        self, run: Sequence[tuple[int, PagePlace]]
+    ) -> Iterator[tuple[Block, list[ColumnRecord]]]:
+        start = run[0][1].offset
+        data = memoryview(self._read(start, run[-1][1].end))
+        for page, place in run:
+            source = io.BytesIO(data[place.offset - start : place.end - start])
+            block = BlockReader(source, self._name, offset=place.offset).read_block()
+            if block.header.kind is not BlockKind.STATISTICS:
+                raise block.fault("the directory does not point at a page of statistics")
+            if place.offset + block.header.block_bytes != place.end:
+                raise block.fault("a page of statistics does not end where the next one begins")
+            try:
+                records = list(unpack_page(block.raw()))
+                if check_records(records, place.start) != place.stop:
+                    raise ValueError("columns do not end where those of the next page begin")
+                self._directory.check_names(page, records)
+            except ValueError as error:
+                raise block.fault(str(error)) from error
+            self._last = page, block, records
+            yield block, records
+
+
+class _Kept:
+    """Columns that were asked for. Those that were read first go first."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, _Column | None] = {}
+        self._chunks = 0
+        self._turn = Lock()
+
+    def add(self, found: Mapping[str, _Column | None], asked: Collection[str]) -> None:
+        """Keeps columns. If that is too much, drops half of the others, unless they were asked for now."""
+        with self._turn:
+            for name, column in found.items():
+                self._drop(name)
+                self.columns[name] = column
+                self._chunks += _weight(column)
+            if self._chunks > _KEPT_CHUNKS:
+                needed = set(asked)
+                for name in [name for name in self.columns if name not in needed]:
+                    if self._chunks > _KEPT_CHUNKS // 2:
+                        self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        if name in self.columns:
+            self._chunks -= _weight(self.columns.pop(name))
+
+
+def _weight(column: _Column | None) -> int:
+    """Returns for how many chunks a column counts; one without any takes some memory, too."""
+    return 1 if column is None else 1 + len(column.chunks)
+
+
+class _Columns(Mapping[str, Sequence[ChunkStats]]):
+    """Columns by name, as `FooterReader.columns` has them."""
+
+    def __init__(self, footer: FooterReader) -> None:
+        self._footer = footer
+
+    def __getitem__(self, name: str) -> Sequence[ChunkStats]:
+        chunks = self._footer.chunks(name)
+        if not chunks and name not in self._footer.key_names:
+            raise KeyError(name)
+        return chunks
+
+    def __iter__(self) -> Iterator[str]:
+        return self._footer.names()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,177 @@
+"""Moves values of any type: takes, keeps and joins them. Nested ones are moved by their own places or runs.
+
+Arrow's kernels take other rows than they are asked for from lists of fixed size within such lists, and lack
+others for views and dictionaries. So they only ever move flat values, and only here (decision 66).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.nested import (
+    I64,
+    Places,
+    are_null,
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    check_elements,
+    fixed_items,
+    is_view,
+    no_values,
+    spans,
+    spans_at,
+)
+from lsm_fragment.runs import take_runs
+
+_VIEW_BYTES: Final = 16
+
+
+def take(array: pa.Array, places: Places) -> pa.Array:
+    """Returns the values of any array at places, in their order. What nested values have within is taken by
+    its own places, down to flat values.
+
+    Raises `IndexError` for a place beyond the end, `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    """
+    dtype = array.type
+    if isinstance(dtype, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(dtype, take(array.storage, places))
+    if pt.is_dictionary(dtype):
+        codes = take(array.indices, places)
+        return pa.DictionaryArray.from_arrays(
+            codes, array.dictionary, ordered=dtype.ordered, safe=False
+        )
+    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return _take_views(array, places)
+    if not pt.is_nested(dtype):
+        return array.take(_indices(places))
+    if len(places) and places.max() >= len(array):
+        raise IndexError(f"no place {places.max()} in {len(array)} values")
+    mask = _mask_at(array, places)
+    if pt.is_struct(dtype):
+        children = [take(array.field(place), places) for place in range(dtype.num_fields)]
+        return build_struct(dtype, len(places), children, mask)
+    if pt.is_fixed_size_list(dtype):
+        items = take(fixed_items(array), _item_places(places, dtype.list_size))
+        return build_fixed_lists(dtype, len(places), items, mask)
+    return _take_lists(array, places, mask)
+
+
+def keep(array: pa.Array, is_kept: npt.NDArray[np.bool_]) -> pa.Array:
+    """Returns the values of any array that are to be kept."""
+    if _is_flat(array.type):
+        return array.filter(pa.array(is_kept))
+    return take(array, np.flatnonzero(is_kept))
+
+
+def concat(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Joins arrays of one type without dictionaries, in memory of its own.
+
+    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    """
+    dtype = arrays[0].type
+    if isinstance(dtype, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(dtype, concat([array.storage for array in arrays]))
+    if not pt.is_nested(dtype):
+        return pa.concat_arrays(arrays)
+    length, mask = sum(map(len, arrays)), None
+    if any(array.null_count for array in arrays):
+        mask = pa.concat_arrays([array.is_null() for array in arrays])
+    if pt.is_struct(dtype):
+        columns = range(dtype.num_fields)
+        children = [concat([array.field(place) for array in arrays]) for place in columns]
+        return build_struct(dtype, length, children, mask)
+    if pt.is_fixed_size_list(dtype):
+        return build_fixed_lists(dtype, length, concat([fixed_items(a) for a in arrays]), mask)
+    counts, items = zip(*map(list_parts, arrays), strict=True)
+    return build_list(dtype, np.concatenate(counts), concat(items), mask)
+
+
+def _is_flat(dtype: pa.DataType) -> bool:
+    """Returns whether Arrow itself may choose among values of the type."""
+    is_view = pt.is_string_view(dtype) or pt.is_binary_view(dtype)
+    has_parts = isinstance(dtype, pa.BaseExtensionType) or pt.is_dictionary(dtype)
+    return not (has_parts or is_view or pt.is_nested(dtype))
+
+
+def _indices(places: Places) -> pa.Array:
+    is_null = places < 0
+    return pa.array(places, mask=is_null if is_null.any() else None)
+
+
+def _mask_at(array: pa.Array, places: Places) -> pa.Array | None:
+    """Returns booleans, true where a place is negative or has a null; None if there is no such place."""
+    is_null = places < 0
+    if array.null_count:
+        is_null[~is_null] = are_null(array, places[~is_null])
+    return pa.array(is_null) if is_null.any() else None
+
+
+def _item_places(places: Places, size: int) -> I64:
+    """Returns the places of the elements of lists of one size."""
+    items = places.astype(np.int64)[:, None] * size + np.arange(size)
+    items[places < 0] = -1
+    return items.reshape(-1)
+
+
+def _take_lists(array: pa.Array, places: Places, mask: pa.Array | None) -> pa.Array:
+    if mask is None:
+        starts, counts = spans_at(array, places)
+    else:
+        is_there = ~np.asarray(mask)
+        starts, counts = np.zeros((2, len(places)), dtype=np.int64)
+        starts[is_there], counts[is_there] = spans_at(array, places[is_there])
+    check_elements(array.type, int(counts.sum()))
+    return build_list(array.type, counts, take_runs(array.values, starts, counts), mask)
+
+
+def _take_views(array: pa.Array, places: Places) -> pa.Array:
+    """Takes strings of 16 bytes that say where the text is: Arrow has no kernel for their type."""
+    validity, views, *data = array.buffers()
+    words = pa.Array.from_buffers(
+        pa.binary(_VIEW_BYTES), len(array), [validity, views], -1, array.offset
+    )
+    validity, views = take(words, places).buffers()
+    return pa.Array.from_buffers(array.type, len(places), [validity, views, *data])
+
+
+def list_parts(
+    array: pa.Array, change: Callable[[pa.Array], pa.Array] = lambda items: items
+) -> tuple[I64, pa.Array]:
+    """Returns element counts (0 for null lists) and the elements of all non-null lists, end to end.
+
+    Maps give their entries as structs of key and value. change: applied to elements before they are put in
+    order, which Arrow cannot do for all types.
+    """
+    starts, counts = spans(array)
+    total = int(counts.sum())
+    if not total:
+        return counts, change(no_values(array.values.type))
+    if not is_view(array.type) and starts[-1] + counts[-1] - starts[0] == total:
+        return counts, change(array.values.slice(int(starts[0]), total))  # no gaps
+    is_used = counts > 0
+    ends = np.cumsum(counts)
+    shifts = (starts - ends + counts)[is_used]
+    """How far each list's elements move."""
+    if (shifts == shifts[0]).all():
+        return counts, change(array.values.slice(int(shifts[0]), total))
+    low, high = int(starts[is_used].min()), int((starts + counts)[is_used].max())
+    items = change(array.values.slice(low, high - low))
+    return counts, take_runs(items, starts[is_used] - low, counts[is_used])
+
+
+def present_items(array: pa.Array) -> pa.Array:
+    """Returns what `fixed_items` does, but null where a null list hides elements."""
+    items = fixed_items(array)
+    if not array.null_count or not len(items) or pt.is_null(items.type):
+        return items
+    is_hidden = np.repeat(np.asarray(array.is_null()), array.type.list_size)
+    if not (is_hidden & np.asarray(items.is_valid())).any():
+        return items
+    return take(items, np.where(is_hidden, -1, np.arange(len(items))))

@@ -1,0 +1,116 @@
+"""Loops over the values of one chunk, compiled by Cython: the one implementation of each.
+
+hashing    hashes values for the row hash
+extremes   finds the least and the greatest value
+strings    finds distinct strings, adds up their lengths, copies those that codes stand for
+integers   renumbers codes, fills nulls, divides by common factors
+bits       packs integers by bits
+floats     turns floats into integers
+decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
+text       finds out whether text is ASCII
+letters    packs text of few different letters by one to six bits each, apart from what all values share
+gather     gathers rows of several sources in merged order
+ids        numbers the distinct strings of many dictionaries
+origins    counts, divides and renumbers the sources of rows in merged order
+keys       makes keys whose order as bytes is that of rows, and sorts by them
+key_merge  merges inputs by such keys
+tokens     divides strings into templates and variables
+varying    finds the words that are variables too, lest there are too many templates
+templates  joins templates and variables
+patterns   runs patterns over templates whose variables are not known, finds words in text
+
+A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
+begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
+is None where no row is null. The caller sees to it that lengths agree; loops check only what their
+docstrings say.
+
+Machines are little-endian, as the format is.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+if sys.byteorder != "little":
+    raise ImportError(
+        "lsm_fragment.native needs a little-endian machine, and this one is big-endian"
+    )
+
+try:
+    from lsm_fragment.native import (
+        bits,
+        decode,
+        extremes,
+        floats,
+        gather,
+        hashing,
+        ids,
+        integers,
+        key_merge,
+        keys,
+        letters,
+        origins,
+        patterns,
+        strings,
+        templates,
+        text,
+        tokens,
+        varying,
+    )
+except ImportError as error:
+    raise ImportError(
+        f"lsm_fragment.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor;"
+        " in a checkout run `make setup`. A zip of sources cannot carry compiled modules."
+    ) from error
+
+__all__ = [
+    "as_bytes",
+    "as_flags",
+    "as_words",
+    "bits",
+    "decode",
+    "extremes",
+    "floats",
+    "gather",
+    "hashing",
+    "ids",
+    "integers",
+    "key_merge",
+    "keys",
+    "letters",
+    "origins",
+    "patterns",
+    "strings",
+    "templates",
+    "text",
+    "tokens",
+    "validity",
+    "varying",
+]
+
+
+def as_bytes(data: memoryview) -> npt.NDArray[np.uint8]:
+    """Returns a buffer as bytes, without copying."""
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def as_words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns values of 1, 2, 4 or 8 bytes as unsigned integers, without copying."""
+    return values.view(f"u{values.itemsize}")
+
+
+def as_flags(mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
+    """Returns a mask in the form that the loops take, without copying."""
+    return None if mask is None else mask.view(np.uint8)
+
+
+def validity(array: pa.Array) -> tuple[npt.NDArray[np.uint8] | None, int]:
+    """Returns an array's validity bitmap, None if nothing is null, and the bit at which its rows begin."""
+    if not array.null_count:
+        return None, 0
+    return np.frombuffer(array.buffers()[0], dtype=np.uint8), array.offset

@@ -1,0 +1,165 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Loops over integers: codes, nulls, common factors."""
+
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.words cimport integer, mixed, word
+
+
+def renumber(
+    const int32_t[::1] codes, const uint8_t[::1] valid, int32_t[::1] new_code, int32_t[::1] used, int32_t[::1] out
+):
+    """Renumbers codes in the order of their first use. Returns how many are used.
+
+    new_code: has -1 for each old code. used: gets the old codes in the new order. Nulls get the code 0.
+    """
+    cdef int64_t row
+    cdef int32_t code, count = 0
+    cdef bint has_nulls = valid is not None
+    with nogil:
+        for row in range(codes.shape[0]):
+            if has_nulls and not valid[row]:
+                out[row] = 0
+                continue
+            code = codes[row]
+            if new_code[code] < 0:
+                new_code[code] = count
+                used[count] = code
+                count += 1
+            out[row] = new_code[code]
+    return count
+
+
+def code_words(
+    const word[::1] values, const uint8_t[::1] valid, int64_t most, int32_t[::1] codes, int32_t[::1] firsts
+):
+    """Numbers distinct values in the order of their first use, which `firsts` gets the rows of.
+
+    Returns how many there are, or -1 if they are more than `most`. Nulls get the code before theirs.
+    """
+    cdef int64_t row
+    cdef word value
+    # A slot of the table is 1 + the code; half of the slots stay free.
+    cdef uint64_t slot, slots = 16
+    cdef int32_t entry, last = 0, count = 0
+    cdef bint has_nulls = valid is not None
+    while slots < <uint64_t>(2 * min(most, codes.shape[0])):
+        slots *= 2
+    cdef int32_t* table = <int32_t*>calloc(slots, sizeof(int32_t))
+    if table is NULL:
+        raise MemoryError(f"no memory for a table of {slots} values")
+    state = let_go(codes.shape[0])
+    for row in range(codes.shape[0]):
+        if has_nulls and not valid[row]:
+            codes[row] = last
+            continue
+        value = values[row]
+        slot = mixed(value) & (slots - 1)
+        while True:
+            entry = table[slot]
+            if entry == 0:
+                if count >= most:
+                    count = -1
+                    break
+                firsts[count] = <int32_t>row
+                count += 1
+                entry = table[slot] = count
+            if values[firsts[entry - 1]] == value:
+                last = codes[row] = entry - 1
+                break
+            slot = (slot + 1) & (slots - 1)
+        if count < 0:
+            break
+    free(table)
+    take_back(state)
+    return count
+
+
+def fill_nulls(const word[::1] values, const uint8_t[::1] valid, word[::1] out):
+    """Copies values; a null takes the value before it, and the first ones the first value there is."""
+    cdef int64_t row, first = 0
+    cdef word last
+    with nogil:
+        while first < values.shape[0] and not valid[first]:
+            first += 1
+        last = values[first] if first < values.shape[0] else 0
+        for row in range(values.shape[0]):
+            # Without a branch, which could not be foreseen.
+            last ^= (last ^ values[row]) & -<word>(valid[row] != 0)
+            out[row] = last
+
+
+def count_changes(const word[::1] values):
+    """Returns how many values differ from the one before."""
+    cdef int64_t row, changes = 0
+    with nogil:
+        for row in range(1, values.shape[0]):
+            changes += values[row] != values[row - 1]
+    return changes
+
+
+def count_within(const int64_t[::1] sizes, int64_t most):
+    """Returns how many of the first sizes add up to at most `most`. None is negative."""
+    cdef int64_t row = 0, total = 0
+    state = let_go(sizes.shape[0])
+    while row < sizes.shape[0] and sizes[row] <= most - total:
+        total += sizes[row]
+        row += 1
+    take_back(state)
+    return row
+
+
+def copy_blocks(const word[::1] values, int64_t size, word[::1] out):
+    """Fills `out` with blocks of `size` values, the first and the last and others evenly between, in their order."""
+    cdef int64_t blocks = out.shape[0] // size, last = values.shape[0] // size - 1, number
+    if blocks < 2 or last < 0 or out.shape[0] % size:
+        raise ValueError("no blocks of this size")
+    for number in range(blocks):
+        memcpy(&out[number * size], &values[last * number // (blocks - 1) * size], size * sizeof(word))
+
+
+def common_factor(const integer[::1] values, int64_t least):
+    """Returns the greatest common divisor of all values, which are few, or 1 once it is below `least`."""
+    cdef uint64_t factor = 0, value, rest
+    cdef int64_t row
+    for row in range(values.shape[0]):
+        value = <uint64_t>values[row]
+        if <int64_t>value < 0:
+            value = 0 - value
+        while value:
+            rest = factor % value
+            factor = value
+            value = rest
+        if 0 < factor < <uint64_t>least:
+            factor = 1
+            break
+    return factor
+
+
+def divide(const integer[::1] values, int64_t factor, int64_t[::1] out):
+    """Divides signed values by a positive factor. Returns whether nothing is left over of any.
+
+    Multiplies by the inverse modulo 2^64, which is exact for multiples of the factor.
+    """
+    cdef int64_t row, most, least, quotient
+    cdef uint64_t odd = <uint64_t>factor, inverse, low_bits = 0
+    cdef int shift = 0
+    cdef bint fits = True
+    with nogil:
+        while odd & 1 == 0:
+            odd >>= 1
+            shift += 1
+        inverse = odd  # right to three bits, and each step doubles them
+        for row in range(5):
+            inverse *= 2 - odd * inverse
+        most = INT64_MAX // factor
+        least = -most
+        for row in range(values.shape[0]):
+            low_bits |= <uint64_t>values[row]
+            quotient = <int64_t>(<uint64_t>(<int64_t>values[row] >> shift) * inverse)
+            fits &= least <= quotient <= most
+            out[row] = quotient
+    return fits and (low_bits & ((<uint64_t>1 << shift) - 1)) == 0

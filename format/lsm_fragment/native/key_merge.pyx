@@ -1,0 +1,374 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Merges sorted inputs by their normalised keys (`lsm_fragment.native.keys`), as a tournament that knows where keys differ.
+
+Each input has a cursor over a page of its keys. A tree of losers has at its root the input of the least key, and
+at every other node the input that lost there. Each loser remembers a code: where its key first differs from the
+key that it lost to, four bytes at a time, and these bytes. Codes that refer to the same key compare as their keys
+do, so most comparisons look at no key (offset-value coding). The code of the root's key refers to the key that
+came before it in the merged order, and says whether the two are equal. A page comes with the codes of its keys, each
+of which refers to the key before it in the page: the merge itself looks at keys only where two codes are equal.
+
+Cursors are rows of a table of 64-bit integers, as `Cursor` lays it out; addresses must stay valid as long as a cursor
+has them. The caller brings pages as the merge asks for them, so neither the pages nor the output bound the rows.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from lsm_fragment.native.key_bytes cimport Key, difference, prefix_of, symbol
+
+cpdef enum State:
+    PAGE
+    GATE
+    ENDED
+
+cpdef enum Stop:
+    DONE
+    FULL
+    NEEDS_PAGE
+    AT_GATE
+    DISORDER
+    TOO_MANY
+
+cdef uint64_t SAME = 0
+cdef uint64_t LAST = ~<uint64_t>0
+cdef uint64_t MOST_SYMBOLS = 0xFFFFFFFE
+
+
+cdef struct Cursor:
+    int64_t state
+    const uint8_t* keys
+    const int64_t* offsets
+    int64_t width
+    int64_t row
+    int64_t rows
+    const uint64_t* codes
+    # What every row of the page weighs: in the heaviest column, and besides its key.
+    int64_t row_bytes
+    int64_t more_bytes
+    # The number of the last group, and how many of its rows came from here.
+    int64_t group
+    int64_t group_rows
+
+
+cdef struct Entry:
+    # An input that plays, and the code of its key.
+    int32_t input
+    uint64_t code
+
+
+cdef struct Progress:
+    # Rows of the output that are filled, and the weight of their keys.
+    int64_t rows
+    int64_t key_bytes
+    int64_t most_key_bytes
+    # The number of the last group, the input that it began with, and whether others had rows of it.
+    int64_t group
+    int64_t owner
+    int64_t is_shared
+    # 0 for any number.
+    int64_t most_rows_of_group
+
+
+def place(
+    int64_t[:, ::1] cursors, int64_t number, int64_t state, const uint8_t[::1] keys, const int64_t[::1] offsets,
+    int64_t width, const uint64_t[::1] codes, int64_t row_bytes, int64_t more_bytes,
+):
+    """Gives a cursor a page of keys, or a gate. offsets: where keys begin and the last one ends; empty if all have
+    the same width. codes: those of `refer_to_previous`. more_bytes: what counts of each row besides its key."""
+    cdef Cursor* cursor
+    cdef int64_t rows = codes.shape[0]
+    if cursors.shape[1] * 8 != sizeof(Cursor) or not 0 <= number < cursors.shape[0]:
+        raise ValueError("a cursor has another number of fields")
+    if offsets.shape[0] and offsets.shape[0] != rows + 1:
+        raise ValueError("keys of other rows")
+    if (offsets[rows] if offsets.shape[0] else rows * width) > keys.shape[0]:
+        raise ValueError("keys end before their rows")
+    cursor = <Cursor*>&cursors[number, 0]
+    cursor.state = state
+    cursor.keys = &keys[0] if keys.shape[0] else NULL
+    cursor.offsets = &offsets[0] if offsets.shape[0] else NULL
+    cursor.width = width
+    cursor.row = 0
+    cursor.rows = rows
+    cursor.codes = &codes[0] if rows else NULL
+    cursor.row_bytes = row_bytes
+    cursor.more_bytes = more_bytes
+
+
+def refer_to_previous(
+    const uint8_t[::1] keys, const int64_t[::1] offsets, int64_t width, uint64_t[::1] codes
+):
+    """Fills the code of each key, which refers to the key before it; that of the first one means nothing. A key
+    that comes before the previous one has the code `LAST`, which no other key has."""
+    cdef Cursor cursor
+    cdef Key last, key
+    cdef int64_t place
+    cursor.keys = &keys[0] if keys.shape[0] else NULL
+    cursor.offsets = &offsets[0] if offsets.shape[0] else NULL
+    cursor.width = width
+    cursor.row = 0
+    cursor.rows = codes.shape[0]
+    if offsets.shape[0] and offsets.shape[0] != cursor.rows + 1:
+        raise ValueError("keys of other rows")
+    if (offsets[cursor.rows] if offsets.shape[0] else cursor.rows * width) > keys.shape[0]:
+        raise ValueError("keys end before their rows")
+    if not cursor.rows:
+        return
+    with nogil:
+        codes[0] = SAME
+        key = head_of(&cursor)
+        while cursor.row + 1 < cursor.rows:
+            last = key
+            cursor.row += 1
+            key = head_of(&cursor)
+            place = difference(&last, &key, 0)
+            if place >= 0 and symbol(&key, place) < symbol(&last, place):
+                codes[cursor.row] = LAST
+            else:
+                codes[cursor.row] = code_of(&key, place)
+
+
+cdef inline Key head_of(const Cursor* cursor) noexcept nogil:
+    cdef Key key
+    if cursor.offsets != NULL:
+        key.at = cursor.keys + cursor.offsets[cursor.row]
+        key.length = cursor.offsets[cursor.row + 1] - cursor.offsets[cursor.row]
+    else:
+        key.at = cursor.keys + cursor.row * cursor.width
+        key.length = cursor.width
+    return key
+
+
+cdef inline uint64_t code_of(const Key* key, int64_t place) noexcept nogil:
+    """Returns the code of a key that differs from the one that it refers to at `place`, or not at all at -1."""
+    if place < 0:
+        return SAME
+    return (MOST_SYMBOLS - (place >> 2)) << 32 | symbol(key, place)
+
+
+cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, uint64_t* code_b) noexcept nogil:
+    """Returns whether the key of `a` comes before that of `b`; then the loser's code refers to the winner's."""
+    cdef Key x, y
+    cdef int64_t place
+    cdef bint is_first
+    if code_a[0] != code_b[0]:
+        return code_a[0] < code_b[0]
+    if code_a[0] == SAME or code_a[0] == LAST:
+        return a < b
+    x = head_of(cursors + a)
+    y = head_of(cursors + b)
+    place = difference(&x, &y, 4 * <int64_t>(MOST_SYMBOLS - (code_a[0] >> 32)) + 4)
+    is_first = a < b if place < 0 else symbol(&x, place) < symbol(&y, place)
+    if is_first:
+        code_b[0] = code_of(&y, place)
+    else:
+        code_a[0] = code_of(&x, place)
+    return is_first
+
+
+cdef inline void replay(
+    const Cursor* cursors, int32_t* losers, uint64_t* codes, int32_t winner, uint64_t code, int64_t inputs
+) noexcept nogil:
+    """Lets a cursor with a new key, of this code, play from its leaf to the root."""
+    cdef int64_t node = (inputs + winner) >> 1
+    cdef int32_t loser, changed
+    cdef uint64_t other, changed_code
+    cdef bint changes
+    while node:
+        loser = losers[node]
+        other = codes[node]
+        if other == code:
+            changes = beats(cursors, loser, winner, &other, &code)
+        else:
+            changes = other < code
+        # Who wins cannot be predicted, so they change places without a branch.
+        changed = (loser ^ winner) & -<int32_t>changes
+        changed_code = (other ^ code) & -<uint64_t>changes
+        losers[node] = loser ^ changed
+        codes[node] = other ^ changed_code
+        winner ^= changed
+        code ^= changed_code
+        node >>= 1
+    losers[0] = winner
+    codes[0] = code
+
+
+cdef inline uint64_t referring(const Cursor* cursor, const Key* key) noexcept nogil:
+    """Returns the code of a cursor's key that refers to a key that comes before it."""
+    cdef Key head
+    if cursor.state == ENDED:
+        return LAST
+    head = head_of(cursor)
+    return code_of(&head, difference(key, &head, 0))
+
+
+cdef const Cursor* table_of(const int64_t[:, ::1] cursors) except NULL:
+    if cursors.shape[1] * 8 != sizeof(Cursor):
+        raise ValueError("a cursor has another number of fields")
+    return <const Cursor*>&cursors[0, 0]
+
+
+def build(const int64_t[:, ::1] cursors, int32_t[::1] losers, uint64_t[::1] codes):
+    """Fills the tree. losers, codes: places for as many nodes as there are cursors."""
+    cdef const Cursor* table = table_of(cursors)
+    cdef int64_t inputs = cursors.shape[0], node
+    cdef Key nothing
+    cdef Entry* winners = <Entry*>malloc(2 * inputs * sizeof(Entry))
+    cdef Entry first, second
+    if winners == NULL:
+        raise MemoryError()
+    nothing.at = NULL
+    nothing.length = 0
+    with nogil:
+        for node in range(inputs):
+            winners[inputs + node].input = <int32_t>node
+            winners[inputs + node].code = referring(table + node, &nothing)
+        for node in range(inputs - 1, 0, -1):
+            first = winners[2 * node]
+            second = winners[2 * node + 1]
+            if not beats(table, first.input, second.input, &first.code, &second.code):
+                first, second = second, first
+            winners[node] = first
+            losers[node] = second.input
+            codes[node] = second.code
+        losers[0] = winners[1].input
+        codes[0] = winners[1].code
+    free(winners)
+
+
+def enter(
+    const int64_t[:, ::1] cursors, int32_t[::1] losers, uint64_t[::1] codes, int32_t number, const uint8_t[::1] before
+):
+    """Lets the cursor at the root play with a new key, or as one that has ended.
+
+    before: the last key that left the merge; no key on the way to the root comes before it.
+    """
+    cdef const Cursor* table = table_of(cursors)
+    cdef int64_t inputs = cursors.shape[0], node = (inputs + number) >> 1
+    cdef Key last
+    last.at = &before[0]
+    last.length = before.shape[0]
+    with nogil:
+        while node:
+            codes[node] = referring(table + losers[node], &last)
+            node >>= 1
+        replay(table, &losers[0], &codes[0], number, referring(table + number, &last), inputs)
+
+
+def runner_up(const int64_t[:, ::1] cursors, const int32_t[::1] losers):
+    """Returns the cursor of the least key but that at the root; -1 if there is no other."""
+    cdef const Cursor* table = table_of(cursors)
+    cdef int64_t node = (cursors.shape[0] + losers[0]) >> 1, place
+    cdef int32_t best = -1, other
+    cdef Key x, y
+    with nogil:
+        while node:
+            other = losers[node]
+            if table[other].state != ENDED:
+                if best >= 0:
+                    x = head_of(table + best)
+                    y = head_of(table + other)
+                    place = difference(&x, &y, 0)
+                if best < 0 or (place >= 0 and symbol(&y, place) < symbol(&x, place)):
+                    best = other
+            node >>= 1
+    return best
+
+
+def merge(
+    int64_t[:, ::1] cursors, int32_t[::1] losers, uint64_t[::1] codes, const uint8_t[::1] before,
+    const int64_t[::1] widths, const uint8_t[::1] flips, int64_t[::1] progress, uint16_t[::1] origins,
+    uint8_t[::1] starts, int64_t[::1] row_bytes,
+):
+    """Fills the output: the input of each row, whether it starts a group, and its bytes. Returns why it stopped;
+    the cursor that this is about is at the root.
+
+    before: the last key that left the merge, if one has. widths, flips: those of the columns that make up a group's
+    key (`prefix_of`); none if whole keys do.
+    """
+    cdef Cursor* table = <Cursor*>table_of(cursors)
+    cdef Progress so_far
+    cdef int64_t inputs = cursors.shape[0], most = origins.shape[0], columns = widths.shape[0], row
+    cdef int32_t* losing = &losers[0]
+    cdef uint64_t* coded = &codes[0]
+    cdef uint16_t* origin = &origins[0]
+    cdef uint8_t* start = &starts[0]
+    cdef int64_t* weight = &row_bytes[0]
+    cdef int32_t winner
+    cdef Key last, key
+    cdef uint64_t code
+    cdef bint starts_group
+    cdef Cursor* cursor
+    cdef int64_t result = DONE
+    if progress.shape[0] * 8 != sizeof(Progress):
+        raise ValueError("progress has another number of fields")
+    so_far = (<Progress*>&progress[0])[0]
+    last.at = &before[0] if before.shape[0] else NULL
+    last.length = before.shape[0]
+    with nogil:
+        row = so_far.rows
+        while True:
+            winner = losing[0]
+            cursor = table + winner
+            if cursor.state == ENDED:
+                break
+            if cursor.state == GATE:
+                result = AT_GATE
+                break
+            key = head_of(cursor)
+            so_far.key_bytes += key.length + cursor.more_bytes
+            if row == most or (row and so_far.key_bytes > so_far.most_key_bytes):
+                so_far.key_bytes -= key.length + cursor.more_bytes
+                result = FULL
+                break
+            code = coded[0]
+            starts_group = code != SAME
+            if starts_group and columns and last.length:
+                starts_group = is_other_group(&last, &key, code, &widths[0], &flips[0], columns)
+            if starts_group:
+                so_far.group += 1
+                so_far.owner = winner
+                so_far.is_shared = False
+            elif so_far.owner != winner:
+                so_far.is_shared = True
+            if so_far.most_rows_of_group:
+                if cursor.group != so_far.group:
+                    cursor.group = so_far.group
+                    cursor.group_rows = 0
+                cursor.group_rows += 1
+                if cursor.group_rows > so_far.most_rows_of_group:
+                    result = TOO_MANY
+                    break
+            origin[row] = <uint16_t>winner
+            start[row] = starts_group
+            weight[row] = cursor.row_bytes
+            row += 1
+            last = key
+            cursor.row += 1
+            if cursor.row == cursor.rows:
+                result = NEEDS_PAGE
+                break
+            code = cursor.codes[cursor.row]
+            if code == LAST:
+                result = DISORDER
+                break
+            replay(table, losing, coded, winner, code, inputs)
+        so_far.rows = row
+    (<Progress*>&progress[0])[0] = so_far
+    return result
+
+
+cdef inline bint is_other_group(
+    const Key* last, const Key* key, uint64_t code, const int64_t* widths, const uint8_t* flips, int64_t columns
+) noexcept nogil:
+    """Returns whether keys that differ where `code` says differ in their first columns."""
+    cdef int64_t length = prefix_of(key, widths, flips, columns)
+    cdef int64_t place = 4 * <int64_t>(MOST_SYMBOLS - (code >> 32))
+    if place + 4 <= length:
+        return True
+    while place < length:
+        if place >= last.length or last.at[place] != key.at[place]:
+            return True
+        place += 1
+    return False

@@ -1,0 +1,346 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Packs text of few different letters by one to six bits each (LETTERS of SPEC section 5).
+
+Eight letters at a time go through a word of 64 bits, since they take whole bytes. A frame's letters are gathered and
+spread by copies of 16 bytes: what a copy writes too much, the next one overwrites.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from pyarrow import allocate_buffer
+
+from lsm_fragment.native.gil cimport let_go, take_back
+
+cdef enum:
+    LEAST_FRAME = 8  # bytes of a frame that is looked for: it is compared by words
+    MOST_FRAME = 1024
+    MOST_WORDS = 128  # of a frame
+    MOST_WIDTH = 6
+    MOST_LETTERS = 1 << MOST_WIDTH  # of an alphabet
+    MOST_PAIRS = MOST_LETTERS * MOST_LETTERS
+    GROUP = 8  # letters
+    PLACES = GROUP * 256
+    STRIP = 8192  # letters: they stay in the cache, and are at least a group of rows of any frame
+    COPIED = 16  # bytes at once
+    IMPOSSIBLE = 1 << 16  # in a pair of letters for a place beyond the alphabet
+
+cdef uint64_t UNKNOWN = <uint64_t>1 << 63  # in a group for what is no letter of the alphabet
+
+LEAST_FRAME_BYTES = LEAST_FRAME
+MOST_FRAME_BYTES = MOST_FRAME
+
+
+cdef struct Step:  # up to 16 letters of a row, and then up to 16 bytes of the frame
+    int at  # in the row
+    int letter  # of the row's
+    int then  # where in the row the letters end
+
+
+cdef struct Frame:
+    int64_t length  # of a row, 0 without a frame
+    int64_t letters  # of a row
+    int count  # of steps
+    Step[MOST_FRAME] steps
+
+
+# --- what is found --------------------------------------------------------------------------
+
+def find_holes(const uint8_t[::1] data, int64_t length):
+    """Returns a byte for each place of a row: 1 if rows differ there, else 0.
+
+    data: rows of `length` bytes, end to end. Raises ValueError if frames are not so long or rows not whole.
+    """
+    cdef uint64_t[MOST_WORDS] first, differ
+    cdef uint64_t word
+    cdef int64_t words = (length + 7) // 8, last = length - 8, row, index
+    cdef const uint8_t* source
+    if not LEAST_FRAME <= length <= MOST_FRAME or not data.shape[0] or data.shape[0] % length:
+        raise ValueError(f"{data.shape[0]} bytes in rows of {length}")
+    memset(differ, 0, sizeof(differ))
+    source = &data[0]
+    for index in range(words):
+        memcpy(&first[index], source + min(8 * index, last), 8)
+    state = let_go(data.shape[0])
+    for row in range(data.shape[0] // length):
+        for index in range(words - 1):
+            memcpy(&word, source + 8 * index, 8)
+            differ[index] |= word ^ first[index]
+        memcpy(&word, source + last, 8)
+        differ[words - 1] |= word ^ first[words - 1]
+        source += length
+    take_back(state)
+    holes = bytearray(length)
+    for index in range(length):
+        row = min(index // 8, words - 1)
+        word = differ[row] >> 8 * (index - min(8 * row, last))
+        holes[index] = 1 if word & 0xFF else 0
+    return holes
+
+
+def find_alphabet(const uint8_t[::1] data, const uint8_t[::1] holes):
+    """Returns the bytes that occur in the holes of rows, ascending; None if these are more than 64.
+
+    holes: see `find_holes`; empty if all bytes count.
+    """
+    cdef uint8_t[512] occurs  # of each byte, in frames and then in holes
+    cdef int64_t start = 0, index, length = holes.shape[0]
+    if length and data.shape[0] % length:
+        raise ValueError(f"{data.shape[0]} bytes in rows of {length}")
+    memset(occurs, 0, sizeof(occurs))
+    state = let_go(data.shape[0])
+    if length:
+        while start < data.shape[0]:
+            for index in range(length):
+                occurs[256 * (holes[index] & 1) + data[start + index]] = True
+            start += length
+    else:
+        for index in range(data.shape[0]):
+            occurs[256 + data[index]] = True
+    take_back(state)
+    found = bytes([byte for byte in range(256) if occurs[256 + byte]])
+    return found if len(found) <= MOST_LETTERS else None
+
+
+# --- packing --------------------------------------------------------------------------------
+
+def pack(const uint8_t[::1] data, const uint8_t[::1] holes, const uint8_t[::1] alphabet, int width):
+    """Returns a bit field of each letter's place in the alphabet as a buffer of Arrow; None if another letter occurs.
+
+    holes: see `find_alphabet`. Raises ValueError if the width is none, the alphabet does not fit it, or rows are not
+    whole.
+    """
+    cdef uint64_t[PLACES] places  # of 256 bytes as the first letter of a group, as the second one, ...
+    cdef uint8_t[STRIP + COPIED] strip
+    cdef Frame frame
+    cdef uint64_t every = 0
+    cdef int64_t index, size, left, strip_rows = 0, count = data.shape[0]
+    cdef int byte, place
+    cdef const uint8_t* source = &data[0]
+    cdef const uint8_t* stop = source + count
+    cdef uint8_t* target
+    if not 1 <= width <= MOST_WIDTH or alphabet.shape[0] > 1 << width:
+        raise ValueError(f"{alphabet.shape[0]} letters by {width} bits")
+    lay(&frame, holes)
+    if frame.length:
+        if not frame.letters or count % frame.length:
+            raise ValueError(f"{count} bytes in rows of {frame.length} with {frame.letters} letters")
+        count = count // frame.length * frame.letters
+        strip_rows = STRIP // (GROUP * frame.letters) * GROUP
+    for place in range(GROUP):
+        for byte in range(256):
+            places[256 * place + byte] = UNKNOWN
+        for index in range(alphabet.shape[0]):
+            places[256 * place + alphabet[index]] = <uint64_t>index << (place * width)
+    out = allocate_buffer(packed_bytes(count, width) + GROUP)
+    target = <uint8_t*><uintptr_t>out.address
+    left = count
+    state = let_go(data.shape[0])
+    while left and not every & UNKNOWN:
+        if frame.length:
+            size = min(left, strip_rows * frame.letters)
+            gather(&frame, source, stop, size // frame.letters, strip)
+            every |= pack_strip(strip, size, target, width, places)
+            source += size // frame.letters * frame.length
+        else:
+            size = min(left, <int64_t>STRIP)
+            every |= pack_strip(source, size, target, width, places)
+            source += size
+        target += size // GROUP * width
+        left -= size
+    take_back(state)
+    return None if every & UNKNOWN else out.slice(0, packed_bytes(count, width))
+
+
+cdef uint64_t pack_strip(
+    const uint8_t* letters, int64_t count, uint8_t* out, int width, const uint64_t* places
+) noexcept nogil:
+    """Packs letters. Writes up to 8 bytes more than they take. Returns their groups, or-ed."""
+    cdef const uint8_t* eight
+    cdef uint64_t group, every = 0
+    cdef int64_t index
+    cdef int place
+    for index in range(count // GROUP):
+        eight = letters + GROUP * index
+        group = places[eight[0]] | places[0x100 + eight[1]] | places[0x200 + eight[2]] | places[0x300 + eight[3]]
+        group |= places[0x400 + eight[4]] | places[0x500 + eight[5]] | places[0x600 + eight[6]] | places[0x700 + eight[7]]
+        every |= group
+        memcpy(out + width * index, &group, 8)
+    if count % GROUP:
+        group = 0
+        index = count // GROUP
+        for place in range(count % GROUP):
+            group |= places[256 * place + letters[GROUP * index + place]]
+        every |= group
+        memcpy(out + width * index, &group, 8)
+    return every
+
+
+cdef void gather(
+    const Frame* frame, const uint8_t* rows, const uint8_t* stop, int64_t count, uint8_t* letters
+) noexcept nogil:
+    """Copies the letters of rows end to end. stop: where the bytes that may be read end."""
+    cdef uint8_t[MOST_FRAME + COPIED] last
+    cdef const uint8_t* row
+    cdef int64_t number
+    cdef int index
+    for number in range(count):
+        row = rows
+        if stop - rows < frame.length + COPIED:
+            memcpy(last, rows, frame.length)
+            row = last
+        for index in range(frame.count):
+            memcpy(letters + frame.steps[index].letter, row + frame.steps[index].at, COPIED)
+        rows += frame.length
+        letters += frame.letters
+
+
+# --- unpacking ------------------------------------------------------------------------------
+
+def unpack(codes, alphabet, int width, int64_t count, const uint8_t[::1] holes, const uint8_t[::1] frame_bytes, bint is_text):
+    """Returns the text of `count` letters as a buffer of Arrow.
+
+    codes, alphabet: buffers of Arrow. holes, frame_bytes: of each place of a row, whether a letter stands there, and what
+    stands there otherwise; empty without a frame. is_text: whether all bytes have to be ASCII. Raises ValueError for
+    codes of another number or beyond the alphabet, for rows that are not whole, and for an alphabet or a frame that is
+    not as SPEC.md has it.
+    """
+    cdef const uint8_t* source = <const uint8_t*><uintptr_t>codes.address
+    cdef uint32_t[MOST_PAIRS] pairs
+    cdef uint8_t[STRIP + COPIED] strip
+    cdef uint8_t[MOST_FRAME + COPIED] constants
+    cdef Frame frame
+    cdef uint32_t every = 0
+    cdef int64_t size = count, available = codes.size, left = count, strip_rows = 0, index
+    cdef uint8_t* target
+    if not 1 <= width <= MOST_WIDTH:
+        raise ValueError(f"letters of {width} bits")
+    if count < 0 or available != packed_bytes(count, width):
+        raise ValueError(f"{count} letters of {width} bits in {available} bytes")
+    fill_pairs(pairs, alphabet, width, is_text)
+    lay(&frame, holes)
+    if frame.length:
+        if not frame.letters or count % frame.letters or frame_bytes.shape[0] != frame.length:
+            raise ValueError(f"{count} letters in rows of {frame.letters}")
+        for index in range(frame.length):
+            if is_text and not holes[index] and frame_bytes[index] >= 0x80:
+                raise ValueError("a frame of text that is not ASCII")
+        memcpy(constants, &frame_bytes[0], frame.length)
+        size = count // frame.letters * frame.length
+        strip_rows = STRIP // (GROUP * frame.letters) * GROUP
+    out = allocate_buffer(size + COPIED)
+    target = <uint8_t*><uintptr_t>out.address
+    state = let_go(size)
+    while left:
+        if frame.length:
+            index = min(left, strip_rows * frame.letters)
+            every |= unpack_strip(source, available, index, strip, width, pairs)
+            spread(&frame, strip, constants, index // frame.letters, target)
+            target += index // frame.letters * frame.length
+        else:
+            index = min(left, <int64_t>STRIP)
+            every |= unpack_strip(source, available, index, target, width, pairs)
+            target += index
+        source += index // GROUP * width
+        available -= index // GROUP * width
+        left -= index
+    take_back(state)
+    if every & IMPOSSIBLE:
+        raise ValueError("letters beyond their alphabet, or bits after the last one")
+    return out.slice(0, size)
+
+
+cdef int fill_pairs(uint32_t* pairs, alphabet, int width, bint is_text) except -1:
+    """Writes which two letters two places stand for."""
+    cdef const uint8_t* letters = <const uint8_t*><uintptr_t>alphabet.address
+    cdef int most = 1 << width, count = 1, first, second
+    if alphabet.size != most:
+        raise ValueError("an alphabet of another length")
+    while count < most and letters[count] > letters[count - 1]:
+        count += 1
+    for first in range(count, most):
+        if letters[first]:
+            raise ValueError("an alphabet that does not ascend")
+    if is_text and letters[count - 1] >= 0x80:
+        raise ValueError("an alphabet of text that is not ASCII")
+    for second in range(most):
+        for first in range(most):
+            pairs[second << width | first] = IMPOSSIBLE if max(first, second) >= count else (
+                letters[first] | <uint32_t>letters[second] << 8
+            )
+    return 0
+
+
+cdef uint32_t unpack_strip(
+    const uint8_t* codes, int64_t available, int64_t count, uint8_t* out, int width, const uint32_t* pairs
+) noexcept nogil:
+    """Unpacks letters. Writes up to 7 bytes more. available: the bytes of codes. Returns the pairs, or-ed."""
+    cdef uint64_t word, group
+    cdef uint32_t mask = (1 << 2 * width) - 1, first, second, third, fourth, every = 0
+    cdef int64_t index, groups = (count + GROUP - 1) // GROUP, whole = 0
+    if available >= 8:
+        whole = min(count // GROUP, (available - 8) // width + 1)
+    for index in range(groups):
+        if index < whole:
+            memcpy(&word, codes + width * index, 8)
+        else:
+            word = 0
+            memcpy(&word, codes + width * index, min(<int64_t>8, available - width * index))
+            if count - GROUP * index < GROUP and word >> width * (count - GROUP * index):
+                every |= IMPOSSIBLE
+        first = pairs[word & mask]
+        second = pairs[word >> 2 * width & mask]
+        third = pairs[word >> 4 * width & mask]
+        fourth = pairs[word >> 6 * width & mask]
+        every |= first | second | third | fourth
+        group = first | <uint64_t>second << 16 | <uint64_t>third << 32 | <uint64_t>fourth << 48
+        memcpy(out + GROUP * index, &group, 8)
+    return every
+
+
+cdef void spread(
+    const Frame* frame, const uint8_t* letters, const uint8_t* constants, int64_t count, uint8_t* rows
+) noexcept nogil:
+    """Writes rows of letters and of a frame's bytes, and up to 16 bytes more."""
+    cdef int64_t number
+    cdef int index
+    cdef Step step
+    for number in range(count):
+        for index in range(frame.count):
+            step = frame.steps[index]
+            memcpy(rows + step.at, letters + step.letter, COPIED)
+            memcpy(rows + step.then, constants + step.then, COPIED)
+        rows += frame.length
+        letters += frame.letters
+
+
+# --- both -----------------------------------------------------------------------------------
+
+cdef int lay(Frame* frame, const uint8_t[::1] holes) except -1:
+    """Divides a row into steps. Raises ValueError if it is too long."""
+    cdef int at = 0, letter = 0, stop
+    frame.length = holes.shape[0]
+    frame.count = 0
+    if frame.length > MOST_FRAME:
+        raise ValueError(f"a frame of {frame.length} bytes, which has at most {MOST_FRAME}")
+    while at < frame.length:
+        stop = end_of(holes, at, True)
+        frame.steps[frame.count] = Step(at, letter, stop)
+        frame.count += 1
+        letter += stop - at
+        at = end_of(holes, stop, False)
+    frame.letters = letter
+    return 0
+
+
+cdef inline int end_of(const uint8_t[::1] holes, int at, bint are_holes) noexcept nogil:
+    """Returns where a run of holes, or of others, ends that is copied at once."""
+    cdef int most = <int>min(holes.shape[0], <int64_t>at + COPIED)
+    while at < most and (holes[at] != 0) == are_holes:
+        at += 1
+    return at
+
+
+cdef inline int64_t packed_bytes(int64_t letters, int width) noexcept nogil:
+    """Returns the bytes of a bit field, of any number of letters without an overflow."""
+    return letters // GROUP * width + (letters % GROUP * width + 7) // 8

@@ -1,0 +1,346 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Divides strings into templates and variables (TEMPLATE of SPEC section 5).
+
+A token that has a digit or a mark is a variable; so is one in a place where words vary. The template has a mark in its
+place. A row has two strings of bytes: its numbers, each a varint, and its texts, which are the other variables, each with
+its length before it, a varint too.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from lsm_fragment.native.nulls cimport Nulls, is_null, nulls_of, require
+from lsm_fragment.native.tokens cimport MOST_PLACES, PLACE_WORDS, find_tokens, find_variables
+from lsm_fragment.native.variables cimport (
+    NUMBER,
+    SLACK,
+    TEXT,
+    WORD,
+    letters_of,
+    put,
+    put_loosely,
+    put_varint,
+    take_number,
+    take_varint,
+)
+from lsm_fragment.native.words cimport bits_in, loaded, lowest_bit, offset
+
+cdef extern from *:
+    """
+    #define XXH_INLINE_ALL
+    #include "arrow/vendored/xxhash/xxhash.h"
+    """
+    uint64_t XXH3_64bits(const void* data, size_t length) nogil
+
+cdef enum:
+    ARENA = 1 << 16  # bytes of templates for which there is room at first
+
+
+cdef struct Found:
+    # Templates found so far: bytes end to end, and where each begins; the last one ends at ends[count].
+    uint8_t* data
+    int64_t room
+    int64_t* ends
+    int64_t ends_room
+    int64_t count
+    uint64_t* table
+    uint64_t mask
+    int64_t* slots  # how many texts templates have before each one
+    uint64_t* alphabets  # of those texts
+    int64_t alphabets_room
+
+
+cdef inline uint8_t* put_within(uint8_t* out, const uint8_t* source, int64_t size, bint has_slack) noexcept nogil:
+    """Copies bytes, loosely where memory allows it. Returns where they end."""
+    return put_loosely(out, source, size) if has_slack else put(out, source, size)
+
+
+cdef bint grow(Found* found, int64_t more) noexcept nogil:
+    """Makes room for one more template of at most `more` bytes. Returns whether there is memory."""
+    cdef int64_t used = found.ends[found.count], room
+    cdef void* moved
+    if used + more > found.room:
+        room = max(2 * found.room, used + more)
+        moved = realloc(found.data, room)
+        if moved == NULL:
+            return False
+        found.data = <uint8_t*>moved
+        found.room = room
+    if found.count + 2 > found.ends_room:
+        room = 2 * found.ends_room
+        moved = realloc(found.ends, room * sizeof(int64_t))
+        if moved == NULL:
+            return False
+        found.ends = <int64_t*>moved
+        moved = realloc(found.slots, room * sizeof(int64_t))
+        if moved == NULL:
+            return False
+        found.slots = <int64_t*>moved
+        found.ends_room = room
+    return True
+
+
+cdef bint add_letters(
+    Found* found, int64_t code, bint is_new, const uint8_t* text, const uint8_t* stop, const uint64_t* bits
+) noexcept nogil:
+    """Adds the letters of a row's texts to the alphabets of their slots. Returns whether there is memory.
+
+    `stop` has `SLACK` bytes of room behind it.
+    """
+    cdef int64_t slot = found.slots[code], room
+    cdef uint64_t size
+    cdef void* moved
+    while text < stop:
+        text = take_varint(text, &size)
+        if is_new:
+            if slot == found.alphabets_room:
+                room = 2 * found.alphabets_room
+                moved = realloc(found.alphabets, room * sizeof(uint64_t))
+                if moved == NULL:
+                    return False
+                found.alphabets = <uint64_t*>moved
+                found.alphabets_room = room
+            found.alphabets[slot] = 0
+        found.alphabets[slot] |= letters_of(text, size, bits, stop + SLACK)
+        slot += 1
+        text += size
+    if is_new:
+        found.slots[code + 1] = slot
+    return True
+
+
+cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
+    """Returns the code of the template that stands behind the last one, new or not; -1 if it is one too many."""
+    cdef const uint8_t* template = found.data + found.ends[found.count]
+    cdef uint64_t hashed = XXH3_64bits(template, size)
+    cdef uint64_t slot = hashed & found.mask, entry
+    cdef int64_t known
+    while True:
+        entry = found.table[slot]
+        if entry == 0:
+            if found.count >= most:
+                return -1
+            found.ends[found.count + 1] = found.ends[found.count] + size
+            found.count += 1
+            found.table[slot] = (hashed & 0xFFFFFFFF00000000ULL) | <uint64_t>found.count
+            return <int32_t>(found.count - 1)
+        if (entry ^ hashed) >> 32 == 0:
+            known = <int64_t>(entry & 0xFFFFFFFFULL) - 1
+            if (
+                found.ends[known + 1] - found.ends[known] == size
+                and memcmp(found.data + found.ends[known], template, size) == 0
+            ):
+                return <int32_t>known
+        slot = (slot + 1) & found.mask
+
+
+cdef struct Marks:
+    # Of a string, a bit for each byte; see `find_variables`.
+    uint64_t* tokens
+    uint64_t* firsts
+    uint64_t* stops
+    uint64_t* words  # the first byte of each token that is taken out as a word
+
+
+cdef struct Varying:
+    # Shapes in ascending order, with their places of words that vary.
+    int64_t count
+    const uint64_t* shapes
+    const uint64_t* places  # of each shape, `PLACE_WORDS` words
+
+
+cdef bint take_out_words(
+    const uint8_t* at, int64_t length, const uint8_t* end, const Varying* varying, Marks* marks
+) noexcept nogil:
+    """Makes variables of the words that vary in strings of this shape. Returns whether there are any.
+
+    end: of the memory that may be read.
+    """
+    cdef int32_t starts[MOST_PLACES]
+    cdef int32_t stops[MOST_PLACES]
+    cdef uint64_t shape, places
+    cdef int64_t found = find_tokens(at, length, end, marks.tokens, starts, stops, &shape), word, index, near
+    cdef int64_t slot = 0, beyond = varying.count, middle
+    while beyond - slot > 1:
+        middle = (slot + beyond) >> 1
+        if varying.shapes[middle] <= shape:
+            slot = middle
+        else:
+            beyond = middle
+    if varying.shapes[slot] != shape:
+        return False
+    memset(marks.words, 0, 8 * ((length >> 6) + 1))
+    for word in range(PLACE_WORDS):
+        places = varying.places[PLACE_WORDS * slot + word]
+        while places:
+            index = 64 * word + lowest_bit(places)
+            places &= places - 1
+            if index >= found:
+                break
+            for near in range(starts[index] >> 6, ((stops[index] - 1) >> 6) + 1):
+                marks.firsts[near] &= ~bits_between(starts[index] - 64 * near, stops[index] - 64 * near)
+            marks.firsts[starts[index] >> 6] |= <uint64_t>1 << (starts[index] & 63)
+            marks.words[starts[index] >> 6] |= <uint64_t>1 << (starts[index] & 63)
+            marks.stops[stops[index] >> 6] |= <uint64_t>1 << (stops[index] & 63)
+    return True
+
+
+cdef inline uint64_t bits_between(int64_t start, int64_t stop) noexcept nogil:
+    """Returns the bits of a word from `start` on and below `stop`; both may be outside it, and some are between."""
+    cdef uint64_t bits = ~<uint64_t>0
+    if start > 0:
+        bits <<= start
+    if stop < 64:
+        bits &= (<uint64_t>1 << stop) - 1
+    return bits
+
+
+cdef int64_t split_row(
+    const uint8_t* at, int64_t length, const uint8_t* end, const Marks* marks, bint has_words,
+    uint8_t* template, uint8_t** numbers, uint8_t** texts,
+) noexcept nogil:
+    """Divides a string. Returns the bytes of the template; moves `numbers` and `texts` behind what it writes.
+
+    end: of the memory that may be read. has_words: whether `marks.words` has any. All that is written has `SLACK` bytes of
+    room behind it.
+    """
+    cdef int64_t words = (length + 63) >> 6, word = 0, stop_word = 0, near, position = 0, start, stop
+    cdef uint8_t* out = template
+    cdef uint8_t* number_at = numbers[0]
+    cdef uint8_t* text_at = texts[0]
+    cdef uint64_t first, behind, gaps, number
+    cdef bint has_slack = end - at >= length + SLACK, is_word
+    first = marks.firsts[0] if words else 0
+    behind = marks.stops[0]
+    while True:
+        while first == 0:
+            word += 1
+            if word >= words:
+                numbers[0], texts[0] = number_at, text_at
+                return put_within(out, at + position, length - position, has_slack) - template
+            first = marks.firsts[word]
+        while behind == 0:
+            stop_word += 1
+            behind = marks.stops[stop_word]
+        gaps = ~marks.tokens[word] & ((first & -first) - 1)
+        near = word
+        while gaps == 0 and near > 0:
+            near -= 1
+            gaps = ~marks.tokens[near]
+        start = 64 * near + bits_in(gaps)
+        stop = 64 * stop_word + lowest_bit(behind)
+        is_word = has_words and marks.words[word] & first & -first
+        first &= first - 1
+        behind &= behind - 1
+        out = put_within(out, at + position, start - position, has_slack)
+        if not is_word and take_number(at + start, stop - start, end - 8, &number):
+            out[0] = NUMBER
+            number_at = put_varint(number_at, number)
+        else:
+            out[0] = WORD if is_word else TEXT
+            text_at = put_within(put_varint(text_at, stop - start), at + start, stop - start, has_slack)
+        out += 1
+        position = stop
+
+
+def divide(
+    const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t first_bit, int64_t most,
+    const uint64_t[::1] bits, const uint64_t[::1] shapes, const uint64_t[:, ::1] places, int32_t[::1] codes,
+    int32_t[::1] number_ends, uint8_t[::1] numbers, int32_t[::1] text_ends, uint8_t[::1] texts,
+):
+    """Divides strings into codes of templates, numbered by first use, and variables.
+
+    valid: the validity bitmap, read from bit `first_bit` on. bits: of each of 256 bytes. shapes, places: those with
+    words that vary, in ascending order, see `lsm_fragment.native.varying.choose`. number_ends, text_ends: get where
+    each row's numbers and texts end, after 0. numbers: at least as many bytes as the strings have. texts: one more for each
+    row, and for every 128 bytes. Both have `SLACK` bytes more. Nulls get code 0 and no variables.
+    Returns the offsets of the templates, 64-bit integers, their bytes, and the united bits of the texts in each of their
+    slots of texts, as integers too; None if there are more templates than `most`.
+    """
+    cdef int64_t rows = codes.shape[0], row, longest = 0, size, slots = 16
+    cdef Nulls nulls = nulls_of(valid, first_bit, rows)
+    cdef Found found
+    cdef uint64_t* masks
+    cdef Marks marks
+    cdef Varying varying
+    cdef uint8_t nothing = 0
+    cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
+    cdef const uint8_t* end = base + data.shape[0]
+    cdef uint8_t* first_number = &numbers[0] if numbers.shape[0] else &nothing
+    cdef uint8_t* first_text = &texts[0] if texts.shape[0] else &nothing
+    cdef uint8_t* number = first_number
+    cdef uint8_t* text = first_text
+    cdef uint8_t* texts_of_row
+    cdef int32_t code = 0
+    cdef int64_t known
+    cdef bint has_memory = True, has_words
+    require(places.shape[0] == shapes.shape[0] and places.shape[1] == PLACE_WORDS, "it has another length")
+    varying.count = shapes.shape[0]
+    varying.shapes = &shapes[0] if shapes.shape[0] else NULL
+    varying.places = &places[0, 0] if shapes.shape[0] else NULL
+    if bits.shape[0] != 256:
+        raise ValueError("an array is malformed: it has another length")
+    most = min(most, rows)
+    while slots < 2 * most:
+        slots *= 2
+    for row in range(rows):
+        longest = max(longest, <int64_t>(offsets[row + 1] - offsets[row]))
+    found.room, found.ends_room, found.count, found.mask = ARENA, 64, 0, slots - 1
+    found.alphabets_room = 64
+    found.data = <uint8_t*>malloc(found.room)
+    found.ends = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
+    found.slots = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
+    found.alphabets = <uint64_t*>malloc(found.alphabets_room * sizeof(uint64_t))
+    found.table = <uint64_t*>calloc(slots, sizeof(uint64_t))
+    masks = <uint64_t*>malloc(4 * (longest // 64 + 2) * sizeof(uint64_t))
+    marks.tokens, marks.firsts = masks, masks + longest // 64 + 2
+    marks.stops, marks.words = masks + 2 * (longest // 64 + 2), masks + 3 * (longest // 64 + 2)
+    try:
+        if not (found.data and found.ends and found.slots and found.alphabets and found.table and masks):
+            raise MemoryError("no memory for templates")
+        found.ends[0] = found.slots[0] = 0
+        with nogil:
+            number_ends[0] = text_ends[0] = 0
+            for row in range(rows):
+                codes[row] = 0
+                if not is_null(nulls, row):
+                    size = offsets[row + 1] - offsets[row]
+                    has_memory = grow(&found, size + SLACK)
+                    if not has_memory:
+                        break
+                    texts_of_row, known = text, found.count
+                    find_variables(base + offsets[row], size, end, marks.tokens, marks.firsts, marks.stops)
+                    has_words = varying.count and take_out_words(
+                        base + offsets[row], size, end, &varying, &marks
+                    )
+                    size = split_row(
+                        base + offsets[row], size, end, &marks, has_words,
+                        found.data + found.ends[found.count], &number, &text,
+                    )
+                    code = code_of(&found, size, most)
+                    if code < 0:
+                        break
+                    codes[row] = code
+                    if text > texts_of_row or found.count > known:
+                        has_memory = add_letters(&found, code, found.count > known, texts_of_row, text, &bits[0])
+                        if not has_memory:
+                            break
+                number_ends[row + 1] = <int32_t>(number - first_number)
+                text_ends[row + 1] = <int32_t>(text - first_text)
+        if not has_memory:
+            raise MemoryError("no memory for templates")
+        if code < 0:
+            return None
+        return (
+            (<char*>found.ends)[: (found.count + 1) * sizeof(int64_t)],
+            (<char*>found.data)[: found.ends[found.count]],
+            (<char*>found.alphabets)[: found.slots[found.count] * sizeof(uint64_t)],
+        )
+    finally:
+        free(found.data)
+        free(found.ends)
+        free(found.slots)
+        free(found.alphabets)
+        free(found.table)
+        free(masks)

@@ -1,0 +1,246 @@
+"""Defines the encoding tree of a chunk (SPEC section 5): nodes, their bytes, and what encoding and decoding
+share.
+
+Both work on storage arrays (see `lsm_fragment.types`), never on single values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+IntArray = npt.NDArray[Any]
+Buffer = Any
+"""An object with the buffer protocol: bytes, memoryview, numpy or Arrow buffer."""
+
+_NODE: Final = struct.Struct("<BBBBIQQq")
+NODE_BYTES: Final = _NODE.size
+_FLAG_VALIDITY: Final = 1
+
+
+class Encoding(IntEnum):
+    NULL = 0
+    PLAIN = 1
+    CONSTANT = 2
+    PACKED = 3
+    RUN_LENGTH = 4
+    DICTIONARY = 5
+    VARLEN = 6
+    LIST = 7
+    FIXED_LIST = 8
+    STRUCT = 9
+    DECIMAL = 10
+    MULTIPLE = 11
+    TEMPLATE = 12
+    LETTERS = 13
+
+
+MAX_UNBACKED_VALUES: Final = 1 << 27
+"""The most values of a node beyond 8 for each byte of the chunk's payload. It bounds what constants and
+nulls, which take no bytes, can make a reader allocate."""
+
+INT_ENCODINGS: Final = frozenset(
+    {Encoding.CONSTANT, Encoding.PACKED, Encoding.RUN_LENGTH, Encoding.MULTIPLE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node with its buffers (when writing) and its children."""
+
+    encoding: Encoding
+    length: int
+    null_count: int = 0
+    width: int = 0
+    param: int = 0
+    has_validity: bool = False
+    buffers: tuple[Buffer, ...] = ()
+    children: tuple[Node, ...] = ()
+    known_bytes: int = 0
+    """Bytes that decoding a NULL, TEMPLATE or LETTERS node takes; known when writing, and not stored."""
+    text_bytes: int = 0
+    """The bytes of a TEMPLATE or LETTERS node's strings; known when writing, and not stored."""
+    is_dense: bool = False
+    """Whether no codec makes the buffers smaller; known when writing, and not stored."""
+
+    def walk(self) -> Iterator[Node]:
+        """Yields this node and all below it, in pre-order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def pack_nodes(root: Node) -> bytes:
+    """Returns the chunk's meta."""
+    return b"".join(
+        _NODE.pack(
+            node.encoding,
+            node.has_validity * _FLAG_VALIDITY,
+            node.width,
+            0,
+            len(node.children),
+            node.length,
+            node.null_count,
+            _as_signed(node.param),
+        )
+        for node in root.walk()
+    )
+
+
+WORD_BYTES: Final = 8
+"""The raw payload's buffers begin at multiples of it."""
+
+
+def join_buffers(root: Node) -> memoryview:
+    """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes. A
+    single one of whole words is not copied."""
+    views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
+    if len(views) == 1 and not views[0].nbytes % WORD_BYTES:
+        return views[0]
+    # Allocated from Arrow's pool, whose pages are reused.
+    joined = pa.allocate_buffer(sum(_padded(view.nbytes) for view in views))
+    out, at = np.frombuffer(joined, dtype=np.uint8), 0
+    for view in views:
+        stop = at + view.nbytes
+        out[at:stop] = view  # numpy lets go of the interpreter's lock
+        at += _padded(view.nbytes)
+        out[stop:at] = 0
+    return out.data
+
+
+def raw_bytes(root: Node) -> int:
+    """Returns the bytes of a node, and of those below it, in the raw payload."""
+    return sum(padded_bytes(buffer) for node in root.walk() for buffer in node.buffers)
+
+
+def padded_bytes(buffer: Buffer) -> int:
+    """Returns the bytes that a buffer takes in the raw payload."""
+    return _padded(memoryview(buffer).nbytes)
+
+
+def _padded(size: int) -> int:
+    return size + -size % WORD_BYTES
+
+
+def _as_signed(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+_INT_DTYPES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
+    1: (np.int8, np.uint8),
+    2: (np.int16, np.uint16),
+    4: (np.int32, np.uint32),
+    8: (np.int64, np.uint64),
+}
+
+
+_FIXED_SIZE_BINARY: Final = pa.binary(1).id
+_WIDTHS: Final = {
+    dtype.id: dtype.bit_width // 8
+    for dtype in (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(),
+        pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float16(), pa.float32(), pa.float64(),
+        pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1),
+        pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("us"),
+        pa.duration("us"), pa.month_day_nano_interval(),
+    )
+}  # fmt: skip
+"""Bytes of values by the type's id, for types all of whose values have one width."""
+
+
+def float_words(dtype: pa.DataType) -> type[Any] | None:
+    """Returns numpy's unsigned type for the patterns of a float type; None for other types."""
+    return _INT_DTYPES[dtype.bit_width // 8][1] if pt.is_floating(dtype) else None
+
+
+def int_dtype(dtype: pa.DataType) -> type[Any] | None:
+    """Returns numpy's type for the 64-bit pattern of an integer-like Arrow type; None for other types.
+
+    decimal128 is not integer-like, since only some of its chunks fit.
+    """
+    if pt.is_unsigned_integer(dtype):
+        return _INT_DTYPES[dtype.bit_width // 8][1]
+    small_decimal = pt.is_decimal(dtype) and dtype.bit_width <= 64
+    if pt.is_signed_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype)) or small_decimal:  # fmt: skip  # noqa: E501
+        return _INT_DTYPES[dtype.bit_width // 8][0]
+    return None
+
+
+def integer_bytes(dtype: pa.DataType) -> int | None:
+    """Returns the bytes of a type whose values may be stored as integers; None for other types."""
+    if pt.is_floating(dtype) or pt.is_decimal128(dtype) or int_dtype(dtype) is not None:
+        return int(dtype.bit_width) // 8
+    return None
+
+
+def fixed_width_bytes(dtype: pa.DataType) -> int | None:
+    """Returns the bytes per value of a fixed-width type other than bool; None for other types."""
+    if dtype.id == _FIXED_SIZE_BINARY:
+        return int(dtype.byte_width)
+    return _WIDTHS.get(dtype.id)
+
+
+def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Returns the values of a fixed-width array as `dtype`, without copying; null places hold anything."""
+    item = np.dtype(dtype)
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype=item)
+    return np.frombuffer(buffer, dtype=item, count=len(array), offset=array.offset * item.itemsize)
+
+
+def address_of(buffer: pa.Buffer | None) -> int:
+    """Returns where a buffer begins in memory, for native code; 0 if there is none."""
+    return 0 if buffer is None else int(buffer.address)
+
+
+def dictionary_codes(array: pa.Array) -> npt.NDArray[Any]:
+    """Returns the codes of a dictionary-coded array, without copying; null places hold anything."""
+    dtype = int_dtype(array.indices.type)
+    assert dtype is not None
+    return fixed_width_view(array.indices, dtype)
+
+
+def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Returns True where `array` has a value; None if it has no nulls."""
+    if array.null_count == 0:
+        return None
+    return bits_of(array.buffers()[0], array.offset, len(array))
+
+
+def bits_of(bitmap: pa.Buffer | None, offset: int, rows: int) -> npt.NDArray[np.bool_]:
+    """Returns so many bits of a bitmap; if there is none, as of type null, none is set."""
+    if bitmap is None:
+        return np.zeros(rows, dtype=np.bool_)
+    first, start = divmod(offset, 8)
+    bits = np.frombuffer(bitmap, dtype=np.uint8, offset=first)
+    return np.unpackbits(bits, count=start + rows, bitorder="little")[start:].view(np.bool_)
+
+
+def pack_bits(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """Packs a mask into a bitmap, least significant bit first; unused bits are 0."""
+    return np.packbits(mask, bitorder="little")
+
+
+def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
+    """Returns offsets (length + 1, into the data) and the data of a string or binary array, without
+    copying."""
+    large = pt.is_large_string(array.type) or pt.is_large_binary(array.type)
+    dtype = np.dtype(np.int64 if large else np.int32)
+    _, offsets_buffer, data = array.buffers()
+    if offsets_buffer is None or offsets_buffer.size == 0:
+        return np.zeros(1, dtype=dtype), memoryview(b"")
+    offsets = np.frombuffer(
+        offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize
+    )
+    return offsets, memoryview(b"") if data is None else memoryview(data)

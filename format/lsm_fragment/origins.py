@@ -1,0 +1,42 @@
+"""Tells which source each row of a merged order comes from, with what every column would else count anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lsm_fragment import native
+
+U16 = npt.NDArray[np.uint16]
+I64 = npt.NDArray[np.int64]
+
+_SHORT_RUN: Final = 8
+"""Rows of a run, on average, below which going row by row is faster than finding the runs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origins:
+    """The sources of rows, which are numbered from 0. Immutable, so that threads can share it."""
+
+    sources: U16
+    """The source of each row. Shape (rows,)."""
+    counts: I64
+    """The rows of each source; native code relies on it. Shape (sources,)."""
+    runs: int
+    """The number of runs of rows of one source."""
+
+    @classmethod
+    def of(cls, sources: U16, number: int) -> Origins:
+        """Counts the rows of so many sources. Raises ValueError if rows name others."""
+        counts = np.empty(number, dtype=np.int64)
+        return cls(sources, counts, native.origins.count(sources, counts))
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def has_short_runs(self) -> bool:
+        return self.runs * _SHORT_RUN > len(self.sources)

@@ -1,0 +1,82 @@
+"""Decides which types a column may change to without changing a value, and converts values."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.types import storage_type
+
+
+def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Returns whether a fragment's column of type `stored` can be read as `wanted`.
+
+    That is so for equal storage types, narrower or coarser types, and columns of type null.
+    """
+    source, target = storage_type(stored), storage_type(wanted)
+    if source == target or pt.is_null(source):
+        return True
+    return widens_to(source, target) or converts_to(source, target)
+
+
+_FINER: Final = ("s", "ms", "us", "ns")
+_MANTISSA_BITS: Final = {16: 11, 32: 24, 64: 53}
+
+
+def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
+    """Returns whether values of a storage type convert to another with the same meaning but another row hash.
+
+    Integers convert to floats that are exact, times to finer units, and anything flat to text. Times do not
+    convert to nanoseconds, which end in the year 2262.
+    """
+    if pt.is_integer(source) and pt.is_floating(target):
+        return bool(source.bit_width < _MANTISSA_BITS[target.bit_width])
+    if pt.is_timestamp(source) and pt.is_timestamp(target):
+        is_finer = _FINER.index(source.unit) < _FINER.index(target.unit)
+        return bool(is_finer and target.unit != "ns" and (source.tz is None) == (target.tz is None))
+    return may_be_text(source) and (pt.is_string(target) or pt.is_large_string(target))
+
+
+def may_be_text(dtype: pa.DataType) -> bool:
+    """Returns whether values of a storage type, which is not text itself, can be written as text."""
+    return bool(
+        pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_boolean(dtype) or pt.is_decimal(dtype)
+        or pt.is_timestamp(dtype) or pt.is_date(dtype) or pt.is_time(dtype)
+    )  # fmt: skip
+
+
+def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
+    """Returns whether a storage type widens to another: the same numbers and texts, and so the same row hash,
+    statistics and order."""
+    if pt.is_integer(source) and pt.is_integer(target):
+        if pt.is_signed_integer(source) == pt.is_signed_integer(target):
+            return bool(source.bit_width < target.bit_width)
+        return bool(pt.is_signed_integer(target) and source.bit_width < target.bit_width)
+    if pt.is_floating(source) and pt.is_floating(target):
+        return bool(source.bit_width < target.bit_width)
+    if pt.is_decimal(source) and pt.is_decimal(target):
+        is_larger = source.precision <= target.precision and source.bit_width <= target.bit_width
+        return bool(is_larger and source.scale == target.scale and source != target)
+    return bool(
+        (pt.is_string(source) and pt.is_large_string(target))
+        or (pt.is_binary(source) and pt.is_large_binary(target))
+    )
+
+
+def converted_value(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
+    """Converts a VALUE of the footer from a column of type `source` to `target`; None if it is no bound
+    there.
+
+    `source` must convert or widen to `target`.
+    """
+    source, target = storage_type(source), storage_type(target)
+    if value is None or source == target:
+        return value
+    if may_be_text(source) and not may_be_text(target):
+        return None  # texts have another order
+    if not pt.is_timestamp(source):
+        return value
+    steps = _FINER.index(target.unit) - _FINER.index(source.unit)
+    return value * 1000**steps

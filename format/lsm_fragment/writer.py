@@ -1,0 +1,387 @@
+"""Writes sorted batches as a fragment, a stream of bytes, in bounded memory.
+
+Chunks of the columns outside the sort schema go through a spool (memory, then a temporary file), because the
+file has one column after the other, while rows come with all columns at once. Row groups are cut by the
+heaviest column, at the same rows however the rows were batched.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
+from types import TracebackType
+from typing import IO, Final, Self
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.arrays import concat_storage
+from lsm_fragment.blocks import ByteSink, Chunk, make_chunk
+from lsm_fragment.canonical import canonical
+from lsm_fragment.crew import ALONE, Crew
+from lsm_fragment.emitter import FragmentEmitter
+from lsm_fragment.encode import Coding, by_dictionary, recoded
+from lsm_fragment.errors import LimitError, OrderError, SchemaError
+from lsm_fragment.footer import ChunkStats, FragmentSummary
+from lsm_fragment.hashing import U64, add_column, fold_rows
+from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys import Bound, key_at
+from lsm_fragment.layout import BlockKind
+from lsm_fragment.ordering import KeyColumns
+from lsm_fragment.schema import FragmentHeader, SortSchema, column_order
+from lsm_fragment.sizes import rows_of_pieces_within, total_bits
+from lsm_fragment.storage import plain, to_storage
+from lsm_fragment.type_json import JsonObject
+from lsm_fragment.validity import ValueCheck
+from lsm_fragment.version import __version__
+
+SPOOL_MEMORY_BYTES: Final = 16 << 20
+"""The most bytes of encoded columns in memory while a fragment is written; more go to a temporary file."""
+
+
+Parts = tuple[bytes, ...]
+"""The bytes of a block, in one part or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """Settings for how a fragment is cut and compressed. Raises `ValueError` for values out of bounds."""
+
+    max_rows: int = 131_072
+    """The most rows of a row group. Fewer bound memory more tightly; more compress better."""
+    target_row_group_bytes: int = 16 << 20
+    """Target for raw bytes of a row group's heaviest column.
+
+    A merge holds about two such chunks per input.
+    """
+    compression_level: int = 1
+    """zstd level; 0 stores uncompressed.
+
+    Use 1 for short-lived level-0 fragments, 3 and up for deeper levels.
+    """
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_rows < 2**31:
+            raise ValueError(f"max_rows must be in 1..2147483647, not {self.max_rows}")
+        if self.target_row_group_bytes < 1:
+            raise ValueError("target_row_group_bytes must be at least 1")
+        if not 0 <= self.compression_level <= 22:
+            raise ValueError(f"compression_level must be in 0..22, not {self.compression_level}")
+
+    def writer_json(self) -> JsonObject:
+        """Returns the header's `writer` object."""
+        options = {
+            "target_row_group_bytes": self.target_row_group_bytes,
+            "compression_level": self.compression_level,
+        }
+        return {"name": "lsm-compactor", "version": __version__, "options": options}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFragment:
+    """The figures of a finished fragment."""
+
+    bytes_written: int
+    summary: FragmentSummary
+
+
+class FragmentWriter:
+    """A writer of one fragment, used as a context manager. Leaving it by an exception drops the spool.
+
+    The caller owns the sink, and must not make its bytes visible before `finish` has returned.
+    """
+
+    def __init__(
+        self,
+        sink: ByteSink,
+        schema: pa.Schema,
+        sort: SortSchema,
+        options: WriterOptions | None = None,
+        *,
+        spool_directory: str | None = None,
+        spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
+        on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
+        crew: Crew = ALONE,
+    ) -> None:
+        """on_row_group: called with the columns of each row group, as storage arrays.
+
+        crew: who encodes the columns of a row group; the bytes are the same for any number of threads.
+        """
+        self._crew = crew
+        self._on_row_group = on_row_group
+        self._options = options or WriterOptions()
+        header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
+        self._emitter = FragmentEmitter(sink, header)
+        self._values = ValueCheck()
+        self._compare = KeyComparator(schema, sort)
+        self._keys = [column.column for column in sort]
+        self._others = column_order(schema, sort)
+        self._pending = _Pending()
+        self._last_key: Bound | None = None
+        self._row_hashes: list[int] = []
+        self._spool = _ColumnSpool(spool_directory, spool_memory_bytes)
+
+    @property
+    def rows_written(self) -> int:
+        return self._emitter.rows + self._pending.rows
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends rows, which must continue the sort order.
+
+        Raises `OrderError` if they do not, `SchemaError` for another schema than the writer's and for values
+        that its types do not allow, `LimitError` for values that readers would refuse.
+        """
+        if not batch.schema.equals(self._emitter.header.schema):
+            raise SchemaError("the batch's schema is not the writer's")
+        if batch.num_rows == 0:
+            return
+        try:
+            batch = canonical(batch, self._values.check)
+        except ValueError as error:
+            raise SchemaError(str(error)) from error
+        columns = {n: to_storage(a) for n, a in zip(batch.schema.names, batch.columns, strict=True)}
+        self._check_order(columns)
+        self.write_sorted(columns)
+
+    def write_sorted(self, columns: Mapping[str, pa.Array]) -> None:
+        """Appends rows of which nothing is checked: the caller knows that they are valid and go on in order.
+
+        columns: the storage arrays of all columns by name. Strings and binaries may be dictionary-coded even
+        if the schema does not say so; that changes no byte.
+        Raises `LimitError` for values that readers would refuse.
+        """
+        self._pending.append({name: columns[name] for name in self._emitter.header.schema.names})
+        self._cut(final=False)
+
+    def finish(self) -> WrittenFragment:
+        """Writes the pending rows, the other columns and the footer."""
+        if self._pending.rows:
+            self._cut(final=True)
+        for name in self._others:
+            self._copy_column(name)
+        summary = self._emitter.finish(self._row_hashes)
+        self._close()
+        return WrittenFragment(self._emitter.bytes_written, summary)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        self._spool.close()
+
+    def _check_order(self, columns: Mapping[str, pa.Array]) -> None:
+        keys = [columns[name] for name in self._keys]
+        ordered, last = KeyColumns(keys, self._compare.layout), self._last_key
+        if last is not None and ordered.key(0) < self._compare.key(last):
+            raise OrderError(f"rows are not sorted: {key_at(keys, 0)!r} comes after {last!r}")
+        row = ordered.first_disorder()
+        if row is not None:
+            raise OrderError(
+                f"rows are not sorted: {key_at(keys, row)!r} comes after {key_at(keys, row - 1)!r}"
+            )
+        self._last_key = key_at(keys, len(keys[0]) - 1)
+
+    def _cut(self, *, final: bool) -> None:
+        """Emits the row groups whose end is known: full ones, and with `final` the rest."""
+        max_rows, target_bytes = self._options.max_rows, self._options.target_row_group_bytes
+        while self._pending.rows:
+            rows = self._pending.rows_within(max_rows, target_bytes)
+            if rows == self._pending.rows < max_rows and not final:
+                break
+            self._emit_group(self._pending.take(rows), rows)
+
+    def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
+        keys = [columns[name] for name in self._keys]
+        names = [*self._keys, *self._others]
+        numbers = _RowNumbers(rows)
+        make = partial(self._chunk, self._emitter.rows, numbers, columns)
+        chunks = self._crew.each(make, names, [columns[name].nbytes for name in names])
+        self._emitter.key_group(chunks[: len(keys)], key_at(keys, 0), key_at(keys, rows - 1))
+        for name, chunk in zip(self._others, chunks[len(keys) :], strict=True):
+            self._spool.append(name, chunk)
+        self._row_hashes.append(numbers.row_hash())
+        if self._on_row_group is not None:
+            self._on_row_group(columns)
+
+    def _chunk(
+        self, first: int, numbers: _RowNumbers, columns: Mapping[str, pa.Array], name: str
+    ) -> Chunk:
+        """Makes a column's chunk of rows from `first` on, and adds it to their numbers."""
+        array = columns[name]
+        # Comes before the rows are hashed, because only distinct values need hashing.
+        coded, coding = self._coded(name, array)
+        numbers.add(name, coded)
+        level = self._options.compression_level
+        try:
+            try:
+                return make_chunk(coded, level=level, coding=coding)
+            except LimitError:
+                if coding is Coding.OPEN or not pt.is_dictionary(coded.type):
+                    raise
+                # As the values of one row group, which are not many, they may be stored without codes.
+                return make_chunk(plain(array), level=level)
+        except LimitError as error:
+            raise LimitError(
+                f"column {name!r}, rows {first:,} to {first + len(array) - 1:,} in sort order: {error}: "
+                "divide these values into several rows, or leave them out"
+            ) from error
+
+    def _coded(self, name: str, array: pa.Array) -> tuple[pa.Array, Coding]:
+        """Returns a column's rows as codes if that pays, whether they came as codes or not."""
+        if pt.is_dictionary(self._emitter.header.schema.field(name).type):
+            return array, Coding.OPEN
+        is_coded = pt.is_dictionary(array.type)
+        return recoded(array) if is_coded else by_dictionary(array), Coding.FINAL
+
+    def _copy_column(self, name: str) -> None:
+        if not self._spool.has_values(name):
+            return
+        self._emitter.begin_column(name)
+        for parts, stats in self._spool.blocks(name):
+            self._emitter.copy_block(parts, stats)
+
+
+class _RowNumbers:
+    """The numbers of the row hash of one row group's rows, to which several threads add columns."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._by_thread: dict[int, U64] = {}
+
+    def add(self, name: str, array: pa.Array) -> None:
+        thread = get_ident()
+        if thread not in self._by_thread:
+            self._by_thread[thread] = np.zeros(self._rows, dtype=np.uint64)
+        add_column(name, array, self._by_thread[thread])
+
+    def row_hash(self) -> int:
+        """Returns the row hash, once all columns were added."""
+        first, *others = self._by_thread.values()
+        for numbers in others:
+            first += numbers
+        return fold_rows(first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some rows of all columns."""
+
+    columns: Mapping[str, pa.Array]
+    rows: int
+    bits: Mapping[str, int]
+    """What each column takes, as `lsm_fragment.sizes` counts."""
+
+    def divided(self, rows: int) -> tuple[_Piece, _Piece]:
+        """Returns the first rows, and the others."""
+        head = _piece_of({name: array.slice(0, rows) for name, array in self.columns.items()})
+        rest = {name: array.slice(rows) for name, array in self.columns.items()}
+        bits = {name: bits - head.bits[name] for name, bits in self.bits.items()}
+        return head, _Piece(rest, self.rows - rows, bits)
+
+
+def _piece_of(columns: Mapping[str, pa.Array]) -> _Piece:
+    rows = len(next(iter(columns.values())))
+    return _Piece(columns, rows, {name: total_bits(array) for name, array in columns.items()})
+
+
+class _Pending:
+    """Rows that do not fill a row group yet, in pieces as they came."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[_Piece] = deque()
+        self._bits: Counter[str] = Counter()
+        self.rows = 0
+
+    def append(self, columns: Mapping[str, pa.Array]) -> None:
+        piece = _piece_of(columns)
+        self._pieces.append(piece)
+        self._bits.update(piece.bits)
+        self.rows += piece.rows
+
+    def rows_within(self, max_rows: int, limit_bytes: int) -> int:
+        """Returns the most leading rows, at least 1, that take at most so many bytes in every column."""
+        rows = min(self.rows, max_rows)
+        for name, bits in self._bits.items():
+            if bits // 8 > limit_bytes:
+                pieces = (piece.columns[name].slice(0, rows) for piece in self._pieces)
+                rows = min(rows, rows_of_pieces_within(pieces, limit_bytes))
+        return max(1, rows)
+
+    def take(self, rows: int) -> dict[str, pa.Array]:
+        """Removes and returns the first rows, one array for each column."""
+        taken: list[_Piece] = []
+        self.rows -= rows
+        while rows:
+            piece = self._pieces.popleft()
+            if piece.rows > rows:
+                piece, rest = piece.divided(rows)
+                self._pieces.appendleft(rest)
+            self._bits.subtract(piece.bits)
+            taken.append(piece)
+            rows -= piece.rows
+        names = taken[0].columns
+        return {name: concat_storage([piece.columns[name] for piece in taken]) for name in names}
+
+
+class _ColumnSpool:
+    """A spool of finished blocks by column, in memory and, beyond its limit, in a temporary file."""
+
+    def __init__(self, directory: str | None, memory_bytes: int) -> None:
+        self._directory = directory
+        self._left_bytes = memory_bytes
+        self._file: IO[bytes] | None = None
+        self._file_bytes = 0
+        self._blocks: dict[str, list[tuple[ChunkStats, Parts | None]]] = {}
+        """The blocks of each column; None in place of one in the file, which is where the statistics say."""
+        self._has_values: set[str] = set()
+
+    def append(self, name: str, chunk: Chunk) -> None:
+        parts = tuple(
+            map(bytes, chunk.parts(BlockKind.DATA))
+        )  # views would hold more than they show
+        size = sum(map(len, parts))
+        stats = chunk.stats(offset=self._file_bytes, stored_bytes=size)
+        is_held = size <= self._left_bytes
+        if is_held:
+            self._left_bytes -= size
+        else:
+            self._write(parts, size)
+        self._blocks.setdefault(name, []).append((stats, parts if is_held else None))
+        if chunk.null_count < chunk.rows:
+            self._has_values.add(name)
+
+    def has_values(self, name: str) -> bool:
+        return name in self._has_values
+
+    def blocks(self, name: str) -> Iterator[tuple[Parts, ChunkStats]]:
+        """Yields the parts of the column's blocks in row-group order, and their statistics, where offsets
+        mean nothing."""
+        for stats, parts in self._blocks.pop(name):
+            if parts is None:
+                assert self._file is not None
+                self._file.seek(stats.offset)
+                parts = (self._file.read(stats.stored_bytes),)
+            yield parts, stats
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, parts: Parts, size: int) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by close()
+        self._file.writelines(parts)
+        self._file_bytes += size
