@@ -34,7 +34,7 @@ from compactor.table.object_names import checkpoint_key, fragment_key, version_k
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Changes, Operation, Version
 from lsm_fragment.footer import ColumnBytes
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 
 _COLUMNS = 10
 _TAIL = 64

@@ -16,7 +16,7 @@ from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions, ingest_file
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 
 LOG_SORT: Final = "service,host,timestamp"
 

@@ -176,10 +176,10 @@ MOVING_FUNCTIONS: Final = frozenset(
 """Of `pyarrow` and `pyarrow.compute`."""
 MOVES_FLAT_VALUES: Final = {
     "format/lsm_fragment/moves.py": "moves values of any type, by flat ones",
-    "format/lsm_fragment/arrays.py": "numbers of rows",
+    "format/lsm_fragment/arrays/joining.py": "numbers of rows",
     "format/lsm_fragment/dictionaries.py": "indices, and values as bytes",
     "format/lsm_fragment/encode.py": "bytes of variables, and texts",
-    "format/lsm_fragment/gather.py": "numbers of rows",
+    "format/lsm_fragment/gather/columns.py": "numbers of rows",
     "format/lsm_fragment/packed.py": "bits and texts",
     "format/lsm_fragment/storage.py": "values that are not nested",
     "format/lsm_fragment/templates.py": "codes of templates",

@@ -43,8 +43,8 @@ from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, 
 from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine
 from lsm_fragment.crew import Crew
 from lsm_fragment.errors import SchemaError
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from lsm_fragment.open import OpenFragment
-from lsm_fragment.schema import parse_sort_schema
 
 _VACUUM: Final = VacuumSettings()
 

@@ -27,7 +27,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.describe import fragments_table, history_table
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.schema import ordering
+from lsm_fragment.keys.sort_schema import ordering
 
 
 class TableView:

@@ -37,9 +37,9 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_text, key_types
 from compactor.table.snapshot import Snapshot
+from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.names import quoted
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.schema import FragmentHeader
 
 _MOST_FRAGMENTS: Final = 40
 _MOST_CHUNKS: Final = 32

@@ -26,7 +26,7 @@ from compactor.write.back_pressure import BackPressure, Reaction
 from compactor.write.ingest import FilesIngest, IngestReport
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.errors import FormatError
-from lsm_fragment.schema import sort_text
+from lsm_fragment.keys.sort_schema import sort_text
 
 _INGEST_EPILOG = """\b
 Examples:

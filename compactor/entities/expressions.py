@@ -30,7 +30,7 @@ from compactor.entities.texts import (
     unquoted,
 )
 from compactor.files.plain_text import joined, text_scalar
-from lsm_fragment.arrays import with_nulls_of
+from lsm_fragment.arrays.joining import with_nulls_of
 
 ID: Final = "_id"
 IDS: Final = "$ids"

@@ -19,7 +19,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.ingest import Amend
-from lsm_fragment.schema import SortColumn
+from lsm_fragment.keys.sort_schema import SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
 """Keeps the newest row of each id, including rows of deleted and replaced entities, which readers see."""

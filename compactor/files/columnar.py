@@ -31,8 +31,8 @@ from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
 from lsm_fragment.canonical import canonical
 from lsm_fragment.cast import as_schema
+from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.open import open_fragment
-from lsm_fragment.schema import ordering
 from lsm_fragment.types import table_schema
 from lsm_fragment.validity import ValueCheck, check_whole
 

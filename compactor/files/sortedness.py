@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
-from lsm_fragment.schema import Nulls, Order, SortColumn, SortSchema, ordering
+from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
 from lsm_fragment.types import storage_type
 
 METADATA_KEY: Final = b"lsm-compactor.sort"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.files.problems import null_where_failing, reading
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 
 Ordinals = npt.NDArray[np.int64]
 

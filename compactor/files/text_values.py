@@ -28,11 +28,11 @@ from compactor.files.json_blocks import parse_block, typed_nulls
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import check_floats
 from compactor.files.number_text import narrowed, read_floats, read_integers
+from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.cast import cast_storage
 from lsm_fragment.decimals import decimals_of, has_odd_scale
 from lsm_fragment.moves import list_parts
 from lsm_fragment.nested import build_list, build_struct, null_mask
-from lsm_fragment.nodes import binary_parts
 from lsm_fragment.storage import to_logical
 from lsm_fragment.times import times_of
 from lsm_fragment.types import storage_type

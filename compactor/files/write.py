@@ -32,8 +32,9 @@ from compactor.files.whole import check_target, checked_target, creating, writin
 from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
+from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.errors import FormatError
-from lsm_fragment.schema import FragmentHeader, SortSchema, check_sort_schema
+from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema
 
 Render = Callable[[pa.RecordBatch], bytes]
 _GZIP_LEVEL = 6

@@ -24,7 +24,7 @@ from compactor.merge.splits import ColumnPieces
 from compactor.merge.string_ids import StringIds
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
-from lsm_fragment.gather import FIELDS, ROWS, START, GatherArray, Pieces
+from lsm_fragment.gather.columns import FIELDS, ROWS, START, GatherArray, Pieces
 from lsm_fragment.native import gather as native
 from lsm_fragment.packed import packed
 

@@ -23,9 +23,9 @@ from compactor.rows.policy import RowFunction
 from lsm_fragment.blocks import Chunk, make_chunk
 from lsm_fragment.encode import Coding, by_dictionary, recoded
 from lsm_fragment.errors import LimitError
-from lsm_fragment.gather import Pieces, gather, with_few_templates
+from lsm_fragment.gather.columns import Pieces, gather, with_few_templates
 from lsm_fragment.hashing import U64, add_column, column_contributions, surveyed
-from lsm_fragment.keys import Bound, key_at
+from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.limits import max_written_bytes
 from lsm_fragment.moves import take
 from lsm_fragment.nested import I64

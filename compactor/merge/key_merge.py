@@ -25,11 +25,12 @@ from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
 from compactor.merge.tournament import Page, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
 from compactor.rows.flags import Decision, Flags, RowRule
-from lsm_fragment.arrays import concat_storage
+from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.errors import OrderError
-from lsm_fragment.gather import gather
+from lsm_fragment.gather.columns import gather
 from lsm_fragment.key_comparator import ComparableKey, KeyComparator
-from lsm_fragment.keys import key_at
+from lsm_fragment.keys.bounds import key_at
+from lsm_fragment.keys.sort_schema import SortSchema, ordering
 from lsm_fragment.names import names_text
 from lsm_fragment.native.key_merge import Stop
 from lsm_fragment.ordering import (
@@ -40,7 +41,6 @@ from lsm_fragment.ordering import (
     sort_keys,
 )
 from lsm_fragment.origins import Origins
-from lsm_fragment.schema import SortSchema, ordering
 from lsm_fragment.sizes import heaviest_value_bytes, total_bytes
 
 I64 = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compactor.merge.decoded import DecodedRows
-from lsm_fragment.gather import Pieces, Span, pieces_of_spans, positions_by_source
+from lsm_fragment.gather.columns import Pieces, Span, pieces_of_spans, positions_by_source
 from lsm_fragment.key_comparator import ComparableKey
 from lsm_fragment.native import origins as native
 from lsm_fragment.ordering import KeyLayout

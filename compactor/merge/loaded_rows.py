@@ -14,7 +14,7 @@ from enum import Enum
 
 from compactor.merge.copied import StoredKeys
 from lsm_fragment.key_comparator import ComparableKey
-from lsm_fragment.keys import Bound
+from lsm_fragment.keys.bounds import Bound
 
 
 @dataclass(frozen=True, slots=True)

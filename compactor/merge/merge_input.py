@@ -29,10 +29,11 @@ from compactor.resources.near_source import NearSource
 from compactor.resources.stopwatch import Stopwatch
 from lsm_fragment.blocks import Block
 from lsm_fragment.cast import widened
+from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.footer import ChunkStats
 from lsm_fragment.hashing import combine
+from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.layout import BlockHeader
-from lsm_fragment.schema import FragmentHeader, SortSchema
 from lsm_fragment.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
 from lsm_fragment.types import storage_type
 

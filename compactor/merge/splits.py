@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
-from lsm_fragment.gather import Pieces, used_bytes
+from lsm_fragment.gather.columns import Pieces, used_bytes
 from lsm_fragment.sizes import cumulative_bits
 from lsm_fragment.types import is_binary_like
 

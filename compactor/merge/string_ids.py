@@ -17,9 +17,9 @@ from compactor.merge.decoded import STAGE
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import NUMBERED_BYTES, NUMBERED_STRINGS
 from lsm_fragment import native
-from lsm_fragment.gather import NumberedStrings
+from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.gather.columns import NumberedStrings
 from lsm_fragment.native.ids import StringTable
-from lsm_fragment.nodes import binary_parts
 from lsm_fragment.templates import templates_of
 from lsm_fragment.types import is_binary_like, is_templated
 

@@ -14,7 +14,7 @@ from compactor.pipelines.provenance import HIDDEN_NAMES
 from compactor.predicate import parse_where
 from compactor.predicate.tree import Predicate
 from lsm_fragment.errors import SchemaError
-from lsm_fragment.schema import SortSchema, check_sort_schema, parse_sort_schema
+from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, parse_sort_schema
 from lsm_fragment.types import storage_type
 
 WIDENED: Final = "$widened"

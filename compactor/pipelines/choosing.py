@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from lsm_fragment.arrays import concat_logical
+from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.moves import take
 
 Value = Any

@@ -28,7 +28,7 @@ from compactor.pipelines.config import (
 )
 from compactor.pipelines.window_functions import window_order
 from lsm_fragment.errors import SchemaError
-from lsm_fragment.schema import SortColumn, SortSchema, parse_sort_schema
+from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, parse_sort_schema
 
 
 class Form(StrEnum):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from lsm_fragment.nodes import fixed_width_view
+from lsm_fragment.arrays.buffers import fixed_width_view
 
 I64 = npt.NDArray[np.int64]
 _BITS = np.int64(32)

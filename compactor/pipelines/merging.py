@@ -18,10 +18,10 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from lsm_fragment.batches import concat_rows, take_rows
 from lsm_fragment.errors import OrderError
-from lsm_fragment.gather import gather_arrays, positions_by_source
+from lsm_fragment.gather.columns import gather_arrays, positions_by_source
 from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.origins import Origins
-from lsm_fragment.schema import SortSchema
 from lsm_fragment.storage import to_logical, to_storage
 
 Batches = Iterator[pa.RecordBatch]

@@ -34,7 +34,7 @@ from compactor.spark.shuffle.jobs import Done, Flow, Jobs
 from compactor.spark.shuffle.packets import Batches
 from compactor.spark.shuffle.task import TaskInput
 from compactor.stores.open import open_store
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

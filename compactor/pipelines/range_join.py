@@ -30,8 +30,8 @@ from compactor.pipelines.sorted_rows import (
     no_rows,
 )
 from lsm_fragment.batches import concat_rows, take_rows
+from lsm_fragment.keys.sort_schema import Nulls, SortColumn, SortSchema
 from lsm_fragment.moves import take
-from lsm_fragment.schema import Nulls, SortColumn, SortSchema
 
 
 class Closed(StrEnum):

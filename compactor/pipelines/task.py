@@ -42,7 +42,7 @@ from compactor.spark.shuffle.task import (
 from compactor.stores.open import open_store
 from compactor.stores.parts import LazyPart
 from compactor.write.ingest import IngestPlan, write_fragments
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 
 _ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)
 

@@ -33,7 +33,7 @@ from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 
 CHANNEL_RECORDS: Final = 1024
 """The most records that wait between a source and the merge that takes its rows."""

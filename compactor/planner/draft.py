@@ -18,7 +18,7 @@ from compactor.planner.tree import (
     hull,
     sorted_runs,
 )
-from lsm_fragment.keys import Bound
+from lsm_fragment.keys.bounds import Bound
 
 MAX_CUT_KEYS: Final = 256
 

@@ -12,7 +12,7 @@ from compactor.resources.merge_plan import MergePlan, MergeShape, plan_merge
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from lsm_fragment.nodes import fixed_width_bytes
+from lsm_fragment.arrays.buffers import fixed_width_bytes
 from lsm_fragment.types import storage_type
 
 

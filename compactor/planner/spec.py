@@ -8,7 +8,7 @@ from typing import Final
 
 from compactor.common.message import Message
 from compactor.table.entry import FragmentEntry
-from lsm_fragment.keys import Bound
+from lsm_fragment.keys.bounds import Bound
 
 _ROW_GROUPS_PER_FRAGMENT: Final = 4
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsm_fragment import native
-from lsm_fragment.arrays import with_nulls_of
-from lsm_fragment.nodes import binary_parts
+from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.arrays.joining import with_nulls_of
 
 ESCAPE: Final = "\\"
 """Escape character without an ESCAPE clause."""

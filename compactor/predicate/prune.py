@@ -27,7 +27,7 @@ from compactor.predicate.tree import (
     Or,
     Predicate,
 )
-from lsm_fragment.keys import Value, plain_value, value_at
+from lsm_fragment.keys.bounds import Value, plain_value, value_at
 
 
 class Summary(Protocol):

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.predicate.like import like
-from lsm_fragment.arrays import with_nulls_of
+from lsm_fragment.arrays.joining import with_nulls_of
 from lsm_fragment.decimals import with_scale
-from lsm_fragment.keys import plain_value, value_at
+from lsm_fragment.keys.bounds import plain_value, value_at
 
 
 class Op(StrEnum):
@@ -81,7 +81,7 @@ class IsIn:
 
     @cached_property
     def plain_values(self) -> list[Any]:
-        """The values as `lsm_fragment.keys.plain_value` returns them, ascending."""
+        """The values as `lsm_fragment.keys.bounds.plain_value` returns them, ascending."""
         rows = range(len(self.values))
         return sorted(plain_value(value_at(self.values, row), self.values.type) for row in rows)
 

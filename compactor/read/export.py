@@ -15,7 +15,7 @@ from compactor.read.wanted import scan_schema
 from compactor.stores.base import Store
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.schema import Order, SortColumn
+from lsm_fragment.keys.sort_schema import Order, SortColumn
 
 
 def export_file(

@@ -35,9 +35,9 @@ from lsm_fragment.errors import FormatError
 from lsm_fragment.footer import ChunkStats, FragmentSummary
 from lsm_fragment.hashing import column_contributions, fold_rows
 from lsm_fragment.key_comparator import KeyComparator
-from lsm_fragment.keys import Bound, key_at
+from lsm_fragment.keys.bounds import Bound, key_at
+from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.ordering import key_columns
-from lsm_fragment.schema import ordering
 from lsm_fragment.stream_reader import FragmentStream
 from lsm_fragment.types import storage_type, value_type
 from lsm_fragment.widening import is_stored_as

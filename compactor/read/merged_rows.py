@@ -33,9 +33,9 @@ from compactor.rows.fold import FoldError
 from compactor.rows.fold import merged_rows as merged_by_key
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
-from lsm_fragment.arrays import batch_of
+from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.crew import ALONE, Crew
-from lsm_fragment.gather import gather, gather_arrays
+from lsm_fragment.gather.columns import gather, gather_arrays
 from lsm_fragment.moves import keep
 from lsm_fragment.origins import Origins
 from lsm_fragment.storage import to_logical

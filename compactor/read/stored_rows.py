@@ -12,7 +12,7 @@ from compactor.read.limits import BATCH_BYTES, BATCH_ROWS
 from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.steps import Step
 from compactor.read.wanted import Wanted
-from lsm_fragment.arrays import batch_of
+from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.crew import Crew
 from lsm_fragment.sizes import rows_within, total_bytes
 from lsm_fragment.storage import to_logical

@@ -15,7 +15,7 @@ import pyarrow as pa
 from compactor.common.sampling import evenly
 from compactor.read.read_reports import StoredTemplates
 from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
-from lsm_fragment.nodes import fixed_width_view
+from lsm_fragment.arrays.buffers import fixed_width_view
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.template_chunk import TemplateChunk
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from compactor.predicate.template_answers import Answer, Answers, answers
 from compactor.predicate.tree import ByValue, by_value
 from lsm_fragment import native
-from lsm_fragment.nodes import fixed_width_view
+from lsm_fragment.arrays.buffers import fixed_width_view
 from lsm_fragment.template_chunk import TemplateChunk
 
 Bits = npt.NDArray[np.bool_]

@@ -18,7 +18,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.crew import Crew
-from lsm_fragment.keys import Bound
+from lsm_fragment.keys.bounds import Bound
 
 
 def verify(

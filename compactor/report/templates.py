@@ -12,8 +12,8 @@ from compactor.read.stored_templates import stored_templates
 from compactor.report.data import Columns
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import FormatError
-from lsm_fragment.nodes import Encoding
 
 _MOST_COLUMNS: Final = 5
 _SHOWN: Final = 15

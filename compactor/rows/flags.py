@@ -17,7 +17,7 @@ from pyarrow import types as pt
 
 from compactor.rows.key_rows import KeyRows
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.storage import plain
 from lsm_fragment.types import uncoded_type
 

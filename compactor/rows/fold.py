@@ -19,10 +19,10 @@ from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
 from lsm_fragment.decimals import with_scale
+from lsm_fragment.keys.sort_schema import Order, SortColumn
 from lsm_fragment.moves import keep, list_parts, take
 from lsm_fragment.nested import build_list
 from lsm_fragment.ordering import sort_keys, stable_order
-from lsm_fragment.schema import Order, SortColumn
 from lsm_fragment.storage import plain
 
 I64 = npt.NDArray[np.int64]

@@ -17,8 +17,8 @@ from compactor.settings.compaction import CompactionSettings
 from compactor.simulate.settings import Locality, Spread
 from compactor.table.entry import FragmentEntry
 from lsm_fragment.key_comparator import ComparableKey, KeyComparator
-from lsm_fragment.keys import Bound
-from lsm_fragment.schema import SortColumn
+from lsm_fragment.keys.bounds import Bound
+from lsm_fragment.keys.sort_schema import SortColumn
 
 _BYTES_PER_ROW: Final = 40
 _FLUSH_JITTER: Final = 0.1

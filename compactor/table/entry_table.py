@@ -12,7 +12,7 @@ from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipInde
 from compactor.table.json_text import from_json_text, to_json_text
 from lsm_fragment.errors import cause_of
 from lsm_fragment.footer import ColumnBytes
-from lsm_fragment.keys import Bound
+from lsm_fragment.keys.bounds import Bound
 
 SCHEMA: Final = pa.schema(
     [

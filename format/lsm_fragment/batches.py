@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lsm_fragment.arrays import batch_of, concat_logical
+from lsm_fragment.arrays.joining import batch_of, concat_logical
 from lsm_fragment.moves import keep, take
 from lsm_fragment.nested import Places
 

@@ -12,19 +12,19 @@ import xxhash
 from pyarrow import types as pt
 
 from lsm_fragment import layout
-from lsm_fragment.arrays import in_order_of_use
+from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.compression import Part, compress, decompress
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import Coding, EncodedArray
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.extremes import min_max
 from lsm_fragment.fitting import encode_fitting
 from lsm_fragment.footer import ChunkStats
-from lsm_fragment.keys import Value
+from lsm_fragment.keys.bounds import Value
 from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
 from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from lsm_fragment.native.decode import root_of
-from lsm_fragment.nodes import Encoding
 from lsm_fragment.parts import check_payload, payload_checksum
 from lsm_fragment.sizes import total_bytes
 from lsm_fragment.templates import TextSurvey, survey_texts

@@ -17,18 +17,12 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.alphabets import DIGITS
+from lsm_fragment.arrays.buffers import bits_of, fixed_width_bytes, integer_bytes
+from lsm_fragment.encodings.node import INT_ENCODINGS, MAX_UNBACKED_VALUES, Encoding
 from lsm_fragment.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from lsm_fragment.native.decode import Cursor, IntegerStream
 from lsm_fragment.native.letters import MOST_FRAME_BYTES, unpack
 from lsm_fragment.native.text import is_ascii
-from lsm_fragment.nodes import (
-    INT_ENCODINGS,
-    MAX_UNBACKED_VALUES,
-    Encoding,
-    bits_of,
-    fixed_width_bytes,
-    integer_bytes,
-)
 from lsm_fragment.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
 from lsm_fragment.storage import decoded
 from lsm_fragment.templates import (

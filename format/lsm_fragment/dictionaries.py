@@ -16,9 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.buffers import (
+    dictionary_codes,
+    fixed_width_bytes,
+    fixed_width_view,
+    valid_mask,
+)
 from lsm_fragment.moves import concat, keep, list_parts, take
 from lsm_fragment.nested import fixed_items
-from lsm_fragment.nodes import dictionary_codes, fixed_width_bytes, fixed_width_view, valid_mask
 
 I32 = npt.NDArray[np.int32]
 _NULL: Final = -1

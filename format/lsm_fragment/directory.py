@@ -11,19 +11,13 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from lsm_fragment.container.header import FragmentHeader, check_features, features_of
 from lsm_fragment.errors import cause_of
 from lsm_fragment.footer import ChunkStats, RowGroupStats
 from lsm_fragment.hashing import ROW_HASH_XXH3, combine
-from lsm_fragment.keys import Bound, Value
+from lsm_fragment.keys.bounds import Bound, Value
+from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, ordering
 from lsm_fragment.pages import ColumnRecord, check_back_to_back, unpack_record
-from lsm_fragment.schema import (
-    FragmentHeader,
-    SortColumn,
-    SortSchema,
-    check_features,
-    features_of,
-    ordering,
-)
 from lsm_fragment.short_texts import remembered
 from lsm_fragment.tables import (
     LEFT_OUT,

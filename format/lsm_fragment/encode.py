@@ -21,17 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from lsm_fragment import native
-from lsm_fragment.arrays import in_order_of_use
-from lsm_fragment.compression import Part, compressed_bytes
-from lsm_fragment.dictionaries import list_bytes, with_distinct_values
-from lsm_fragment.hashing import distinct_hashes, value_hashes
-from lsm_fragment.letters import Lettering, find_lettering, sampled_bytes
-from lsm_fragment.moves import keep, list_parts, present_items, take
-from lsm_fragment.nodes import (
-    WORD_BYTES,
-    Buffer,
-    Encoding,
-    Node,
+from lsm_fragment.arrays.buffers import (
     binary_parts,
     bits_of,
     dictionary_codes,
@@ -39,13 +29,25 @@ from lsm_fragment.nodes import (
     fixed_width_view,
     float_words,
     int_dtype,
-    join_buffers,
     pack_bits,
+    valid_mask,
+)
+from lsm_fragment.arrays.joining import in_order_of_use
+from lsm_fragment.compression import Part, compressed_bytes
+from lsm_fragment.dictionaries import list_bytes, with_distinct_values
+from lsm_fragment.encodings.node import (
+    WORD_BYTES,
+    Buffer,
+    Encoding,
+    Node,
+    join_buffers,
     pack_nodes,
     padded_bytes,
     raw_bytes,
-    valid_mask,
 )
+from lsm_fragment.hashing import distinct_hashes, value_hashes
+from lsm_fragment.letters import Lettering, find_lettering, sampled_bytes
+from lsm_fragment.moves import keep, list_parts, present_items, take
 from lsm_fragment.numbers import (
     Survey,
     encode_backed_ints,

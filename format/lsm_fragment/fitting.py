@@ -16,10 +16,10 @@ from pyarrow import types as pt
 from lsm_fragment.compression import compress
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import EncodedArray, encode_array
+from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
 from lsm_fragment.errors import LimitError
 from lsm_fragment.layout import MAX_META_BYTES, Codec
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, most_written_bytes
-from lsm_fragment.nodes import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
 from lsm_fragment.sizes import most_total_bytes, total_bytes
 from lsm_fragment.storage import plain
 from lsm_fragment.templates import TextSurvey

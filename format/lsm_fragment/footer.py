@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from lsm_fragment.keys import Bound, Value
-from lsm_fragment.nodes import Encoding
+from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.keys.bounds import Bound, Value
 
 _LESS_THAN_TEXT: Final = frozenset({Encoding.TEMPLATE.name, Encoding.LETTERS.name})
 """Encodings whose payload has fewer bytes than the strings that it stands for."""

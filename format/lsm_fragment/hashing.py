@@ -15,9 +15,9 @@ import xxhash
 from pyarrow import types as pt
 
 from lsm_fragment import native
+from lsm_fragment.arrays.buffers import fixed_width_bytes, int_dtype
 from lsm_fragment.moves import list_parts
 from lsm_fragment.nested import fixed_items
-from lsm_fragment.nodes import fixed_width_bytes, int_dtype
 from lsm_fragment.templates import TextSurvey, survey_texts
 from lsm_fragment.types import is_binary_like, is_list_like, is_templated
 

@@ -27,8 +27,8 @@ def max_chunk_bytes() -> int:
     stored bytes, if that is more.
 
     The default is what the constants take that writers put into a node
-    (`lsm_fragment.nodes.MAX_UNBACKED_VALUES`). Raises `FormatError` if COMPACTOR_MAX_CHUNK_BYTES is not a
-    number.
+    (`lsm_fragment.encodings.node.MAX_UNBACKED_VALUES`). Raises `FormatError` if COMPACTOR_MAX_CHUNK_BYTES
+    is not a number.
     """
     text = os.environ.get("COMPACTOR_MAX_CHUNK_BYTES", "")
     if not text:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lsm_fragment import native
 from lsm_fragment.compression import compressed_bytes
-from lsm_fragment.nodes import MAX_UNBACKED_VALUES, WORD_BYTES, Encoding, Node
+from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, WORD_BYTES, Encoding, Node
 
 IntArray = npt.NDArray[Any]
 U8 = npt.NDArray[np.uint8]

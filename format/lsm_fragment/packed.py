@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from lsm_fragment import native
-from lsm_fragment.moves import list_parts, present_items
-from lsm_fragment.nodes import (
+from lsm_fragment.arrays.buffers import (
     binary_parts,
     fixed_width_bytes,
     fixed_width_view,
     pack_bits,
     valid_mask,
 )
+from lsm_fragment.moves import list_parts, present_items
 from lsm_fragment.sizes import hidden_bytes, running_totals
 from lsm_fragment.types import is_binary_like, is_large_offsets
 

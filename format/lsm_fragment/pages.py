@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import SchemaError, cause_of
 from lsm_fragment.footer import ChunkStats
 from lsm_fragment.layout import BLOCK_HEADER_BYTES
-from lsm_fragment.nodes import Encoding
 from lsm_fragment.short_texts import remembered
 from lsm_fragment.tables import (
     MAX_COUNT,

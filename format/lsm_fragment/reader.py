@@ -12,19 +12,19 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from lsm_fragment import layout
-from lsm_fragment.arrays import batch_of
+from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.blocks import Block, BlockReader, MemorySource
+from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.decode import nulls
 from lsm_fragment.directory import Directory
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError, SchemaError
 from lsm_fragment.footer_reader import FooterReader
 from lsm_fragment.key_comparator import KeyComparator
-from lsm_fragment.keys import Bound
+from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.layout import BlockKind
 from lsm_fragment.names import names_text
-from lsm_fragment.nodes import Encoding
 from lsm_fragment.ordering import KeyColumns
-from lsm_fragment.schema import FragmentHeader
 from lsm_fragment.sizes import rows_within
 from lsm_fragment.storage import to_logical
 from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes

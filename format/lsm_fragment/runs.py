@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment import native
+from lsm_fragment.arrays.buffers import binary_parts, fixed_width_bytes, fixed_width_view, pack_bits
 from lsm_fragment.nested import (
     I64,
     are_null,
@@ -24,7 +25,6 @@ from lsm_fragment.nested import (
     no_values,
     spans_at,
 )
-from lsm_fragment.nodes import binary_parts, fixed_width_bytes, fixed_width_view, pack_bits
 from lsm_fragment.types import is_binary_like
 
 _MAX_OFFSET_32: Final = 2**31 - 1

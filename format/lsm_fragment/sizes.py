@@ -11,9 +11,14 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment import native
+from lsm_fragment.arrays.buffers import (
+    binary_parts,
+    dictionary_codes,
+    fixed_width_bytes,
+    valid_mask,
+)
 from lsm_fragment.dictionaries import is_same_memory
 from lsm_fragment.moves import list_parts, present_items
-from lsm_fragment.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
 from lsm_fragment.templates import most_text_bytes, text_lengths
 from lsm_fragment.types import is_binary_like, is_large_offsets, is_templated
 

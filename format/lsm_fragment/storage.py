@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from lsm_fragment import native
+from lsm_fragment.arrays.buffers import binary_parts, dictionary_codes, pack_bits, valid_mask
 from lsm_fragment.dictionaries import coded, without_null_values
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.moves import list_parts, take
 from lsm_fragment.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
-from lsm_fragment.nodes import binary_parts, dictionary_codes, pack_bits, valid_mask
 from lsm_fragment.templates import text
 from lsm_fragment.types import is_binary_like, may_be_coded, storage_type
 

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from lsm_fragment import native
 from lsm_fragment.alphabets import BITS
+from lsm_fragment.arrays.buffers import binary_parts, dictionary_codes, fixed_width_view
+from lsm_fragment.encodings.node import IntArray
 from lsm_fragment.moves import keep
 from lsm_fragment.native.text import is_ascii
-from lsm_fragment.nodes import IntArray, binary_parts, dictionary_codes, fixed_width_view
 from lsm_fragment.types import is_large_offsets, is_templated, value_type
 
 I32 = npt.NDArray[np.int32]

@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from lsm_fragment import native
+from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.dictionaries import is_same_memory
 from lsm_fragment.nested import fixed_items
-from lsm_fragment.nodes import binary_parts
 from lsm_fragment.types import is_binary_like, is_list_like
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.nodes import fixed_width_bytes, fixed_width_view, int_dtype
+from lsm_fragment.arrays.buffers import fixed_width_bytes, fixed_width_view, int_dtype
 
 Numbers = npt.NDArray[Any]
 

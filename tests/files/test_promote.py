@@ -22,7 +22,7 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.write.ingest import IngestOptions, ingest_file
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.support.tables import compact_table, table_rows
 from tests.support.wording import refuses
 

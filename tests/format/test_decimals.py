@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lsm_fragment.blocks import Block, make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
+from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from lsm_fragment.extremes import min_max
 from lsm_fragment.layout import BlockKind, unpack_block_header
-from lsm_fragment.nodes import Encoding, Node, join_buffers, pack_nodes
 from tests.support.wording import refuses
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsm_fragment.gather import (
+from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.gather.columns import (
     FIELDS,
     HEAVIEST_BYTES,
     ROWS,
@@ -24,7 +25,6 @@ from lsm_fragment.gather import (
 from lsm_fragment.native import as_bytes
 from lsm_fragment.native import gather as native
 from lsm_fragment.native.ids import StringTable
-from lsm_fragment.nodes import binary_parts
 from lsm_fragment.origins import Origins
 from lsm_fragment.sizes import heaviest_value_bytes
 from lsm_fragment.storage import plain

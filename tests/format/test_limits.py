@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm_fragment import decode, encode, fitting, limits, nodes, numbers
+from lsm_fragment import decode, encode, fitting, limits, numbers
+from lsm_fragment.arrays import buffers as nodes
 from lsm_fragment.blocks import Block, BlockReader, Chunk, make_block, make_chunk
+from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.emitter import FragmentEmitter
 from lsm_fragment.errors import CorruptFragmentError, LimitError, SchemaError
 from lsm_fragment.layout import BlockKind, Codec
 from lsm_fragment.limits import MAX_METADATA_BYTES
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.schema import FragmentHeader
 from lsm_fragment.storage import to_storage
 from lsm_fragment.writer import WriterOptions
 from tests.format.test_letters import ids

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsm_fragment.errors import SchemaError
+from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, parse_sort_schema, sort_text
 from lsm_fragment.names import names_text, parse_name, parse_names, quoted
-from lsm_fragment.schema import Nulls, Order, SortColumn, parse_sort_schema, sort_text
 from tests.support.wording import refuses
 
 _TRICKY = st.text(st.sampled_from(",:\" \tab'\\äé\n"), max_size=6)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lsm_fragment
-from lsm_fragment.arrays import in_order_of_use
+from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.encode import by_dictionary
 from lsm_fragment.hashing import add_column, column_contributions, distinct_hashes, value_hashes
 from lsm_fragment.native import bits, extremes, hashing, integers

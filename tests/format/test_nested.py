@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lsm_fragment.arrays import concat_logical
+from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.batches import concat_rows, keep_rows, one_batch, take_rows
 from lsm_fragment.moves import concat, keep, take
 from lsm_fragment.nested import build_list

@@ -17,7 +17,7 @@ from lsm_fragment import native
 from lsm_fragment.blocks import make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
-from lsm_fragment.nodes import Encoding, Node, join_buffers, pack_nodes
+from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from lsm_fragment.numbers import encode_backed_ints, encode_ints, sampled
 from tests.support.spec_reader import Cursor, unpacked
 from tests.support.wording import refuses

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lsm_fragment.arrays import concat_storage
+from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.canonical import canonical
 from lsm_fragment.dictionaries import coded
 from lsm_fragment.storage import plain, to_logical, to_storage

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lsm_fragment.errors import SchemaError
-from lsm_fragment.schema import check_sort_schema, parse_sort_schema
+from lsm_fragment.keys.sort_schema import check_sort_schema, parse_sort_schema
 from lsm_fragment.type_json import type_from_json, type_to_json
 from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import read_random, read_stream, rows_of, write_fragment

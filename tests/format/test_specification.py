@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lsm_fragment.nodes import Encoding
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.storage import decoded, to_storage
 from lsm_fragment.writer import WriterOptions

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from lsm_fragment.blocks import Block, BlockReader, Chunk, make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
+from lsm_fragment.encodings.node import NODE_BYTES, Encoding
 from lsm_fragment.extremes import min_max
-from lsm_fragment.gather import gather, gather_arrays, pieces_of, with_few_templates
+from lsm_fragment.gather.columns import gather, gather_arrays, pieces_of, with_few_templates
 from lsm_fragment.hashing import column_contributions
 from lsm_fragment.layout import BlockKind
-from lsm_fragment.nodes import NODE_BYTES, Encoding
 from lsm_fragment.origins import Origins
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.sizes import cumulative_bits, most_templated_bytes, total_bytes

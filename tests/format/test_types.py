@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import types as pt
 
-from lsm_fragment.nodes import fixed_width_bytes
+from lsm_fragment.arrays.buffers import fixed_width_bytes
 from lsm_fragment.types import (
     is_binary_like,
     is_large_offsets,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsm_fragment import native, validity
-from lsm_fragment.nodes import binary_parts
+from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.storage import to_logical
 from lsm_fragment.types import storage_type
 from lsm_fragment.validity import ValueCheck, check_values

@@ -37,7 +37,7 @@ from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
 from lsm_fragment.errors import FormatError
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.types import storage_type, table_type
 from lsm_fragment.writer import WriterOptions
 from tests.generated import pool

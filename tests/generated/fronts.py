@@ -10,7 +10,7 @@ from compactor.errors import UsageError
 from compactor.settings.column_kinds import renaming
 from compactor.settings.fields import names
 from compactor.write.ingest.settings import IngestSettings
-from lsm_fragment.schema import Nulls, Order, SortColumn, SortSchema, sort_text
+from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, sort_text
 
 
 class UnreadableError(Exception):

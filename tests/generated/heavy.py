@@ -24,7 +24,7 @@ from compactor.read.scan import scan
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions, ingest_batches
-from lsm_fragment.schema import SortColumn
+from lsm_fragment.keys.sort_schema import SortColumn
 from tests.generated.pool import Shown, run
 from tests.support.memory_store import MemoryStore
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lsm_fragment.schema import Nulls, Order
+from lsm_fragment.keys.sort_schema import Nulls, Order
 from tests.generated.bits import Value
 
 Row = dict[int, Value]

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.schema import Nulls, Order, SortColumn, SortSchema
+from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema
 from tests.generated.types import NAMES, any_type, family_type, matrix_type, sort_type, variant
 
 ID: Final = "id"

@@ -13,7 +13,7 @@ import pytest
 from compactor.predicate import numbers, parse, prune, tree
 from compactor.predicate.skipping import bloom
 from compactor.predicate.tree import Compare, Op
-from lsm_fragment import keys
+from lsm_fragment.keys import bounds as keys
 from tests.generated.condition_cases import CASES, check
 
 _SEED = 1

@@ -10,8 +10,10 @@ import pytest
 
 from compactor.planner.tree import all_items, components
 from compactor.read import row_group_reader, scan
-from lsm_fragment import keys, ordering, schema, storage
-from lsm_fragment.schema import Nulls
+from lsm_fragment import ordering, storage
+from lsm_fragment.keys import bounds as keys
+from lsm_fragment.keys import sort_schema as schema
+from lsm_fragment.keys.sort_schema import Nulls
 from tests.generated.arrays import Builder
 from tests.generated.bits import values_of
 from tests.generated.case import TIMEOUT_S, check

@@ -17,7 +17,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.object_names import parse_checkpoint
 from compactor.table.version import Changes, Operation
-from lsm_fragment.nodes import Encoding
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.type_json import schema_to_json
 from tests.fuzz.anatomy import NODE, Anatomy

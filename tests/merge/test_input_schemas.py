@@ -7,7 +7,8 @@ import pytest
 
 from compactor.merge.errors import InputMismatchError
 from compactor.merge.input_schemas import InputSchemas
-from lsm_fragment.schema import FragmentHeader, SortColumn
+from lsm_fragment.container.header import FragmentHeader
+from lsm_fragment.keys.sort_schema import SortColumn
 
 TABLE = pa.schema([("k", pa.int64()), ("v", pa.string_view()), ("w", pa.string())])
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lsm_fragment import encode
-from lsm_fragment.nodes import Encoding, Node
+from lsm_fragment.encodings.node import Encoding, Node
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.writer import WriterOptions
 from tests.format.test_letters import ids, uuids

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lsm_fragment.gather
+import lsm_fragment.gather.columns
 from compactor.merge import group_work
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
@@ -28,8 +28,8 @@ from compactor.settings.compaction import CompactionSettings
 from lsm_fragment import moves
 from lsm_fragment.errors import CorruptFragmentError, OrderError
 from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.schema import SortSchema
 from lsm_fragment.types import value_type
 from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import (
@@ -324,7 +324,7 @@ def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatc
     tables = [numbered(i, 100, 2, v=lambda v: v) for i in range(2)]
     fragments = [write_fragment(t, "k") for t in tables]
     merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000, threads=1)
-    honest = lsm_fragment.gather.gather
+    honest = lsm_fragment.gather.columns.gather
     calls = itertools.count()
 
     def swapping(*arguments, **options):

@@ -10,7 +10,7 @@ from compactor.merge.decoded import STAGE
 from compactor.merge.string_ids import StringIds
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
-from lsm_fragment.gather import NumberedStrings
+from lsm_fragment.gather.columns import NumberedStrings
 from lsm_fragment.packed import packed
 from lsm_fragment.templates import split, templates_of
 from tests.merge.test_codes import interleaved, merged_rows

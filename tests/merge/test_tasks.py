@@ -27,7 +27,7 @@ from lsm_fragment.blocks import Chunk, make_chunk
 from lsm_fragment.crew import Work
 from lsm_fragment.encode import Coding
 from lsm_fragment.errors import LimitError
-from lsm_fragment.gather import gather
+from lsm_fragment.gather.columns import gather
 from lsm_fragment.stream_reader import FragmentStream
 from lsm_fragment.writer import WriterOptions
 from tests.merge.test_memory import run, run_spilling

@@ -16,7 +16,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
 from lsm_fragment import encode, templates
-from lsm_fragment.gather import Pieces, gather, pieces_of
+from lsm_fragment.gather.columns import Pieces, gather, pieces_of
 from lsm_fragment.origins import Origins
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.sizes import total_bytes

@@ -17,7 +17,7 @@ from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 
 MIB = 1 << 20
 NAN = float("nan")

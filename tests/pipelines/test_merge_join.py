@@ -15,7 +15,7 @@ from compactor.pipelines.merge_join import How, MergeJoin
 from compactor.pipelines.pairing import Joined
 from compactor.pipelines.sorted_rows import SortedRows
 from compactor.resources.errors import MemoryLimitError
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.pipelines.join_support import (
     FLOATS,
     INTS,

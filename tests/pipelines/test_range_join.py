@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from compactor.pipelines.combining import joined_schema
 from compactor.pipelines.pairing import Joined
 from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interval_order
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.pipelines.join_support import (
     FLOATS,
     MIB,

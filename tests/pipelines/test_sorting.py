@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.pipelines.merging import by_key
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.pipelines.join_support import MIB, Held
 
 

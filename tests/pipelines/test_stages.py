@@ -25,7 +25,7 @@ from compactor.spark.shuffle.exchange import (
     splitters,
     to_bytes,
 )
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.pipelines.support import sources
 from tests.support.oracle import stable_sorted
 from tests.support.wording import refuses

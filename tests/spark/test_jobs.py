@@ -21,7 +21,7 @@ from compactor.spark.shuffle.task import (
     TaskSummary,
     task_and_place,
 )
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.spark.stand_in import FakeSpark, as_session
 
 SORT = parse_sort_schema("n")

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lsm_fragment.decode import nulls
 from lsm_fragment.errors import CorruptFragmentError
+from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.schema import SortSchema, parse_sort_schema
 from lsm_fragment.storage import to_logical
 from lsm_fragment.stream_reader import FragmentStream
 from lsm_fragment.types import storage_type

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lsm_fragment.schema import Nulls, Order, SortSchema
+from lsm_fragment.keys.sort_schema import Nulls, Order, SortSchema
 
 
 def compare_values(a: Any, b: Any) -> int:

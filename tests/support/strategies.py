@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from lsm_fragment.schema import Nulls, Order, SortColumn, SortSchema
+from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema
 
 AWKWARD_SIZES = (1, 2, 7, 49, 50, 51, 100)
 

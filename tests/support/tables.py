@@ -22,7 +22,7 @@ from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import sort_schema
 

@@ -20,7 +20,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.not_null import not_null_paths, null_place, with_not_null
 from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
 from compactor.write.ingest.settings import IngestSettings
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.support.tables import compact_table
 from tests.support.wording import refuses
 

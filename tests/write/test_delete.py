@@ -29,7 +29,7 @@ from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Version
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
-from lsm_fragment.schema import parse_sort_schema
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from lsm_fragment.writer import WriterOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table

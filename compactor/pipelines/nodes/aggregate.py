@@ -24,8 +24,8 @@ from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from lsm_fragment.batches import one_batch
+from lsm_fragment.keys.sort_schema import SortColumn
 from lsm_fragment.names import names_text
-from lsm_fragment.schema import SortColumn
 from lsm_fragment.value_errors import OF_VALUES
 
 _WINDOW: Final = "$window"

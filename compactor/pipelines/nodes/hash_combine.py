@@ -17,7 +17,7 @@ from compactor.pipelines.provenance import Batches
 from compactor.pipelines.sorted_rows import Room
 from compactor.pipelines.work import RunContext
 from compactor.spark.shuffle.exchange import part_by_keys
-from lsm_fragment.schema import SortColumn
+from lsm_fragment.keys.sort_schema import SortColumn
 
 _PARTS: Final = 32
 _BUILD_COPIES: Final = 3

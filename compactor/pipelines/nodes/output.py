@@ -47,8 +47,8 @@ from compactor.write.ingest import (
     plan_ingest,
     write_fragments,
 )
+from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, parse_sort_schema
 from lsm_fragment.names import names_text
-from lsm_fragment.schema import SortColumn, SortSchema, parse_sort_schema
 
 HANDOFF_RECORDS: Final = 256
 """The most records that wait between a merge and the writer of a live output."""

@@ -14,7 +14,7 @@ from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, with_columns
 from compactor.pipelines.window_functions import WindowedColumns, window_order
 from compactor.pipelines.work import RunContext
 from lsm_fragment.errors import SchemaError
-from lsm_fragment.schema import check_sort_schema, parse_sort_schema
+from lsm_fragment.keys.sort_schema import check_sort_schema, parse_sort_schema
 
 
 class WindowedTransformer:

@@ -22,7 +22,7 @@ from compactor.resources.errors import MemoryLimitError
 from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
 from compactor.spark.shuffle.packets import REPORT, ROWS, SAMPLE, Packet
 from lsm_fragment.errors import FormatError
-from lsm_fragment.schema import SortSchema
+from lsm_fragment.keys.sort_schema import SortSchema
 
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
 PLACE_BITS: Final = 40

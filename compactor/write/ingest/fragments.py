@@ -28,8 +28,8 @@ from compactor.write.schema_union import conform_batch
 from lsm_fragment.canonical import canonical
 from lsm_fragment.crew import ALONE, Crew
 from lsm_fragment.errors import SchemaError
+from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.names import names_text
-from lsm_fragment.schema import ordering
 from lsm_fragment.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from lsm_fragment.storage import to_storage
 from lsm_fragment.validity import ValueCheck

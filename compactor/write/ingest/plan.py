@@ -21,8 +21,8 @@ from compactor.write.ingest.columns import StoredNames, fixed_columns
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.schema_union import merged_schema, require_columns
 from lsm_fragment.errors import SchemaError
+from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, ordering
 from lsm_fragment.names import quoted
-from lsm_fragment.schema import SortSchema, check_sort_schema, ordering
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from compactor.rows.fold import FoldError, chosen_rows, folded
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
 from compactor.write.ingest.incoming import IncomingRows, hash_of
-from lsm_fragment.arrays import concat_storage
+from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.hashing import column_contributions, fold_rows
 from lsm_fragment.moves import take
 from lsm_fragment.nested import I64

@@ -26,7 +26,7 @@ cdef enum:
     MOST_LETTER_BITS = 6
     MOST_EXACT_BITS = 53  # of integers that doubles hold exactly
 
-cdef enum:  # as `lsm_fragment.nodes.Encoding` has them
+cdef enum:  # as `lsm_fragment.encodings.node.Encoding` has them
     ALL_NULL = 0
     PLAIN = 1
     CONSTANT = 2

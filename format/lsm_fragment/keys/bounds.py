@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.decimals import text_of, unscaled_at
-from lsm_fragment.schema import Order, SortSchema, ordering
+from lsm_fragment.keys.sort_schema import Order, SortSchema, ordering
 from lsm_fragment.types import is_binary_like, storage_type
 
 Value = Any

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.arrays import concat_storage, copied, in_order_of_use, with_nulls_of
+from lsm_fragment.arrays.buffers import address_of, fixed_width_bytes, valid_mask
+from lsm_fragment.arrays.joining import concat_storage, copied, in_order_of_use, with_nulls_of
 from lsm_fragment.moves import take
 from lsm_fragment.native import gather as native
-from lsm_fragment.nodes import address_of, fixed_width_bytes, valid_mask
 from lsm_fragment.origins import Origins
 from lsm_fragment.packed import offset_type, packed, unpacked
 from lsm_fragment.sizes import heaviest_value_bytes, nulls_bytes

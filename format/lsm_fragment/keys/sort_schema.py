@@ -1,22 +1,19 @@
-"""Defines the sort schema and the fragment header (SPEC section 4)."""
+"""Defines the sort schema: the columns that order rows, and how (SPEC section 4)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.errors import SchemaError, UnsupportedVersionError, cause_of
-from lsm_fragment.layout import KNOWN_FEATURES
+from lsm_fragment.errors import SchemaError
 from lsm_fragment.names import names_text, parse_name, quoted, split_outside_quotes
-from lsm_fragment.short_texts import remembered
-from lsm_fragment.type_json import JsonObject, json_bytes, schema_from_json, schema_to_json
-from lsm_fragment.types import check_nesting, storage_type
+from lsm_fragment.type_json import JsonObject
+from lsm_fragment.types import storage_type
 
 
 class Order(StrEnum):
@@ -121,27 +118,6 @@ def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
             raise SchemaError(f"sort column {name!r} of type {dtype} cannot be compared")
 
 
-def features_of(document: JsonObject) -> tuple[str, ...]:
-    """Returns the required features that a header or directory names. Raises `KeyError`, `ValueError`."""
-    features = document["required_features"]
-    if type(features) is not list or not all(type(feature) is str for feature in features):
-        raise ValueError("required_features is not a list of names")
-    return tuple(features)
-
-
-def check_features(names: Sequence[str], *, name: str = "") -> None:
-    """Raises `UnsupportedVersionError` if a fragment requires a feature that this reader does not know.
-
-    name: the fragment's, for the error.
-    """
-    for feature in names:
-        if feature not in KNOWN_FEATURES:
-            raise UnsupportedVersionError(
-                f"{name}: it requires the feature {feature!r}, which this reader does not know: upgrade it",
-                name=name,
-            )
-
-
 def check_column_names(schema: pa.Schema) -> None:
     """Raises `SchemaError` if two columns share a name or a name is not valid UTF-8 text."""
     seen: set[str] = set()
@@ -155,78 +131,3 @@ def column_order(schema: pa.Schema, sort: Sequence[SortColumn]) -> list[str]:
     """Returns the names of the columns outside the sort schema, in the order of the column section."""
     keys = {column.column for column in sort}
     return sorted((n for n in schema.names if n not in keys), key=lambda name: name.encode())
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentHeader:
-    """The header of a fragment, which comes before its first row."""
-
-    schema: pa.Schema
-    sort: SortSchema
-    max_rows: int
-    """The most rows of any row group."""
-    writer: JsonObject = field(default_factory=dict)
-    sources: tuple[str, ...] = ()
-    required_features: tuple[str, ...] = ()
-    """What a reader has to know beyond this version of the format (SPEC section 10)."""
-
-    def __post_init__(self) -> None:
-        check_column_names(self.schema)
-        check_nesting(self.schema)
-        check_sort_schema(self.schema, self.sort)
-
-    def with_schema(self, schema: pa.Schema) -> Self:
-        """Returns the same header with another object for an equal schema."""
-        return replace(self, schema=schema)
-
-    def to_bytes(self) -> bytes:
-        document: dict[str, Any] = {
-            "schema": schema_to_json(self.schema),
-            "sort": [column.to_json() for column in self.sort],
-            "max_rows": self.max_rows,
-            "required_features": list(self.required_features),
-            "writer": self.writer,
-            "sources": list(self.sources),
-        }
-        return json_bytes(document)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, *, name: str = "") -> FragmentHeader:
-        """Parses a header. name: the fragment's, for errors.
-
-        Raises `SchemaError` for anything that is not a header, and `UnsupportedVersionError`.
-        """
-        try:
-            features, header = _parsed(data)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise SchemaError(f"the header is not a fragment header: {cause_of(error)}") from error
-        check_features(features, name=name)
-        assert header is not None
-        return header
-
-
-@remembered(most=16, most_bytes=64 << 10)
-def _parsed(data: bytes) -> tuple[tuple[str, ...], FragmentHeader | None]:
-    """Returns the required features, and the header unless this reader lacks one of them. Fragments that one
-    writer adds to a table say the same."""
-    document = json.loads(data)
-    features = features_of(document)
-    if not KNOWN_FEATURES.issuperset(features):
-        return features, None
-    if b"\\u" in data:
-        json.dumps(document, ensure_ascii=False).encode()  # refuses half a character
-    header = FragmentHeader(
-        schema=schema_from_json(document["schema"]),
-        sort=tuple(SortColumn.from_json(column) for column in document["sort"]),
-        max_rows=_count(document["max_rows"]),
-        writer=document.get("writer", {}),
-        sources=tuple(document.get("sources", ())),
-        required_features=features,
-    )
-    return features, header
-
-
-def _count(value: object) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{value!r} is not a number of rows")
-    return value

@@ -1,0 +1,130 @@
+"""Defines the encoding tree of a chunk (SPEC section 5): its nodes, their buffers and their bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+IntArray = npt.NDArray[Any]
+Buffer = Any
+"""An object with the buffer protocol: bytes, memoryview, numpy or Arrow buffer."""
+
+_NODE: Final = struct.Struct("<BBBBIQQq")
+NODE_BYTES: Final = _NODE.size
+_FLAG_VALIDITY: Final = 1
+
+
+class Encoding(IntEnum):
+    NULL = 0
+    PLAIN = 1
+    CONSTANT = 2
+    PACKED = 3
+    RUN_LENGTH = 4
+    DICTIONARY = 5
+    VARLEN = 6
+    LIST = 7
+    FIXED_LIST = 8
+    STRUCT = 9
+    DECIMAL = 10
+    MULTIPLE = 11
+    TEMPLATE = 12
+    LETTERS = 13
+
+
+MAX_UNBACKED_VALUES: Final = 1 << 27
+"""The most values of a node beyond 8 for each byte of the chunk's payload. It bounds what constants and
+nulls, which take no bytes, can make a reader allocate."""
+
+INT_ENCODINGS: Final = frozenset(
+    {Encoding.CONSTANT, Encoding.PACKED, Encoding.RUN_LENGTH, Encoding.MULTIPLE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node with its buffers (when writing) and its children."""
+
+    encoding: Encoding
+    length: int
+    null_count: int = 0
+    width: int = 0
+    param: int = 0
+    has_validity: bool = False
+    buffers: tuple[Buffer, ...] = ()
+    children: tuple[Node, ...] = ()
+    known_bytes: int = 0
+    """Bytes that decoding a NULL, TEMPLATE or LETTERS node takes; known when writing, and not stored."""
+    text_bytes: int = 0
+    """The bytes of a TEMPLATE or LETTERS node's strings; known when writing, and not stored."""
+    is_dense: bool = False
+    """Whether no codec makes the buffers smaller; known when writing, and not stored."""
+
+    def walk(self) -> Iterator[Node]:
+        """Yields this node and all below it, in pre-order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def pack_nodes(root: Node) -> bytes:
+    """Returns the chunk's meta."""
+    return b"".join(
+        _NODE.pack(
+            node.encoding,
+            node.has_validity * _FLAG_VALIDITY,
+            node.width,
+            0,
+            len(node.children),
+            node.length,
+            node.null_count,
+            _as_signed(node.param),
+        )
+        for node in root.walk()
+    )
+
+
+WORD_BYTES: Final = 8
+"""The raw payload's buffers begin at multiples of it."""
+
+
+def join_buffers(root: Node) -> memoryview:
+    """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes. A
+    single one of whole words is not copied."""
+    views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
+    if len(views) == 1 and not views[0].nbytes % WORD_BYTES:
+        return views[0]
+    # Allocated from Arrow's pool, whose pages are reused.
+    joined = pa.allocate_buffer(sum(_padded(view.nbytes) for view in views))
+    out, at = np.frombuffer(joined, dtype=np.uint8), 0
+    for view in views:
+        stop = at + view.nbytes
+        out[at:stop] = view  # numpy lets go of the interpreter's lock
+        at += _padded(view.nbytes)
+        out[stop:at] = 0
+    return out.data
+
+
+def raw_bytes(root: Node) -> int:
+    """Returns the bytes of a node, and of those below it, in the raw payload."""
+    return sum(padded_bytes(buffer) for node in root.walk() for buffer in node.buffers)
+
+
+def padded_bytes(buffer: Buffer) -> int:
+    """Returns the bytes that a buffer takes in the raw payload."""
+    return _padded(memoryview(buffer).nbytes)
+
+
+def _padded(size: int) -> int:
+    return size + -size % WORD_BYTES
+
+
+def _as_signed(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
