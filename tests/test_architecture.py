@@ -175,14 +175,14 @@ MOVING_FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 """Of `pyarrow` and `pyarrow.compute`."""
 MOVES_FLAT_VALUES: Final = {
-    "format/lsm_fragment/moves.py": "moves values of any type, by flat ones",
+    "format/lsm_fragment/arrays/moves.py": "moves values of any type, by flat ones",
     "format/lsm_fragment/arrays/joining.py": "numbers of rows",
-    "format/lsm_fragment/dictionaries.py": "indices, and values as bytes",
+    "format/lsm_fragment/arrays/dictionaries.py": "indices, and values as bytes",
     "format/lsm_fragment/encode.py": "bytes of variables, and texts",
     "format/lsm_fragment/gather/columns.py": "numbers of rows",
-    "format/lsm_fragment/packed.py": "bits and texts",
-    "format/lsm_fragment/storage.py": "values that are not nested",
-    "format/lsm_fragment/templates.py": "codes of templates",
+    "format/lsm_fragment/arrays/nested_bytes.py": "bits and texts",
+    "format/lsm_fragment/arrays/storage.py": "values that are not nested",
+    "format/lsm_fragment/arrays/templated.py": "codes of templates",
     "compactor/entities/": "texts and numbers",
     "compactor/files/base64_arrays.py": "texts",
     "compactor/files/csv.py": "cells",
@@ -220,14 +220,14 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/write/delete": "bits of rows",
 }
 """What may be moved by Arrow's kernels, of which `tests/format/test_kernels.py` shows that they are right for
-flat values; all else goes through `lsm_fragment.moves` and `lsm_fragment.batches` (decision 66)."""
+flat values; all else goes through `lsm_fragment.arrays.moves` and `lsm_fragment.arrays.batches` (decision 66)."""
 OWN_TAKERS: Final = (
     "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/key_merge.py",
     "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
     "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
     "compactor/pipelines/range_join.py", "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
     "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/lsm_fragment/crew.py",
-    "format/lsm_fragment/decode.py", "format/lsm_fragment/sizes.py", "format/lsm_fragment/writer.py",
+    "format/lsm_fragment/decode.py", "format/lsm_fragment/arrays/sizes.py", "format/lsm_fragment/writer.py",
 )  # fmt: skip
 """Files in which `take` is a method of our own classes, or of numpy."""
 
@@ -253,7 +253,7 @@ def test_kernels_of_arrow_move_flat_values_only() -> None:
         for name in moving_calls(path):
             known = [prefix for prefix in allowed if place(path).startswith(prefix)]
             assert any(name in allowed[prefix] for prefix in known), (
-                f"{place(path)} calls `{name}`: take `lsm_fragment.moves` or `lsm_fragment.batches`"
+                f"{place(path)} calls `{name}`: take `lsm_fragment.arrays.moves` or `lsm_fragment.arrays.batches`"
             )
             used |= set(known)
     assert used == set(allowed), f"superfluous: {set(allowed) - used}"

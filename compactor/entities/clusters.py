@@ -16,8 +16,8 @@ from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
 from compactor.files.plain_text import text_scalar
-from lsm_fragment.hashing import mix, value_hashes
-from lsm_fragment.nested import build_list
+from lsm_fragment.arrays.hashing import mix, value_hashes
+from lsm_fragment.arrays.nested import build_list
 
 Mask = npt.NDArray[np.bool_]
 

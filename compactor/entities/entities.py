@@ -26,7 +26,7 @@ from compactor.entities.texts import (
 )
 from compactor.errors import InputError
 from compactor.files.plain_text import joined, text_scalar
-from lsm_fragment.hashing import add_column, mix
+from lsm_fragment.arrays.hashing import add_column, mix
 
 DELETED: Final = "_deleted"
 REPLACED: Final = "$replaced"

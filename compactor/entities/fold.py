@@ -14,7 +14,7 @@ from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
 from compactor.entities.spec import PropertyStrategy
 from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
-from lsm_fragment.nested import build_list
+from lsm_fragment.arrays.nested import build_list
 
 MERGED: Final = "$merged"
 

@@ -30,8 +30,8 @@ from compactor.files.source import FileBatches
 from compactor.read.scan import scan
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.batches import concat_rows, keep_rows, take_rows
-from lsm_fragment.moves import take
+from lsm_fragment.arrays.batches import concat_rows, keep_rows, take_rows
+from lsm_fragment.arrays.moves import take
 
 _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20

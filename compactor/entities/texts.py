@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from compactor.files.jsontext import checked_json, json_values, text_bytes
 from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment.arrays.joining import with_nulls_of
-from lsm_fragment.nested import build_list
+from lsm_fragment.arrays.nested import build_list
 
 I64 = npt.NDArray[np.int64]
 TEXT: Final = pa.large_string()

@@ -29,12 +29,12 @@ from compactor.files.parquet_codes import Sizes, agrees, coded_columns
 from compactor.files.problems import PROBLEMS, one_line, reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
-from lsm_fragment.canonical import canonical
-from lsm_fragment.cast import as_schema
+from lsm_fragment.arrays.canonical import canonical
+from lsm_fragment.arrays.cast import as_schema
+from lsm_fragment.arrays.types import table_schema
+from lsm_fragment.arrays.validity import ValueCheck, check_whole
 from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.open import open_fragment
-from lsm_fragment.types import table_schema
-from lsm_fragment.validity import ValueCheck, check_whole
 
 _READ_BYTES: Final = 1 << 20
 _COUNTED_ROWS: Final = 4_096

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from compactor.common.arrow_memory import native_reader
-from lsm_fragment.batches import one_batch
+from lsm_fragment.arrays.batches import one_batch
 
 MAX_ROW_BYTES: Final = 4 << 20
 _BLOCK_BYTES: Final = MAX_ROW_BYTES

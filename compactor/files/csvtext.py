@@ -12,8 +12,8 @@ from pyarrow import types as pt
 
 from compactor.files.jsontext import json_values, text_bytes
 from compactor.files.plain_text import joined, plain_text, text_scalar
-from lsm_fragment.storage import to_storage
-from lsm_fragment.types import is_binary_like
+from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.types import is_binary_like
 
 
 def csv_header(names: list[str]) -> bytes:

@@ -24,9 +24,9 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.problems import first_failing
-from lsm_fragment.cast import cast_exactly, cast_storage, leaves
-from lsm_fragment.storage import to_logical, to_storage
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.cast import cast_exactly, cast_storage, leaves
+from lsm_fragment.arrays.storage import to_logical, to_storage
+from lsm_fragment.arrays.types import storage_type
 
 Unit = Literal["s", "us", "ns"]
 _PER_SECOND: Final = {"us": 10**6, "ns": 10**9}

@@ -11,8 +11,8 @@ import pyarrow.json as pj
 from pyarrow import types as pt
 
 from compactor.common.arrow_memory import native_reader
-from lsm_fragment.batches import one_batch
-from lsm_fragment.types import MAX_NESTING
+from lsm_fragment.arrays.batches import one_batch
+from lsm_fragment.arrays.types import MAX_NESTING
 
 # Arrow recurses per level without a bound: some ten thousand levels overflow the stack.
 _SAFE_BRACKETS: Final = 2_000

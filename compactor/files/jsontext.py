@@ -19,9 +19,9 @@ from pyarrow import types as pt
 
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
 from lsm_fragment.arrays.buffers import binary_parts
-from lsm_fragment.moves import list_parts
-from lsm_fragment.nested import build_list
-from lsm_fragment.storage import to_storage
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import build_list
+from lsm_fragment.arrays.storage import to_storage
 
 _MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"

@@ -16,9 +16,9 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.type_json import type_from_json, type_to_json
+from lsm_fragment.arrays.types import is_binary_like, storage_type
 from lsm_fragment.errors import SchemaError
-from lsm_fragment.type_json import type_from_json, type_to_json
-from lsm_fragment.types import is_binary_like, storage_type
 
 METADATA_KEY: Final = b"lsm-compactor.types"
 """Key in the schema's metadata. Its value is JSON: the types of columns that the file stores as plain values,

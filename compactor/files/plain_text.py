@@ -11,7 +11,7 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.base64_arrays import base64_encode
-from lsm_fragment.cast import as_text
+from lsm_fragment.arrays.cast import as_text
 
 _INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 

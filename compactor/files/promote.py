@@ -17,7 +17,7 @@ from pyarrow import types as pt
 from compactor.common.setting_keys import PROMOTE
 from compactor.errors import InputError, UsageError
 from compactor.files.source import BatchesOf, FileBatches
-from lsm_fragment.moves import take
+from lsm_fragment.arrays.moves import take
 
 _BATCH_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 8

@@ -15,13 +15,19 @@ from compactor.files.kept_types import contains, parquet_schema, plain_schema
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
-from lsm_fragment.batches import concat_rows
-from lsm_fragment.cast import as_schema, leaves
+from lsm_fragment.arrays.batches import concat_rows
+from lsm_fragment.arrays.cast import as_schema, leaves
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import (
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    fixed_items,
+    null_mask,
+)
+from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
 from lsm_fragment.crew import Crew
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.moves import list_parts
-from lsm_fragment.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
-from lsm_fragment.storage import decoded, to_logical, to_storage
 from lsm_fragment.writer import FragmentWriter
 
 ROW_GROUP_BYTES: Final = 64 << 20

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
-from lsm_fragment.types import storage_type
 
 METADATA_KEY: Final = b"lsm-compactor.sort"
 """Key of the sort schema, as JSON, in the metadata of a file's schema."""

@@ -17,8 +17,8 @@ from compactor.files.column_names import check_names, check_texts
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.sortedness import said_sort_schema
 from compactor.files.source import FileBatches
-from lsm_fragment.canonical import canonical
-from lsm_fragment.validity import check_whole
+from lsm_fragment.arrays.canonical import canonical
+from lsm_fragment.arrays.validity import check_whole
 
 NAME: Final = "appended rows"
 """Name in errors in place of a path."""
@@ -27,10 +27,10 @@ _OF_PYTHON: Final = ". Detail: Python exception: "
 _EXCEPTION: Final = re.compile(r"^(?:[\w.<>]*\.)?([A-Za-z_]\w*)(?:: (.*))?$", re.MULTILINE)
 _OURS: Final = (
     "compactor.files.",
-    "lsm_fragment.canonical",
-    "lsm_fragment.dictionaries",
-    "lsm_fragment.nested",
-    "lsm_fragment.validity",
+    "lsm_fragment.arrays.canonical",
+    "lsm_fragment.arrays.dictionaries",
+    "lsm_fragment.arrays.nested",
+    "lsm_fragment.arrays.validity",
     "pyarrow.",
 )
 """Modules that read and check a producer's rows; others, such as a fragment's reader, may be the producer."""

@@ -3,7 +3,7 @@
 JSON has booleans, numbers, strings, lists and objects; the *wire type* of a column is the type that its text
 is parsed as first. Other values are written as follows, in files read and written alike:
 
-- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `lsm_fragment.times` says. For a
+- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `lsm_fragment.arrays.times` says. For a
   timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with a zone gives
   the wall time in UTC;
 - durations are integers in the type's unit; decimals are strings or numbers, never rounded, and
@@ -29,13 +29,13 @@ from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import check_floats
 from compactor.files.number_text import narrowed, read_floats, read_integers
 from lsm_fragment.arrays.buffers import binary_parts
-from lsm_fragment.cast import cast_storage
-from lsm_fragment.decimals import decimals_of, has_odd_scale
-from lsm_fragment.moves import list_parts
-from lsm_fragment.nested import build_list, build_struct, null_mask
-from lsm_fragment.storage import to_logical
-from lsm_fragment.times import times_of
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.cast import cast_storage
+from lsm_fragment.arrays.decimals import decimals_of, has_odd_scale
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import build_list, build_struct, null_mask
+from lsm_fragment.arrays.storage import to_logical
+from lsm_fragment.arrays.times import times_of
+from lsm_fragment.arrays.types import storage_type
 
 _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 

@@ -16,9 +16,9 @@ from pyarrow import types as pt
 
 from compactor.files.jsontext import text_bytes
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
-from lsm_fragment.moves import list_parts
-from lsm_fragment.nested import build_list
-from lsm_fragment.storage import to_storage
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import build_list
+from lsm_fragment.arrays.storage import to_storage
 
 HEADER: Final = b'<?xml version="1.0" encoding="UTF-8"?>\n<rows>\n'
 FOOTER: Final = b"</rows>\n"

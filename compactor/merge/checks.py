@@ -10,7 +10,7 @@ from compactor.merge.errors import MergeCheckError
 from compactor.merge.outputs import OutputFragment, Page
 from compactor.merge.row_order import GroupOrder
 from compactor.rows.flags import KEPT
-from lsm_fragment.hashing import combine
+from lsm_fragment.arrays.hashing import combine
 
 
 def check_rows(

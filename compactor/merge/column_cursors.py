@@ -24,9 +24,9 @@ from compactor.merge.splits import ColumnPieces
 from compactor.merge.string_ids import StringIds
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
+from lsm_fragment.arrays.nested_bytes import packed
 from lsm_fragment.gather.columns import FIELDS, ROWS, START, GatherArray, Pieces
 from lsm_fragment.native import gather as native
-from lsm_fragment.packed import packed
 
 I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]

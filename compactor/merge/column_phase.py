@@ -23,10 +23,10 @@ from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_R
 from compactor.rows.flags import is_divisible
 from compactor.rows.fold import FoldError
 from compactor.rows.policy import RowFunction
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks import make_chunk
 from lsm_fragment.gather.columns import positions_by_source
 from lsm_fragment.limits import most_written_bytes
-from lsm_fragment.types import storage_type
 
 
 class _GroupFoldError(Exception):

@@ -14,7 +14,7 @@ from compactor.merge.row_numbers import STAGE, hash_of_pages
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.tape import PagedNumbers
-from lsm_fragment.hashing import column_contributions
+from lsm_fragment.arrays.hashing import column_contributions
 
 
 class ConvertedRows:

@@ -16,11 +16,11 @@ from pyarrow import types as pt
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from lsm_fragment.arrays.joining import without_unused
+from lsm_fragment.arrays.sizes import cumulative_bytes, most_row_bytes
+from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
+from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.gather.columns import GatherArray, Span
 from lsm_fragment.ordering import KeyColumns, KeyLayout
-from lsm_fragment.sizes import cumulative_bytes, most_row_bytes
-from lsm_fragment.templates import coded_templates, numbers_of, templated, texts_of
-from lsm_fragment.types import is_templated
 
 STAGE: Final = "chunks"
 

@@ -20,25 +20,25 @@ from compactor.resources.stopwatch import Laps
 from compactor.rows.flags import KEPT, NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
 from compactor.rows.fold import chosen_rows, folded, kept_rows, merged_rows
 from compactor.rows.policy import RowFunction
-from lsm_fragment.blocks import Chunk, make_chunk
-from lsm_fragment.encode import Coding, by_dictionary, recoded
-from lsm_fragment.errors import LimitError
-from lsm_fragment.gather.columns import Pieces, gather, with_few_templates
-from lsm_fragment.hashing import U64, add_column, column_contributions, surveyed
-from lsm_fragment.keys.bounds import Bound, key_at
-from lsm_fragment.limits import max_written_bytes
-from lsm_fragment.moves import take
-from lsm_fragment.nested import I64
-from lsm_fragment.origins import Origins
-from lsm_fragment.sizes import (
+from lsm_fragment.arrays.hashing import U64, add_column, column_contributions, surveyed
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.nested import I64
+from lsm_fragment.arrays.sizes import (
     most_templated_bytes,
     most_total_bytes,
     takes_at_most,
     total_bits,
     total_bytes,
 )
-from lsm_fragment.templates import text
-from lsm_fragment.types import is_binary_like, is_templated
+from lsm_fragment.arrays.templated import text
+from lsm_fragment.arrays.types import is_binary_like, is_templated
+from lsm_fragment.blocks import Chunk, make_chunk
+from lsm_fragment.encode import Coding, by_dictionary, recoded
+from lsm_fragment.errors import LimitError
+from lsm_fragment.gather.columns import Pieces, gather, with_few_templates
+from lsm_fragment.keys.bounds import Bound, key_at
+from lsm_fragment.limits import max_written_bytes
+from lsm_fragment.origins import Origins
 
 
 @dataclass(frozen=True, slots=True)

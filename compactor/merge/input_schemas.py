@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from compactor.merge.errors import InputMismatchError
+from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.widening import converts_to, is_stored_as
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.types import storage_type
-from lsm_fragment.widening import converts_to, is_stored_as
 
 
 @dataclass(frozen=True, slots=True)

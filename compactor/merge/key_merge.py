@@ -26,6 +26,7 @@ from compactor.merge.tournament import Page, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
 from compactor.rows.flags import Decision, Flags, RowRule
 from lsm_fragment.arrays.joining import concat_storage
+from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
 from lsm_fragment.errors import OrderError
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.key_comparator import ComparableKey, KeyComparator
@@ -41,7 +42,6 @@ from lsm_fragment.ordering import (
     sort_keys,
 )
 from lsm_fragment.origins import Origins
-from lsm_fragment.sizes import heaviest_value_bytes, total_bytes
 
 I64 = npt.NDArray[np.int64]
 _MAX_PAGE_BYTES: Final = 256 << 10

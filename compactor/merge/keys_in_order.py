@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from compactor.merge.decoded import DecodedRows
+from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.gather.columns import Pieces, Span, pieces_of_spans, positions_by_source
 from lsm_fragment.key_comparator import ComparableKey
 from lsm_fragment.native import origins as native
 from lsm_fragment.ordering import KeyLayout
 from lsm_fragment.origins import Origins
-from lsm_fragment.sizes import cumulative_bits
 
 U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]

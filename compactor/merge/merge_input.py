@@ -27,15 +27,15 @@ from compactor.resources.fetch import ClosableSource
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.near_source import NearSource
 from compactor.resources.stopwatch import Stopwatch
+from lsm_fragment.arrays.cast import widened
+from lsm_fragment.arrays.hashing import combine
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks import Block
-from lsm_fragment.cast import widened
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.footer import ChunkStats
-from lsm_fragment.hashing import combine
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.layout import BlockHeader
 from lsm_fragment.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
-from lsm_fragment.types import storage_type
 
 _LEAST_SHARE: Final = 4
 """A row group of less than one part in this many of the usual size is not copied, but merged with others."""

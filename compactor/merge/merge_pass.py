@@ -24,9 +24,9 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, MergePlan
 from compactor.resources.stopwatch import STAGES, Stopwatch
 from compactor.rows.flags import DELETED
+from lsm_fragment.arrays.sizes import nulls_bytes
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.limits import max_written_bytes
-from lsm_fragment.sizes import nulls_bytes
-from lsm_fragment.types import storage_type
 
 _MANY_ROWS: Final = 1024
 

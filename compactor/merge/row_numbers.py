@@ -8,7 +8,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.tape import PagedNumbers
 from compactor.rows.flags import KEPT, Flags
-from lsm_fragment.hashing import U64, combine, fold_rows
+from lsm_fragment.arrays.hashing import U64, combine, fold_rows
 
 STAGE = "row hashes"
 

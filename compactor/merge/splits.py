@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
+from lsm_fragment.arrays.sizes import cumulative_bits
+from lsm_fragment.arrays.types import is_binary_like
 from lsm_fragment.gather.columns import Pieces, used_bytes
-from lsm_fragment.sizes import cumulative_bits
-from lsm_fragment.types import is_binary_like
 
 I64 = npt.NDArray[np.int64]
 _PLAIN_ROW_BYTES: Final = 64

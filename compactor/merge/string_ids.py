@@ -18,10 +18,10 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import NUMBERED_BYTES, NUMBERED_STRINGS
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.arrays.templated import templates_of
+from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.gather.columns import NumberedStrings
 from lsm_fragment.native.ids import StringTable
-from lsm_fragment.templates import templates_of
-from lsm_fragment.types import is_binary_like, is_templated
 
 _LEAST_RECURRENCE: Final = 2
 """How often a string has to come, on average, for numbers to be worth their time."""

@@ -18,10 +18,10 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from lsm_fragment.batches import one_batch
-from lsm_fragment.hashing import add_column
+from lsm_fragment.arrays.batches import one_batch
+from lsm_fragment.arrays.hashing import add_column
+from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.names import names_text
-from lsm_fragment.storage import to_storage
 
 _PARTS: Final = 32
 _BITS: Final = 5

@@ -21,8 +21,8 @@ from compactor.pipelines.sorted_rows import (
     known_rows,
     no_rows,
 )
-from lsm_fragment.batches import concat_rows
-from lsm_fragment.moves import take
+from lsm_fragment.arrays.batches import concat_rows
+from lsm_fragment.arrays.moves import take
 
 
 class AsofJoin:

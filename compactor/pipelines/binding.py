@@ -13,9 +13,9 @@ from compactor.files.kept_types import without_dictionaries
 from compactor.pipelines.provenance import HIDDEN_NAMES
 from compactor.predicate import parse_where
 from compactor.predicate.tree import Predicate
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, parse_sort_schema
-from lsm_fragment.types import storage_type
 
 WIDENED: Final = "$widened"
 """Map of the fields that a source's columns do not know, from their names to their values as JSON texts."""

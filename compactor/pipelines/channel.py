@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.resources.budget import MemoryBudget
-from lsm_fragment.batches import concat_rows
+from lsm_fragment.arrays.batches import concat_rows
 
 _JOINED_BYTES: Final = 256 << 10
 

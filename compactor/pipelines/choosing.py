@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.joining import concat_logical
-from lsm_fragment.moves import take
+from lsm_fragment.arrays.moves import take
 
 Value = Any
 """An array, or a scalar that stands for each row's."""

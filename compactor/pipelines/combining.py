@@ -14,11 +14,11 @@ from compactor.errors import ConfigError
 from compactor.pipelines.pairing import Pairing
 from compactor.pipelines.sorted_rows import I64, Room
 from compactor.spark.shuffle.exchange import key_hashes
-from lsm_fragment.batches import one_batch, take_rows
-from lsm_fragment.moves import take
+from lsm_fragment.arrays.batches import one_batch, take_rows
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.names import names_text
-from lsm_fragment.storage import plain, to_storage
-from lsm_fragment.types import storage_type
 
 
 def joined_schema(

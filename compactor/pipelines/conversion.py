@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from lsm_fragment.cast import as_text
-from lsm_fragment.storage import plain
-from lsm_fragment.times import times_of
-from lsm_fragment.widening import may_be_text
+from lsm_fragment.arrays.cast import as_text
+from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.times import times_of
+from lsm_fragment.arrays.widening import may_be_text
 
 
 def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -20,8 +20,8 @@ from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipelines.run_report import RunReport, SeenRows
-from lsm_fragment.batches import keep_rows
-from lsm_fragment.moves import keep
+from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.arrays.moves import keep
 from lsm_fragment.value_errors import OF_VALUES
 
 SCHEMA: Final = pa.schema(

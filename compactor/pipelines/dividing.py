@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
-from lsm_fragment.batches import concat_rows, take_rows
+from lsm_fragment.arrays.batches import concat_rows, take_rows
 
 _PIECE_BYTES: Final = 256 << 10
 """Bytes of one part that are written at a time."""

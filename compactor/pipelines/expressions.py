@@ -33,8 +33,8 @@ from compactor.predicate.sql import (
     shown_node,
 )
 from compactor.predicate.tree import FUNCTIONS, columns_of, matching
-from lsm_fragment.batches import one_array
-from lsm_fragment.storage import to_storage
+from lsm_fragment.arrays.batches import one_array
+from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.value_errors import OF_VALUES
 
 _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {

@@ -25,7 +25,7 @@ from compactor.pipelines.sorted_rows import (
     known_rows,
     no_rows,
 )
-from lsm_fragment.batches import concat_rows
+from lsm_fragment.arrays.batches import concat_rows
 
 
 class How(StrEnum):

@@ -16,13 +16,13 @@ from compactor.merge.key_merge import loaded_group, merge_rows
 from compactor.merge.loaded_rows import LoadedGroup
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from lsm_fragment.batches import concat_rows, take_rows
+from lsm_fragment.arrays.batches import concat_rows, take_rows
+from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.errors import OrderError
 from lsm_fragment.gather.columns import gather_arrays, positions_by_source
 from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.origins import Origins
-from lsm_fragment.storage import to_logical, to_storage
 
 Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536

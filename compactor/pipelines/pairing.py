@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.pipelines.sorted_rows import I64
-from lsm_fragment.moves import concat, take
-from lsm_fragment.storage import plain, to_logical, to_storage
+from lsm_fragment.arrays.moves import concat, take
+from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.cast import as_schema
+from lsm_fragment.arrays.cast import as_schema
 
 
 @dataclass(frozen=True, slots=True)

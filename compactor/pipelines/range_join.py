@@ -29,9 +29,9 @@ from compactor.pipelines.sorted_rows import (
     nan_rows,
     no_rows,
 )
-from lsm_fragment.batches import concat_rows, take_rows
+from lsm_fragment.arrays.batches import concat_rows, take_rows
+from lsm_fragment.arrays.moves import take
 from lsm_fragment.keys.sort_schema import Nulls, SortColumn, SortSchema
-from lsm_fragment.moves import take
 
 
 class Closed(StrEnum):

@@ -11,10 +11,10 @@ from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from lsm_fragment.arrays.joining import concat_storage
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.moves import take
 from lsm_fragment.ordering import sort_keys, stable_order
-from lsm_fragment.storage import to_logical, to_storage
 
 _WORK_COPIES = 3
 """How often a run is in memory while it is sorted: its batches, the columns end to end, and their keys, or

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
-from lsm_fragment.batches import keep_rows
+from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.names import names_text
 
 START, END = "window_start", "window_end"

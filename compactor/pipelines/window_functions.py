@@ -35,11 +35,11 @@ from compactor.pipelines.window_calls import (
 )
 from compactor.predicate.sql import SqlError, field_of, shown_node
 from compactor.resources.budget import MemoryBudget
-from lsm_fragment.batches import concat_rows
+from lsm_fragment.arrays.batches import concat_rows
+from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_schema
 from lsm_fragment.ordering import same_as_previous, sort_keys
-from lsm_fragment.storage import to_storage
 
 _HELD_COPIES: Final = 3
 """How often held rows are in memory: as they came, end to end, and with their results."""

@@ -17,10 +17,10 @@ from compactor.files.plain_text import plain_text
 from compactor.files.write import StagedSink
 from compactor.pipelines.config import Split
 from compactor.pipelines.provenance import Boundary
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.keys.sort_schema import SortColumn
-from lsm_fragment.moves import take
 from lsm_fragment.ordering import same_as_previous, sort_keys
-from lsm_fragment.storage import to_storage
 
 MOST_FILES: Final = 10_000
 """The most files of one output."""

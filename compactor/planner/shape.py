@@ -13,7 +13,7 @@ from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.arrays.buffers import fixed_width_bytes
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.types import storage_type
 
 
 def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> MergeShape:

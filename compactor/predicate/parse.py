@@ -38,7 +38,7 @@ from compactor.predicate.tree import (
     Or,
     Predicate,
 )
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.types import storage_type
 
 _NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME": pt.is_time}
 _ARGUMENTS: Final = frozenset(

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from compactor.predicate.like import Parts, Wildcard, parts_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op
 from lsm_fragment import native
-from lsm_fragment.alphabets import BITS, DISTINCTIVE
-from lsm_fragment.sizes import total_bytes
-from lsm_fragment.templates import Layout, split, templates_of
+from lsm_fragment.arrays.alphabets import BITS, DISTINCTIVE
+from lsm_fragment.arrays.dividing import split
+from lsm_fragment.arrays.sizes import total_bytes
+from lsm_fragment.arrays.templated import Layout, templates_of
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]

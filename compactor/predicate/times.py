@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.times import times_of
+from lsm_fragment.arrays.times import times_of
 
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

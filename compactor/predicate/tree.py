@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.predicate.like import like
+from lsm_fragment.arrays.decimals import with_scale
 from lsm_fragment.arrays.joining import with_nulls_of
-from lsm_fragment.decimals import with_scale
 from lsm_fragment.keys.bounds import plain_value, value_at
 
 

@@ -27,20 +27,20 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.missing import missing_explained
 from compactor.table.not_null import null_place
 from compactor.table.windows import window_numbers
+from lsm_fragment.arrays.cast import exact_range, widened
+from lsm_fragment.arrays.hashing import column_contributions, fold_rows
+from lsm_fragment.arrays.types import storage_type, value_type
+from lsm_fragment.arrays.widening import is_stored_as
 from lsm_fragment.blocks import Block
-from lsm_fragment.cast import exact_range, widened
 from lsm_fragment.crew import Crew
 from lsm_fragment.directory import Directory
 from lsm_fragment.errors import FormatError
 from lsm_fragment.footer import ChunkStats, FragmentSummary
-from lsm_fragment.hashing import column_contributions, fold_rows
 from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.ordering import key_columns
 from lsm_fragment.stream_reader import FragmentStream
-from lsm_fragment.types import storage_type, value_type
-from lsm_fragment.widening import is_stored_as
 
 _U64 = npt.NDArray[np.uint64]
 _ROW_BYTES: Final = 16

@@ -13,13 +13,13 @@ from compactor.read.templated_column import TemplatedColumn
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
 from compactor.table.stored_object import StoredObject
-from lsm_fragment.cast import widened
+from lsm_fragment.arrays.cast import widened
+from lsm_fragment.arrays.moves import keep
+from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.widening import is_stored_as
 from lsm_fragment.crew import ALONE, Crew
-from lsm_fragment.moves import keep
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.template_chunk import TemplateChunk
-from lsm_fragment.types import storage_type
-from lsm_fragment.widening import is_stored_as
 
 Column: TypeAlias = pa.Array | TemplatedColumn
 """A column of a row group, as a storage array unless its strings are stored as templates."""

@@ -34,11 +34,11 @@ from compactor.rows.fold import merged_rows as merged_by_key
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.arrays.joining import batch_of
+from lsm_fragment.arrays.moves import keep
+from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.crew import ALONE, Crew
 from lsm_fragment.gather.columns import gather, gather_arrays
-from lsm_fragment.moves import keep
 from lsm_fragment.origins import Origins
-from lsm_fragment.storage import to_logical
 
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096

@@ -13,9 +13,9 @@ from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.steps import Step
 from compactor.read.wanted import Wanted
 from lsm_fragment.arrays.joining import batch_of
+from lsm_fragment.arrays.sizes import rows_within, total_bytes
+from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.crew import Crew
-from lsm_fragment.sizes import rows_within, total_bytes
-from lsm_fragment.storage import to_logical
 
 _AT_ONCE_BYTES: Final = BATCH_BYTES
 """Row groups of up to this size, dictionary values counted in full, become batches before they are asked

@@ -28,10 +28,11 @@ from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
+from lsm_fragment.arrays.dividing import split, split_into_few
+from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.templated import codes_of, templates_of
+from lsm_fragment.arrays.types import is_string, storage_type
 from lsm_fragment.crew import Crew
-from lsm_fragment.storage import to_storage
-from lsm_fragment.templates import codes_of, split, split_into_few, templates_of
-from lsm_fragment.types import is_string, storage_type
 
 
 class _Found(NamedTuple):

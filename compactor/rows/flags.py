@@ -17,9 +17,9 @@ from pyarrow import types as pt
 
 from compactor.rows.key_rows import KeyRows
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
+from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.types import uncoded_type
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.storage import plain
-from lsm_fragment.types import uncoded_type
 
 Flags = npt.NDArray[np.uint8]
 SortColumns = Sequence[pa.Array] | Mapping[int, pa.Array]

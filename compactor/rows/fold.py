@@ -18,12 +18,12 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
-from lsm_fragment.decimals import with_scale
+from lsm_fragment.arrays.decimals import with_scale
+from lsm_fragment.arrays.moves import keep, list_parts, take
+from lsm_fragment.arrays.nested import build_list
+from lsm_fragment.arrays.storage import plain
 from lsm_fragment.keys.sort_schema import Order, SortColumn
-from lsm_fragment.moves import keep, list_parts, take
-from lsm_fragment.nested import build_list
 from lsm_fragment.ordering import sort_keys, stable_order
-from lsm_fragment.storage import plain
 
 I64 = npt.NDArray[np.int64]
 _WHOLE = pa.decimal256(76, 0)

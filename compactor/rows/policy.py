@@ -28,9 +28,9 @@ from compactor.common.setting_keys import (
     TTL_COLUMN,
 )
 from compactor.errors import UsageError
+from lsm_fragment.arrays.types import storage_type, uncoded_type
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
 from lsm_fragment.names import names_text, quoted
-from lsm_fragment.types import storage_type, uncoded_type
 
 
 class RowKind(StrEnum):

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from compactor.rows.fold import FoldError
 from compactor.table.metadata import TableMetadata
+from lsm_fragment.arrays.times import time_texts
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.names import in_quotes
-from lsm_fragment.times import time_texts
-from lsm_fragment.types import storage_type
 
 MAX_CHARACTERS: Final = 60
 _MAX_LITERAL: Final = 1_000

@@ -1,7 +1,7 @@
 """Columns, and places within them, that hold no nulls because the user asked for it.
 
 A path names such a place: `id`, `tags.element`, `attributes.value`, `request.headers.element.name`. All other
-places may be null (`lsm_fragment.types.table_type`).
+places may be null (`lsm_fragment.arrays.types.table_type`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pyarrow import types as pt
 
 from compactor.common.setting_keys import NOT_NULL
 from compactor.errors import UsageError
-from lsm_fragment.moves import list_parts
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.types import is_list_like
 from lsm_fragment.names import names_text
-from lsm_fragment.storage import plain, to_storage
-from lsm_fragment.types import is_list_like
 
 _ELEMENT = "element"
 _VALUE = "value"

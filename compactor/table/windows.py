@@ -14,9 +14,9 @@ from compactor.errors import UsageError
 from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.settings.units import MAX_WINDOW_SECONDS
 from compactor.table.metadata import TimeWindows
+from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.names import quoted
-from lsm_fragment.storage import plain, to_storage
 
 
 def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:

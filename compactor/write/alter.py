@@ -21,8 +21,8 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from lsm_fragment.arrays.types import table_type
 from lsm_fragment.names import names_text
-from lsm_fragment.types import table_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,9 @@ from pyarrow import types as pt
 from compactor.common.setting_keys import ON_CONFLICT
 from compactor.errors import InputError
 from compactor.table.not_null import null_place
-from lsm_fragment.cast import as_type
-from lsm_fragment.errors import SchemaError
-from lsm_fragment.names import names_text
-from lsm_fragment.type_json import type_to_json
-from lsm_fragment.types import (
+from lsm_fragment.arrays.cast import as_type
+from lsm_fragment.arrays.type_json import type_to_json
+from lsm_fragment.arrays.types import (
     check_nesting,
     is_binary_like,
     is_list_like,
@@ -25,7 +23,9 @@ from lsm_fragment.types import (
     table_type,
     uncoded_type,
 )
-from lsm_fragment.widening import converts_to, may_be_text, widens_to
+from lsm_fragment.arrays.widening import converts_to, may_be_text, widens_to
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.names import names_text
 
 
 class OnConflict(StrEnum):

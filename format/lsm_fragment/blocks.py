@@ -13,6 +13,9 @@ from pyarrow import types as pt
 
 from lsm_fragment import layout
 from lsm_fragment.arrays.joining import in_order_of_use
+from lsm_fragment.arrays.sizes import total_bytes
+from lsm_fragment.arrays.templated import TextSurvey, survey_texts
+from lsm_fragment.arrays.types import is_templated, may_stay_coded, value_type
 from lsm_fragment.compression import Part, compress, decompress
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import Coding, EncodedArray
@@ -26,9 +29,6 @@ from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Code
 from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from lsm_fragment.native.decode import root_of
 from lsm_fragment.parts import check_payload, payload_checksum
-from lsm_fragment.sizes import total_bytes
-from lsm_fragment.templates import TextSurvey, survey_texts
-from lsm_fragment.types import is_templated, may_stay_coded, value_type
 from lsm_fragment.value_errors import OF_VALUES
 
 _STEP_BYTES: Final = 16 << 20

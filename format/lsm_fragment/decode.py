@@ -16,31 +16,23 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.alphabets import DIGITS
+from lsm_fragment.arrays.alphabets import DIGITS
 from lsm_fragment.arrays.buffers import bits_of, fixed_width_bytes, integer_bytes
-from lsm_fragment.encodings.node import INT_ENCODINGS, MAX_UNBACKED_VALUES, Encoding
-from lsm_fragment.limits import KEPT_RATIO, most_chunk_bytes, too_large
-from lsm_fragment.native.decode import Cursor, IntegerStream
-from lsm_fragment.native.letters import MOST_FRAME_BYTES, unpack
-from lsm_fragment.native.text import is_ascii
-from lsm_fragment.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
-from lsm_fragment.storage import decoded
-from lsm_fragment.templates import (
+from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
+from lsm_fragment.arrays.storage import decoded
+from lsm_fragment.arrays.templated import (
     NUMBER,
     U8,
     U64,
     Bits,
     Layout,
     Slots,
-    StoredRows,
-    joined_stored,
     layout_bytes,
     layout_of,
     most_text_bytes,
     slots_of,
-    stored,
 )
-from lsm_fragment.types import (
+from lsm_fragment.arrays.types import (
     is_binary_like,
     is_large_offsets,
     is_list_like,
@@ -48,6 +40,12 @@ from lsm_fragment.types import (
     may_be_coded,
     may_stay_coded,
 )
+from lsm_fragment.encodings.node import INT_ENCODINGS, MAX_UNBACKED_VALUES, Encoding
+from lsm_fragment.encodings.stored_templates import StoredRows, joined_stored, stored
+from lsm_fragment.limits import KEPT_RATIO, most_chunk_bytes, too_large
+from lsm_fragment.native.decode import Cursor, IntegerStream
+from lsm_fragment.native.letters import MOST_FRAME_BYTES, unpack
+from lsm_fragment.native.text import is_ascii
 
 _SMALL_BYTES: Final = 16 << 10
 """The most bytes that are allocated without asking `reserve`."""
@@ -79,7 +77,7 @@ def decode_array(
     keep_dictionary: keeps strings, binaries, lists and maps dictionary-coded (int32 codes over distinct
     values), so that a merge can move codes instead of bytes.
     keep_templates: keeps strings that are stored as templates and variables as a templated array
-    (`lsm_fragment.templates`).
+    (`lsm_fragment.arrays.templated`).
     most_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
     kept dictionary or of kept templates; by default derived from the payload's length.
     reserve: called with every larger size before memory is allocated for it; what it raises comes through.
@@ -118,7 +116,7 @@ class TemplateHead:
 
     @cached_property
     def alphabets(self) -> U64:
-        """The bytes of each slot (`lsm_fragment.alphabets`)."""
+        """The bytes of each slot (`lsm_fragment.arrays.alphabets`)."""
         alphabets = np.full(len(self.layout.kinds), DIGITS, dtype=np.uint64)
         alphabets[self.layout.kinds != NUMBER] = np.frombuffer(self._alphabets, dtype=np.uint64)
         return alphabets

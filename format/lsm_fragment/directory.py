@@ -11,10 +11,12 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from lsm_fragment.arrays.hashing import ROW_HASH_XXH3, combine
+from lsm_fragment.arrays.type_json import json_bytes
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.container.header import FragmentHeader, check_features, features_of
 from lsm_fragment.errors import cause_of
 from lsm_fragment.footer import ChunkStats, RowGroupStats
-from lsm_fragment.hashing import ROW_HASH_XXH3, combine
 from lsm_fragment.keys.bounds import Bound, Value
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, ordering
 from lsm_fragment.pages import ColumnRecord, check_back_to_back, unpack_record
@@ -29,8 +31,6 @@ from lsm_fragment.tables import (
     unpack_values,
     value_kind,
 )
-from lsm_fragment.type_json import json_bytes
-from lsm_fragment.types import storage_type
 
 _HEAD: Final = struct.Struct("<QQIIIIQQ")
 

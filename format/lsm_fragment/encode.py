@@ -32,44 +32,25 @@ from lsm_fragment.arrays.buffers import (
     pack_bits,
     valid_mask,
 )
-from lsm_fragment.arrays.joining import in_order_of_use
-from lsm_fragment.compression import Part, compressed_bytes
-from lsm_fragment.dictionaries import list_bytes, with_distinct_values
-from lsm_fragment.encodings.node import (
-    WORD_BYTES,
-    Buffer,
-    Encoding,
-    Node,
-    join_buffers,
-    pack_nodes,
-    padded_bytes,
-    raw_bytes,
-)
-from lsm_fragment.hashing import distinct_hashes, value_hashes
-from lsm_fragment.letters import Lettering, find_lettering, sampled_bytes
-from lsm_fragment.moves import keep, list_parts, present_items, take
-from lsm_fragment.numbers import (
-    Survey,
-    encode_backed_ints,
-    encode_ints,
-    encode_multiples,
-    encode_surveyed,
-    sampled,
-    survey,
-)
-from lsm_fragment.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
-from lsm_fragment.storage import decoded
-from lsm_fragment.templates import (
-    I32,
+from lsm_fragment.arrays.dictionaries import list_bytes, with_distinct_values
+from lsm_fragment.arrays.dividing import (
     NO_VARYING_WORDS,
+    divide,
+    find_varying_words,
+    has_many_templates,
+)
+from lsm_fragment.arrays.hashing import distinct_hashes, value_hashes
+from lsm_fragment.arrays.joining import in_order_of_use
+from lsm_fragment.arrays.moves import keep, list_parts, present_items, take
+from lsm_fragment.arrays.sizes import hidden_bytes, nulls_bytes, rows_within, total_bytes
+from lsm_fragment.arrays.storage import decoded
+from lsm_fragment.arrays.templated import (
+    I32,
     TEMPLATES_SHARE,
     U64,
     TextSurvey,
     codes_of,
     count_marks,
-    divide,
-    find_varying_words,
-    has_many_templates,
     joined,
     layout_bytes,
     most_text_bytes,
@@ -80,13 +61,34 @@ from lsm_fragment.templates import (
     text,
     texts_of,
 )
-from lsm_fragment.types import (
+from lsm_fragment.arrays.types import (
     is_binary_like,
     is_list_like,
     is_string,
     is_templated,
     may_stay_coded,
     value_type,
+)
+from lsm_fragment.compression import Part, compressed_bytes
+from lsm_fragment.encodings.node import (
+    WORD_BYTES,
+    Buffer,
+    Encoding,
+    Node,
+    join_buffers,
+    pack_nodes,
+    padded_bytes,
+    raw_bytes,
+)
+from lsm_fragment.letters import Lettering, find_lettering, sampled_bytes
+from lsm_fragment.numbers import (
+    Survey,
+    encode_backed_ints,
+    encode_ints,
+    encode_multiples,
+    encode_surveyed,
+    sampled,
+    survey,
 )
 
 _MOST_VALUE_BYTES: Final = 24
@@ -764,7 +766,7 @@ def _text_bytes(strings: pa.Array) -> int:
 def _encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node | None:
     """Encodes a templated array; None if its templates are too many or too long for so many rows.
 
-    alphabets, text_bytes: see `lsm_fragment.templates.TextSurvey`.
+    alphabets, text_bytes: see `lsm_fragment.arrays.templated.TextSurvey`.
     """
     templates = templates_of(array)
     is_many = len(templates) * TEMPLATES_SHARE > len(array) - array.null_count

@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.arrays.decimals import text_of
 from lsm_fragment.arrays.joining import in_order_of_use
-from lsm_fragment.decimals import text_of
+from lsm_fragment.arrays.templated import survey_texts
+from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.keys.bounds import MAX_VALUE_BYTES, Value, shorten, value_at, value_to_json
 from lsm_fragment.native import as_bytes, extremes, validity
-from lsm_fragment.templates import survey_texts
-from lsm_fragment.types import is_binary_like, is_templated
 from lsm_fragment.values import bytes_of_values, numbers_of, words_of
 
 _CUT_BYTES: Final = MAX_VALUE_BYTES + 4

@@ -13,6 +13,10 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.sizes import most_total_bytes, total_bytes
+from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.templated import TextSurvey
+from lsm_fragment.arrays.types import value_type
 from lsm_fragment.compression import compress
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import EncodedArray, encode_array
@@ -20,10 +24,6 @@ from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encodin
 from lsm_fragment.errors import LimitError
 from lsm_fragment.layout import MAX_META_BYTES, Codec
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, most_written_bytes
-from lsm_fragment.sizes import most_total_bytes, total_bytes
-from lsm_fragment.storage import plain
-from lsm_fragment.templates import TextSurvey
-from lsm_fragment.types import value_type
 from lsm_fragment.value_errors import OF_VALUES
 
 _STORED: Final = 0

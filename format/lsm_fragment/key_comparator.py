@@ -13,10 +13,10 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.types import is_binary_like, storage_type
 from lsm_fragment.keys.bounds import Bound, Value, plain_value
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
 from lsm_fragment.ordering import KeyLayout, key_width
-from lsm_fragment.types import is_binary_like, storage_type
 
 ComparableKey = bytes
 """A normalised key (`lsm_fragment.native.keys`), or a bound that compares with such keys."""

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import address_of, fixed_width_bytes, int_dtype
+from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, value_type
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
 from lsm_fragment.native import keys as native
-from lsm_fragment.types import is_binary_like, is_large_offsets, value_type
 
 I64 = npt.NDArray[np.int64]
 _NOTHING, _SIGNED, _UNSIGNED, _FLOAT, _BOOL, _BYTES, _STRING = range(7)

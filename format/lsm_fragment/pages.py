@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from lsm_fragment.arrays.type_json import field_from_json, field_to_json, json_bytes
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import SchemaError, cause_of
 from lsm_fragment.footer import ChunkStats
@@ -29,8 +31,6 @@ from lsm_fragment.tables import (
     unpack_values,
     value_kind,
 )
-from lsm_fragment.type_json import field_from_json, field_to_json, json_bytes
-from lsm_fragment.types import storage_type
 
 PAGE_BYTES: Final = 64 << 10
 """Writers begin another page before a record with which the page would have more bytes than this."""

@@ -13,6 +13,9 @@ import pyarrow as pa
 
 from lsm_fragment import layout
 from lsm_fragment.arrays.joining import batch_of
+from lsm_fragment.arrays.sizes import rows_within
+from lsm_fragment.arrays.storage import to_logical
+from lsm_fragment.arrays.types import is_string, storage_type
 from lsm_fragment.blocks import Block, BlockReader, MemorySource
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.decode import nulls
@@ -25,10 +28,7 @@ from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.layout import BlockKind
 from lsm_fragment.names import names_text
 from lsm_fragment.ordering import KeyColumns
-from lsm_fragment.sizes import rows_within
-from lsm_fragment.storage import to_logical
 from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
-from lsm_fragment.types import is_string, storage_type
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
@@ -118,7 +118,7 @@ class FragmentReader:
         """Returns storage arrays [row group][column], with dictionaries kept.
 
         keep_templates: returns strings that are stored as templates and variables as a templated array
-        (`lsm_fragment.templates`); otherwise they are joined.
+        (`lsm_fragment.arrays.templated`); otherwise they are joined.
         Makes one range request per column if the row groups are neighbours.
         """
         self.footer.fetch(columns)

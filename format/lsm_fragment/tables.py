@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import int_dtype
+from lsm_fragment.arrays.types import is_binary_like
 from lsm_fragment.keys.bounds import Value, value_to_json
-from lsm_fragment.types import is_binary_like
 
 _SIZES: Final = {"Q": 8, "q": 8, "d": 8, "I": 4, "B": 1}
 LEFT_OUT: Final = object()

@@ -20,25 +20,25 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.canonical import canonical
+from lsm_fragment.arrays.hashing import U64, add_column, fold_rows
 from lsm_fragment.arrays.joining import concat_storage
+from lsm_fragment.arrays.sizes import rows_of_pieces_within, total_bits
+from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.type_json import JsonObject
+from lsm_fragment.arrays.validity import ValueCheck
 from lsm_fragment.blocks import ByteSink, Chunk, make_chunk
-from lsm_fragment.canonical import canonical
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.crew import ALONE, Crew
 from lsm_fragment.emitter import FragmentEmitter
 from lsm_fragment.encode import Coding, by_dictionary, recoded
 from lsm_fragment.errors import LimitError, OrderError, SchemaError
 from lsm_fragment.footer import ChunkStats, FragmentSummary
-from lsm_fragment.hashing import U64, add_column, fold_rows
 from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.sort_schema import SortSchema, column_order
 from lsm_fragment.layout import BlockKind
 from lsm_fragment.ordering import KeyColumns
-from lsm_fragment.sizes import rows_of_pieces_within, total_bits
-from lsm_fragment.storage import plain, to_storage
-from lsm_fragment.type_json import JsonObject
-from lsm_fragment.validity import ValueCheck
 from lsm_fragment.version import __version__
 
 SPOOL_MEMORY_BYTES: Final = 16 << 20
@@ -283,7 +283,7 @@ class _Piece:
     columns: Mapping[str, pa.Array]
     rows: int
     bits: Mapping[str, int]
-    """What each column takes, as `lsm_fragment.sizes` counts."""
+    """What each column takes, as `lsm_fragment.arrays.sizes` counts."""
 
     def divided(self, rows: int) -> tuple[_Piece, _Piece]:
         """Returns the first rows, and the others."""

@@ -22,9 +22,9 @@ from compactor.errors import InputError
 from compactor.files.kept_types import METADATA_KEY
 from compactor.files.read import open_table_file
 from compactor.files.write import open_table_sink
-from lsm_fragment.storage import to_logical
-from lsm_fragment.type_json import type_to_json
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.storage import to_logical
+from lsm_fragment.arrays.type_json import type_to_json
+from lsm_fragment.arrays.types import storage_type
 from tests.support.samples import SAMPLES
 from tests.support.wording import refuses
 

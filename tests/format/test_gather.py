@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.arrays.sizes import heaviest_value_bytes
+from lsm_fragment.arrays.storage import plain
 from lsm_fragment.gather.columns import (
     FIELDS,
     HEAVIEST_BYTES,
@@ -26,8 +28,6 @@ from lsm_fragment.native import as_bytes
 from lsm_fragment.native import gather as native
 from lsm_fragment.native.ids import StringTable
 from lsm_fragment.origins import Origins
-from lsm_fragment.sizes import heaviest_value_bytes
-from lsm_fragment.storage import plain
 from tests.support.wording import refuses
 
 TYPES = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lsm_fragment.sizes import HeldBytes, cumulative_bytes, total_bytes
-from lsm_fragment.storage import decoded, to_storage
+from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, total_bytes
+from lsm_fragment.arrays.storage import decoded, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.moves import list_parts, present_items
+from lsm_fragment.arrays.nested import build_fixed_lists, build_struct, fixed_items, null_mask
+from lsm_fragment.arrays.sizes import cumulative_bits, heaviest_value_bytes, total_bits
+from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.types import is_binary_like
 from lsm_fragment.blocks import make_chunk
 from lsm_fragment.layout import BlockKind
-from lsm_fragment.moves import list_parts, present_items
-from lsm_fragment.nested import build_fixed_lists, build_struct, fixed_items, null_mask
-from lsm_fragment.sizes import cumulative_bits, heaviest_value_bytes, total_bits
-from lsm_fragment.storage import to_storage
-from lsm_fragment.types import is_binary_like
 from lsm_fragment.values import bytes_of_values
 from lsm_fragment.writer import WriterOptions
 from tests.support.bits import bits_of

@@ -19,11 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lsm_fragment
+from lsm_fragment.arrays.hashing import (
+    add_column,
+    column_contributions,
+    distinct_hashes,
+    value_hashes,
+)
 from lsm_fragment.arrays.joining import in_order_of_use
+from lsm_fragment.arrays.storage import decoded, plain, to_storage
 from lsm_fragment.encode import by_dictionary
-from lsm_fragment.hashing import add_column, column_contributions, distinct_hashes, value_hashes
 from lsm_fragment.native import bits, extremes, hashing, integers
-from lsm_fragment.storage import decoded, plain, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.wording import refuses

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lsm_fragment.arrays.batches import concat_rows, keep_rows, one_batch, take_rows
 from lsm_fragment.arrays.joining import concat_logical
-from lsm_fragment.batches import concat_rows, keep_rows, one_batch, take_rows
-from lsm_fragment.moves import concat, keep, take
-from lsm_fragment.nested import build_list
+from lsm_fragment.arrays.moves import concat, keep, take
+from lsm_fragment.arrays.nested import build_list
 from tests.generated.arrays import Builder
 from tests.generated.bits import Value, values_of
 from tests.generated.types import any_type, contains, matrix_type

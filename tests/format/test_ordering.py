@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm_fragment.dictionaries import coded as coded_of
+from lsm_fragment.arrays.dictionaries import coded as coded_of
+from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import key_at, lower_bound, upper_bound
 from lsm_fragment.keys.sort_schema import ordering, parse_sort_schema
@@ -26,7 +27,6 @@ from lsm_fragment.ordering import (
     stable_order,
 )
 from lsm_fragment.reader import FragmentReader, KeyRange
-from lsm_fragment.storage import to_storage
 from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment
 from tests.support.oracle import compare_keys, stable_sorted

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lsm_fragment.arrays.canonical import canonical
+from lsm_fragment.arrays.dictionaries import coded
 from lsm_fragment.arrays.joining import concat_storage
-from lsm_fragment.canonical import canonical
-from lsm_fragment.dictionaries import coded
-from lsm_fragment.storage import plain, to_logical, to_storage
-from lsm_fragment.types import table_type
-from lsm_fragment.validity import ValueCheck, check_whole
+from lsm_fragment.arrays.storage import plain, to_logical, to_storage
+from lsm_fragment.arrays.types import table_type
+from lsm_fragment.arrays.validity import ValueCheck, check_whole
 from tests.support.bits import bits_of
 from tests.support.outside import any_array, any_type
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lsm_fragment.arrays.storage import decoded, to_storage
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.storage import decoded, to_storage
 from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import BytesSource, read_random, rows_of, write_fragment
 from tests.support.loops import loops

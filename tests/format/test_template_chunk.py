@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm_fragment import template_chunk
+from lsm_fragment.arrays.dividing import split
 from lsm_fragment.blocks import Block, BlockReader, MemorySource, make_chunk
 from lsm_fragment.compression import Part, compress, decompress_parts
 from lsm_fragment.decode import template_counts
@@ -21,7 +22,6 @@ from lsm_fragment.errors import CorruptFragmentError, LimitError, UnsupportedVer
 from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64
 from lsm_fragment.parts import checked_parts, payload_checksum
 from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
-from lsm_fragment.templates import split
 from tests.format.test_templates import block_of, logs, template_of
 
 ROWS = 700

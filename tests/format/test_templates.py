@@ -13,33 +13,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lsm_fragment.arrays.dividing import VaryingWords, find_varying_words, split, varying_words_in
+from lsm_fragment.arrays.hashing import column_contributions
+from lsm_fragment.arrays.sizes import cumulative_bits, most_templated_bytes, total_bytes
+from lsm_fragment.arrays.templated import (
+    coded_templates,
+    codes_of,
+    joined,
+    layout_of,
+    most_text_bytes,
+    slots_of,
+    templated_type,
+    templates_of,
+    text,
+)
+from lsm_fragment.arrays.types import is_templated, uncoded_type, value_type
 from lsm_fragment.blocks import Block, BlockReader, Chunk, make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import NODE_BYTES, Encoding
 from lsm_fragment.extremes import min_max
 from lsm_fragment.gather.columns import gather, gather_arrays, pieces_of, with_few_templates
-from lsm_fragment.hashing import column_contributions
 from lsm_fragment.layout import BlockKind
 from lsm_fragment.origins import Origins
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.sizes import cumulative_bits, most_templated_bytes, total_bytes
-from lsm_fragment.templates import (
-    VaryingWords,
-    coded_templates,
-    codes_of,
-    find_varying_words,
-    joined,
-    layout_of,
-    most_text_bytes,
-    slots_of,
-    split,
-    templated_type,
-    templates_of,
-    text,
-    varying_words_in,
-)
-from lsm_fragment.types import is_templated, uncoded_type, value_type
 from lsm_fragment.writer import WriterOptions
 from tests.support import spec_reader
 from tests.support.fragments import BytesSource, write_fragment

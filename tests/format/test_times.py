@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import types as pt
 
-from lsm_fragment.times import time_texts, times_of
+from lsm_fragment.arrays.times import time_texts, times_of
 
 TYPES = (
     pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.timestamp("us"),

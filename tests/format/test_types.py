@@ -7,7 +7,7 @@ import pytest
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import fixed_width_bytes
-from lsm_fragment.types import (
+from lsm_fragment.arrays.types import (
     is_binary_like,
     is_large_offsets,
     is_list_like,

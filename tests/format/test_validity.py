@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsm_fragment import native, validity
+from lsm_fragment import native
+from lsm_fragment.arrays import validity
 from lsm_fragment.arrays.buffers import binary_parts
-from lsm_fragment.storage import to_logical
-from lsm_fragment.types import storage_type
-from lsm_fragment.validity import ValueCheck, check_values
+from lsm_fragment.arrays.storage import to_logical
+from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.validity import ValueCheck, check_values
 from tests.support.wording import refuses
 
 NO_TEXT = pa.Array.from_buffers(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.crew import Crew
 from lsm_fragment.errors import OrderError, SchemaError
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.storage import plain, to_logical, to_storage
 from lsm_fragment.writer import FragmentWriter, WriterOptions
 from tests.support.fragments import (
     BytesSource,

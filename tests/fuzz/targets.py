@@ -34,12 +34,12 @@ from compactor.report.gather import ReportOptions, gather
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.describe import fragments_table, history_table
+from lsm_fragment.arrays.hashing import column_contributions, fold_rows
+from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.errors import FormatError
-from lsm_fragment.hashing import column_contributions, fold_rows
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.storage import plain, to_storage
 from lsm_fragment.template_chunk import TemplateChunk
-from lsm_fragment.types import storage_type
 from tests.fuzz import anatomy, mutations
 from tests.fuzz.seeds import Seed, fragments, tables
 from tests.merge.test_oracle import Merged

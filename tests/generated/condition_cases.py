@@ -40,10 +40,10 @@ from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
 from compactor.write.schema_union import OnConflict
+from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.widening import widens_to
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, sort_text
-from lsm_fragment.storage import plain, to_storage
-from lsm_fragment.types import storage_type
-from lsm_fragment.widening import widens_to
 from tests.generated import pool
 from tests.generated.condition_columns import Column, array_of, for_duckdb, some_columns, values_in
 from tests.generated.condition_columns import pool as values_of

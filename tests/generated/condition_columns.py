@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.storage import plain
-from lsm_fragment.types import is_binary_like, storage_type
+from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.types import is_binary_like, storage_type
 from tests.generated.bits import values_of
 
 EXACT: Final = decimal.Context(prec=1000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)

@@ -17,9 +17,9 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.object_names import parse_checkpoint
 from compactor.table.version import Changes, Operation
+from lsm_fragment.arrays.type_json import schema_to_json
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.type_json import schema_to_json
 from tests.fuzz.anatomy import NODE, Anatomy
 from tests.golden.build import FOLDER, golden_tables
 from tests.golden.build_tables import FOLDER as TABLES_FOLDER

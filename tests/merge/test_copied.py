@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks import BlockReader
 from lsm_fragment.errors import CorruptFragmentError, OrderError
 from lsm_fragment.extremes import min_max
 from lsm_fragment.layout import BlockKind
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.types import storage_type
 from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment

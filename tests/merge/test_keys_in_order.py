@@ -12,11 +12,11 @@ from compactor.merge.decoded import STAGE, DecodedRows
 from compactor.merge.keys_in_order import WaitingKeys, borrowed
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from lsm_fragment.arrays.sizes import cumulative_bytes
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from lsm_fragment.ordering import KeyLayout, sort_keys
 from lsm_fragment.origins import Origins
-from lsm_fragment.sizes import cumulative_bytes
 from tests.merge.test_stages import plan_of
 
 SORT = parse_sort_schema("k,n")

@@ -25,12 +25,12 @@ from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
-from lsm_fragment import moves
+from lsm_fragment.arrays import moves
+from lsm_fragment.arrays.types import value_type
 from lsm_fragment.errors import CorruptFragmentError, OrderError
 from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.types import value_type
 from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import (
     BytesSource,

@@ -10,9 +10,10 @@ from compactor.merge.decoded import STAGE
 from compactor.merge.string_ids import StringIds
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
+from lsm_fragment.arrays.dividing import split
+from lsm_fragment.arrays.nested_bytes import packed
+from lsm_fragment.arrays.templated import templates_of
 from lsm_fragment.gather.columns import NumberedStrings
-from lsm_fragment.packed import packed
-from lsm_fragment.templates import split, templates_of
 from tests.merge.test_codes import interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 

@@ -15,13 +15,14 @@ from compactor.merge.group_work import ColumnRows, make_column_chunk
 from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
-from lsm_fragment import encode, templates
+from lsm_fragment import encode
+from lsm_fragment.arrays import templated as templates
+from lsm_fragment.arrays.sizes import total_bytes
+from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.gather.columns import Pieces, gather, pieces_of
 from lsm_fragment.origins import Origins
 from lsm_fragment.reader import FragmentReader
-from lsm_fragment.sizes import total_bytes
 from lsm_fragment.template_chunk import TemplateChunk
-from lsm_fragment.types import is_templated
 from lsm_fragment.writer import WriterOptions
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged

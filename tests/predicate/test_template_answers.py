@@ -14,17 +14,9 @@ from hypothesis import strategies as st
 from compactor.predicate.template_answers import Answer, answers
 from compactor.predicate.tree import Compare, IsIn, Like, Not, Op, matching
 from lsm_fragment import native
-from lsm_fragment.alphabets import BITS, DIGITS
-from lsm_fragment.templates import (
-    NO_VARYING_WORDS,
-    VaryingWords,
-    codes_of,
-    layout_of,
-    split,
-    templates_of,
-    texts_of,
-    varying_words_in,
-)
+from lsm_fragment.arrays.alphabets import BITS, DIGITS
+from lsm_fragment.arrays.dividing import NO_VARYING_WORDS, VaryingWords, split, varying_words_in
+from lsm_fragment.arrays.templated import codes_of, layout_of, templates_of, texts_of
 from tests.format.test_templates import words_for
 
 PIECES = st.one_of(

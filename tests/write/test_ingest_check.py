@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import lsm_fragment.batches
+import lsm_fragment.arrays.batches
 from compactor import IngestOptions, Table
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest import sorting
 from compactor.write.ingest.incoming import IngestCheckError
-from lsm_fragment.moves import take as honest
+from lsm_fragment.arrays.moves import take as honest
 from tests.support.wording import refuses
 
 Take = Callable[[pa.Array, np.ndarray], pa.Array]
@@ -63,7 +63,7 @@ def test_rows_that_are_mixed_up_between_windows_are_found(tmp_path, monkeypatch)
         return honest(array, np.zeros_like(places) if pa.types.is_list(array.type) else places)
 
     options = IngestOptions(windows=TimeWindows("k", 3 * 86_400))
-    monkeypatch.setattr(lsm_fragment.batches, "take", take)
+    monkeypatch.setattr(lsm_fragment.arrays.batches, "take", take)
     with refuses(IngestCheckError):
         Table.create(tmp_path / "t", ROWS, "k", options)
 

@@ -20,10 +20,10 @@ from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions
-from lsm_fragment.moves import list_parts
-from lsm_fragment.nested import null_mask
-from lsm_fragment.storage import plain, to_storage
-from lsm_fragment.types import table_type
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import null_mask
+from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.types import table_type
 from lsm_fragment.writer import WriterOptions
 from tests.support.tables import compact_table
 

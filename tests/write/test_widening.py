@@ -21,9 +21,9 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
 from compactor.write.schema_union import OnConflict
-from lsm_fragment.cast import widened
-from lsm_fragment.hashing import column_contributions
-from lsm_fragment.widening import widens_to
+from lsm_fragment.arrays.cast import widened
+from lsm_fragment.arrays.hashing import column_contributions
+from lsm_fragment.arrays.widening import widens_to
 from lsm_fragment.writer import WriterOptions
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array

@@ -14,7 +14,7 @@ from compactor.entities.expressions import ID
 from compactor.entities.tasks.context import LABEL, NODE, Context
 from compactor.entities.tasks.lines import EntityLines, all_rows, ints_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
-from lsm_fragment.nested import build_list
+from lsm_fragment.arrays.nested import build_list
 
 
 def cluster(context: Context, given: TaskInput) -> TaskOutput:

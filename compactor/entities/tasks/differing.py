@@ -21,9 +21,9 @@ from compactor.entities.texts import TEXT
 from compactor.spark.shuffle.task import SampledKeys, TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.batches import keep_rows, one_batch, take_rows
-from lsm_fragment.moves import list_parts
-from lsm_fragment.nested import build_list
+from lsm_fragment.arrays.batches import keep_rows, one_batch, take_rows
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import build_list
 
 
 def written_rows(table: str, snapshot: Snapshot) -> TaskOutput:

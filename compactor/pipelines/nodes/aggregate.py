@@ -23,7 +23,7 @@ from compactor.pipelines.time_windows import END, START, ColumnWindows, window_s
 from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from lsm_fragment.batches import one_batch
+from lsm_fragment.arrays.batches import one_batch
 from lsm_fragment.keys.sort_schema import SortColumn
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES

@@ -20,7 +20,7 @@ from compactor.pipelines.config import Merge
 from compactor.pipelines.provenance import Batches, without_hidden
 from compactor.pipelines.work import RunContext
 from compactor.resources.errors import MemoryLimitError
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.types import storage_type
 
 _OWN = pa.schema(
     [(ID, pa.string()), (IDS, pa.list_(pa.string())), (DELETED, pa.bool_()), (UPDATED, pa.int64())]

@@ -12,8 +12,8 @@ from compactor.pipelines.config import Route
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
-from lsm_fragment.batches import keep_rows
-from lsm_fragment.storage import to_storage
+from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.arrays.storage import to_storage
 
 
 def bound(node: Route, given: pa.Schema, what: str) -> pa.Schema:

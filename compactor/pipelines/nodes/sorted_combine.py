@@ -23,9 +23,9 @@ from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interva
 from compactor.pipelines.sorted_rows import Room, SortedRows
 from compactor.pipelines.sorting import Sorter
 from compactor.pipelines.work import RunContext
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema
 from lsm_fragment.names import names_text
-from lsm_fragment.types import storage_type
 
 _NO_ORDER: Final = (pt.is_null, pt.is_nested, pt.is_interval, pt.is_float16)
 

@@ -36,10 +36,10 @@ from compactor.read.wanted import scan_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from lsm_fragment.cast import as_schema
+from lsm_fragment.arrays.cast import as_schema
+from lsm_fragment.arrays.storage import plain, to_logical, to_storage
+from lsm_fragment.arrays.types import storage_type, table_schema
 from lsm_fragment.names import names_text
-from lsm_fragment.storage import plain, to_logical, to_storage
-from lsm_fragment.types import storage_type, table_schema
 from lsm_fragment.value_errors import OF_VALUES
 
 

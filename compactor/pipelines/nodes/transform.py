@@ -17,8 +17,8 @@ from compactor.pipelines.provenance import (
 )
 from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
-from lsm_fragment.batches import keep_rows
-from lsm_fragment.storage import to_storage
+from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.arrays.storage import to_storage
 
 
 def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:

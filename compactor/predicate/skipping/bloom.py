@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lsm_fragment.hashing import distinct_hashes
+from lsm_fragment.arrays.hashing import distinct_hashes
 
 U64 = npt.NDArray[np.uint64]
 

@@ -14,7 +14,7 @@ from pydantic import PositiveInt, Strict
 
 from compactor.common.setting_keys import SKIP_INDEX
 from compactor.errors import UsageError
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.types import storage_type
 
 DEFAULT_BYTES: Final = 64 << 10
 

@@ -14,8 +14,8 @@ from compactor.predicate.skipping import bloom
 from compactor.predicate.skipping.spec import SkipKind, can_index
 from compactor.predicate.skipping.value_set import ValueSet
 from compactor.predicate.skipping.value_set import build as build_value_set
-from lsm_fragment.hashing import mix, value_hashes
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.hashing import mix, value_hashes
+from lsm_fragment.arrays.types import storage_type
 
 _CODES: Final = {SkipKind.BLOOM: 1, SkipKind.VALUES: 2}
 _HEAD_BYTES: Final = 2

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.common.ipc import READING, writing
+from lsm_fragment.arrays.batches import concat_rows, one_batch, take_rows
+from lsm_fragment.arrays.hashing import add_column
 from lsm_fragment.arrays.joining import concat_storage
-from lsm_fragment.batches import concat_rows, one_batch, take_rows
-from lsm_fragment.hashing import add_column
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.keys.sort_schema import SortSchema, ordering
-from lsm_fragment.moves import take
 from lsm_fragment.ordering import sort_keys, stable_order
-from lsm_fragment.storage import to_storage
 
 PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
 """The number of the task that each row goes to. Shape (rows,)."""

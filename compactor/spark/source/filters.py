@@ -21,7 +21,7 @@ from compactor.predicate.like import escaped
 from compactor.predicate.tree import And, Compare, IsIn, IsNull, Like, Not, Op, Or, Predicate
 from compactor.rows.flags import UNITS_PER_SECOND
 from compactor.table.metadata import TableMetadata
-from lsm_fragment.types import is_string, storage_type
+from lsm_fragment.arrays.types import is_string, storage_type
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EXACT_SINCE: Final = datetime.datetime(1582, 10, 17)

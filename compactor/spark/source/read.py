@@ -27,7 +27,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.types import storage_type
 
 _BATCH_BYTES: Final = 8 << 20
 """Size of the batches that go to the JVM."""

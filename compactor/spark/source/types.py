@@ -15,10 +15,10 @@ from pyarrow import types as pt
 from pyspark.sql import types as st
 
 from compactor.errors import DataError, InputError, UsageError
-from lsm_fragment.cast import cast_exactly, cast_storage
+from lsm_fragment.arrays.cast import cast_exactly, cast_storage
+from lsm_fragment.arrays.storage import plain, to_logical, to_storage
+from lsm_fragment.arrays.types import is_list_like, storage_type
 from lsm_fragment.names import names_text
-from lsm_fragment.storage import plain, to_logical, to_storage
-from lsm_fragment.types import is_list_like, storage_type
 
 _MOST_DIGITS: Final = 38
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataType]], ...]] = (

@@ -43,8 +43,8 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes
 from compactor.write.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
-from lsm_fragment.canonical import canonical
-from lsm_fragment.validity import check_whole
+from lsm_fragment.arrays.canonical import canonical
+from lsm_fragment.arrays.validity import check_whole
 
 _BATCH_BYTES: Final = 8 << 20
 _SENT_BYTES: Final = 16 << 10

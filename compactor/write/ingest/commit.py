@@ -18,7 +18,7 @@ from compactor.write.ingest.columns import fixed_columns
 from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.plan import IngestPlan
 from compactor.write.schema_union import OnConflict, merged_schema
-from lsm_fragment.widening import is_stored_as
+from lsm_fragment.arrays.widening import is_stored_as
 
 Amend = Callable[[Snapshot, Changes], Changes]
 """Called at each try with the newest snapshot and the changes to commit; returns what to commit instead.

@@ -11,9 +11,9 @@ from compactor.read.fragment_columns import open_fragment
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from lsm_fragment.cast import exact_range
+from lsm_fragment.arrays.cast import exact_range
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.footer import ChunkStats
-from lsm_fragment.types import storage_type
 
 
 class FittingCheck:

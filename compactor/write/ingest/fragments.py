@@ -25,14 +25,14 @@ from compactor.write.ingest.incoming import IncomingRows, check_stored
 from compactor.write.ingest.plan import IngestPlan
 from compactor.write.ingest.sorting import SortedRows
 from compactor.write.schema_union import conform_batch
-from lsm_fragment.canonical import canonical
+from lsm_fragment.arrays.canonical import canonical
+from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
+from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.validity import ValueCheck
 from lsm_fragment.crew import ALONE, Crew
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.names import names_text
-from lsm_fragment.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
-from lsm_fragment.storage import to_storage
-from lsm_fragment.validity import ValueCheck
 from lsm_fragment.writer import FragmentWriter
 
 _LEAST_ROW_BYTES: Final = 16

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError
-from lsm_fragment.batches import take_rows
-from lsm_fragment.hashing import U64, add_column, combine, fold_rows
-from lsm_fragment.nested import Places
-from lsm_fragment.storage import to_storage
+from lsm_fragment.arrays.batches import take_rows
+from lsm_fragment.arrays.hashing import U64, add_column, combine, fold_rows
+from lsm_fragment.arrays.nested import Places
+from lsm_fragment.arrays.storage import to_storage
 
 
 class IngestCheckError(DataError):

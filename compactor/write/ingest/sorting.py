@@ -14,12 +14,12 @@ from compactor.rows.fold import FoldError, chosen_rows, folded
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
 from compactor.write.ingest.incoming import IncomingRows, hash_of
+from lsm_fragment.arrays.hashing import column_contributions, fold_rows
 from lsm_fragment.arrays.joining import concat_storage
-from lsm_fragment.hashing import column_contributions, fold_rows
-from lsm_fragment.moves import take
-from lsm_fragment.nested import I64
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.nested import I64
+from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.ordering import key_columns, same_as_previous, sort_keys, stable_order
-from lsm_fragment.storage import to_storage
 
 Columns = Mapping[str, pa.Array]
 _TAKEN_ROWS: Final = 16_384

@@ -12,12 +12,12 @@ from pyarrow import types as pt
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import dictionary_codes, valid_mask
-from lsm_fragment.dictionaries import unified
+from lsm_fragment.arrays.dictionaries import unified
+from lsm_fragment.arrays.moves import concat, take
+from lsm_fragment.arrays.storage import plain, to_logical, to_storage
+from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
+from lsm_fragment.arrays.types import is_templated, storage_type
 from lsm_fragment.encodings.node import IntArray
-from lsm_fragment.moves import concat, take
-from lsm_fragment.storage import plain, to_logical, to_storage
-from lsm_fragment.templates import coded_templates, numbers_of, templated, texts_of
-from lsm_fragment.types import is_templated, storage_type
 
 I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]

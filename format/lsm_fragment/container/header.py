@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from lsm_fragment.arrays.type_json import JsonObject, json_bytes, schema_from_json, schema_to_json
+from lsm_fragment.arrays.types import check_nesting
 from lsm_fragment.errors import SchemaError, UnsupportedVersionError, cause_of
 from lsm_fragment.keys.sort_schema import (
     SortColumn,
@@ -18,8 +20,6 @@ from lsm_fragment.keys.sort_schema import (
 )
 from lsm_fragment.layout import KNOWN_FEATURES
 from lsm_fragment.short_texts import remembered
-from lsm_fragment.type_json import JsonObject, json_bytes, schema_from_json, schema_to_json
-from lsm_fragment.types import check_nesting
 
 
 def features_of(document: JsonObject) -> tuple[str, ...]:

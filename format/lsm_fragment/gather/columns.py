@@ -1,5 +1,5 @@
 """Gathers rows of several sources in merged order: fixed-width values, strings, dictionary codes, templates
-and their variables in native code, nested values by `lsm_fragment.moves` unless their dictionaries are
+and their variables in native code, nested values by `lsm_fragment.arrays.moves` unless their dictionaries are
 packed.
 
 Sources are numbered from 0; each has its rows in pieces. `Origins` has the source of each output row, and the
@@ -18,36 +18,33 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import address_of, fixed_width_bytes, valid_mask
+from lsm_fragment.arrays.dividing import NO_VARYING_WORDS, VaryingWords, split, varying_words_in
 from lsm_fragment.arrays.joining import concat_storage, copied, in_order_of_use, with_nulls_of
-from lsm_fragment.moves import take
-from lsm_fragment.native import gather as native
-from lsm_fragment.origins import Origins
-from lsm_fragment.packed import offset_type, packed, unpacked
-from lsm_fragment.sizes import heaviest_value_bytes, nulls_bytes
-from lsm_fragment.storage import plain
-from lsm_fragment.templates import (
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.nested_bytes import offset_type, packed, unpacked
+from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes
+from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.templated import (
     MOST_GROWTH,
-    NO_VARYING_WORDS,
     TEMPLATES_SHARE,
-    VaryingWords,
     codes_of,
     have_words,
     joined,
     numbers_of,
-    split,
     templated,
     templates_of,
     text,
     texts_of,
-    varying_words_in,
 )
-from lsm_fragment.types import (
+from lsm_fragment.arrays.types import (
     is_binary_like,
     is_large_offsets,
     is_templated,
     may_stay_coded,
     value_type,
 )
+from lsm_fragment.native import gather as native
+from lsm_fragment.origins import Origins
 
 I64 = npt.NDArray[np.int64]
 
@@ -96,9 +93,10 @@ class GatherArray:
         is_weighed: bool = True,
     ) -> None:
         """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
-        gathered. packed: the values of its dictionary as `lsm_fragment.packed` makes them if they are
-        nested; None if native code need not gather them. numbered: the strings of its dictionary or
-        templates, or those that are packed. is_weighed: whether `Pieces.weigh` has to know its weight."""
+        gathered. packed: the values of its dictionary as `lsm_fragment.arrays.nested_bytes` makes them if
+        they are nested; None if native code need not gather them. numbered: the strings of its dictionary
+        or templates, or those that are packed. is_weighed: whether `Pieces.weigh` has to know its
+        weight."""
         is_coded = isinstance(array, pa.DictionaryArray)
         dtype = dtype or value_type(array.type)
         if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):

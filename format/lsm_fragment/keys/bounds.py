@@ -12,9 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.decimals import text_of, unscaled_at
+from lsm_fragment.arrays.decimals import text_of, unscaled_at
+from lsm_fragment.arrays.types import is_binary_like, storage_type
 from lsm_fragment.keys.sort_schema import Order, SortSchema, ordering
-from lsm_fragment.types import is_binary_like, storage_type
 
 Value = Any
 """A VALUE of SPEC section 7: None, bool, int, float or str; its meaning depends on the column's type."""

@@ -10,10 +10,10 @@ from typing import Self
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.type_json import JsonObject
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.names import names_text, parse_name, quoted, split_outside_quotes
-from lsm_fragment.type_json import JsonObject
-from lsm_fragment.types import storage_type
 
 
 class Order(StrEnum):

@@ -9,9 +9,9 @@ I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[Any]
 Layout = tuple[I64, U8, I64, I64, U8]
-"""`lsm_fragment.templates.Layout`, or that of `TemplatedRows`."""
+"""`lsm_fragment.arrays.templated.Layout`, or that of `TemplatedRows`."""
 Rows = tuple[*Layout, I32, I32, U8, I32, U8, U8 | None, int]
-"""`lsm_fragment.templates.TemplatedRows`."""
+"""`lsm_fragment.arrays.templated.TemplatedRows`."""
 
 def count_marks(data: U8) -> int: ...
 def count_slots(offsets: Offsets, data: U8, numbers: I32, texts: I32) -> tuple[int, int]: ...

@@ -16,10 +16,10 @@ from pyarrow import types as pt
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import fixed_width_bytes, int_dtype
-from lsm_fragment.moves import list_parts
-from lsm_fragment.nested import fixed_items
-from lsm_fragment.templates import TextSurvey, survey_texts
-from lsm_fragment.types import is_binary_like, is_list_like, is_templated
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import fixed_items
+from lsm_fragment.arrays.templated import TextSurvey, survey_texts
+from lsm_fragment.arrays.types import is_binary_like, is_list_like, is_templated
 
 U64 = npt.NDArray[np.uint64]
 

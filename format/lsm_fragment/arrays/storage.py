@@ -9,12 +9,18 @@ from pyarrow import types as pt
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts, dictionary_codes, pack_bits, valid_mask
-from lsm_fragment.dictionaries import coded, without_null_values
+from lsm_fragment.arrays.dictionaries import coded, without_null_values
+from lsm_fragment.arrays.moves import list_parts, take
+from lsm_fragment.arrays.nested import (
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    fixed_items,
+    null_mask,
+)
+from lsm_fragment.arrays.templated import text
+from lsm_fragment.arrays.types import is_binary_like, may_be_coded, storage_type
 from lsm_fragment.errors import SchemaError
-from lsm_fragment.moves import list_parts, take
-from lsm_fragment.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
-from lsm_fragment.templates import text
-from lsm_fragment.types import is_binary_like, may_be_coded, storage_type
 
 
 def to_storage(array: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.nested import (
+from lsm_fragment.arrays.nested import (
     I64,
     Places,
     are_null,
@@ -28,7 +28,7 @@ from lsm_fragment.nested import (
     spans,
     spans_at,
 )
-from lsm_fragment.runs import take_runs
+from lsm_fragment.arrays.runs import take_runs
 
 _VIEW_BYTES: Final = 16
 

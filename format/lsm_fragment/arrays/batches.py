@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lsm_fragment.arrays.joining import batch_of, concat_logical
-from lsm_fragment.moves import keep, take
-from lsm_fragment.nested import Places
+from lsm_fragment.arrays.moves import keep, take
+from lsm_fragment.arrays.nested import Places
 
 
 def take_rows(batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:

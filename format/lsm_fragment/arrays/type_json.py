@@ -10,8 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.types import LIST_KINDS, LISTS
 from lsm_fragment.errors import SchemaError, cause_of
-from lsm_fragment.types import LIST_KINDS, LISTS
 
 JsonObject = dict[str, Any]
 _SIMPLE: Final[dict[str, pa.DataType]] = {

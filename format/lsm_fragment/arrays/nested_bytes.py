@@ -25,9 +25,9 @@ from lsm_fragment.arrays.buffers import (
     pack_bits,
     valid_mask,
 )
-from lsm_fragment.moves import list_parts, present_items
-from lsm_fragment.sizes import hidden_bytes, running_totals
-from lsm_fragment.types import is_binary_like, is_large_offsets
+from lsm_fragment.arrays.moves import list_parts, present_items
+from lsm_fragment.arrays.sizes import hidden_bytes, running_totals
+from lsm_fragment.arrays.types import is_binary_like, is_large_offsets
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]

@@ -8,9 +8,9 @@ from pyarrow import types as pt
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts
-from lsm_fragment.dictionaries import is_same_memory
-from lsm_fragment.nested import fixed_items
-from lsm_fragment.types import is_binary_like, is_list_like
+from lsm_fragment.arrays.dictionaries import is_same_memory
+from lsm_fragment.arrays.nested import fixed_items
+from lsm_fragment.arrays.types import is_binary_like, is_list_like
 
 
 class ValueCheck:

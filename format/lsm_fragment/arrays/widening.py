@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.types import storage_type
+from lsm_fragment.arrays.types import storage_type
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:

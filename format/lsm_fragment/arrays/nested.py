@@ -1,4 +1,5 @@
-"""Takes nested Arrow arrays apart, and puts them together again; `lsm_fragment.moves` moves what is in them.
+"""Takes nested Arrow arrays apart, and puts them together again; `lsm_fragment.arrays.moves` moves what is
+in them.
 
 Arrow's own functions divide by zero for lists of size 0, treat structs without fields as empty, and crash the
 process if an empty child has an offset. So this module takes their place.

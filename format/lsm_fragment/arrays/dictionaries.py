@@ -22,8 +22,8 @@ from lsm_fragment.arrays.buffers import (
     fixed_width_view,
     valid_mask,
 )
-from lsm_fragment.moves import concat, keep, list_parts, take
-from lsm_fragment.nested import fixed_items
+from lsm_fragment.arrays.moves import concat, keep, list_parts, take
+from lsm_fragment.arrays.nested import fixed_items
 
 I32 = npt.NDArray[np.int32]
 _NULL: Final = -1

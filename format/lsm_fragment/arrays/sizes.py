@@ -17,10 +17,10 @@ from lsm_fragment.arrays.buffers import (
     fixed_width_bytes,
     valid_mask,
 )
-from lsm_fragment.dictionaries import is_same_memory
-from lsm_fragment.moves import list_parts, present_items
-from lsm_fragment.templates import most_text_bytes, text_lengths
-from lsm_fragment.types import is_binary_like, is_large_offsets, is_templated
+from lsm_fragment.arrays.dictionaries import is_same_memory
+from lsm_fragment.arrays.moves import list_parts, present_items
+from lsm_fragment.arrays.templated import most_text_bytes, text_lengths
+from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated
 
 I64 = npt.NDArray[np.int64]
 _LENGTH_BITS: Final = 32

@@ -79,7 +79,7 @@ def uncoded_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def is_templated(dtype: pa.DataType) -> bool:
-    """Returns whether storage arrays of the type are templated ones (see `lsm_fragment.templates`)."""
+    """Returns whether storage arrays of the type are templated ones (see `lsm_fragment.arrays.templated`)."""
     return bool(pt.is_struct(dtype) and dtype.num_fields and pt.is_dictionary(dtype.field(0).type))
 
 

@@ -14,7 +14,7 @@ from pyarrow import types as pt
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts, fixed_width_bytes, fixed_width_view, pack_bits
-from lsm_fragment.nested import (
+from lsm_fragment.arrays.nested import (
     I64,
     are_null,
     bits_at,
@@ -25,7 +25,7 @@ from lsm_fragment.nested import (
     no_values,
     spans_at,
 )
-from lsm_fragment.types import is_binary_like
+from lsm_fragment.arrays.types import is_binary_like
 
 _MAX_OFFSET_32: Final = 2**31 - 1
 _VIEW_BYTES: Final = 16

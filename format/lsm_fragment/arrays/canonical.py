@@ -12,8 +12,8 @@ from functools import lru_cache
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.nested import build_struct, no_values, null_mask, with_values
-from lsm_fragment.storage import to_logical, to_storage
+from lsm_fragment.arrays.nested import build_struct, no_values, null_mask, with_values
+from lsm_fragment.arrays.storage import to_logical, to_storage
 
 _Change = Callable[[pa.Array], pa.Array]
 

@@ -10,12 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from lsm_fragment.decimals import decimal_texts
-from lsm_fragment.moves import list_parts, take
-from lsm_fragment.nested import build_fixed_lists, build_list, build_struct, fixed_items, null_mask
-from lsm_fragment.storage import decoded, to_logical, to_storage
-from lsm_fragment.times import time_texts
-from lsm_fragment.types import is_large_offsets, storage_type, value_type
+from lsm_fragment.arrays.decimals import decimal_texts
+from lsm_fragment.arrays.moves import list_parts, take
+from lsm_fragment.arrays.nested import (
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    fixed_items,
+    null_mask,
+)
+from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
+from lsm_fragment.arrays.times import time_texts
+from lsm_fragment.arrays.types import is_large_offsets, storage_type, value_type
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
 """Casts an array that is not nested. Raises `pa.ArrowException` for a value that does not fit."""
