@@ -72,7 +72,7 @@ ONLY_IN: Final = {
     "scipy": ("compactor/entities/components.py",),
     "plotly": ("compactor/report/",),
     "jinja2": ("compactor/report/",),
-    "zstandard": ("format/lsm_fragment/compression.py", "compactor/files/"),
+    "zstandard": ("format/lsm_fragment/blocks/compression.py", "compactor/files/"),
 }
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from bench.peers.contract import Task, Used
 from bench.peers.with_ours import LEVEL, Ours
 from compactor.common.heap import set_up_heap
-from lsm_fragment.blocks import Block
-from lsm_fragment.compression import Part, compress, decompress
-from lsm_fragment.layout import Codec
+from lsm_fragment.blocks.compression import Part, compress, decompress
+from lsm_fragment.blocks.layout import Codec
+from lsm_fragment.container.blocks import Block
 from lsm_fragment.stream_reader import FragmentStream
 
 

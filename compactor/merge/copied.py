@@ -11,7 +11,7 @@ from typing import Final
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
-from lsm_fragment.blocks import Block
+from lsm_fragment.container.blocks import Block
 from lsm_fragment.directory import Directory
 from lsm_fragment.footer import ChunkStats, ValueStats
 

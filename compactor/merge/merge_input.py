@@ -30,11 +30,11 @@ from compactor.resources.stopwatch import Stopwatch
 from lsm_fragment.arrays.cast import widened
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.blocks import Block
+from lsm_fragment.blocks.layout import BlockHeader
+from lsm_fragment.container.blocks import Block
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.footer import ChunkStats
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.layout import BlockHeader
 from lsm_fragment.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
 
 _LEAST_SHARE: Final = 4

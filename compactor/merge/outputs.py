@@ -14,7 +14,7 @@ from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import NONE_SEEN, RowStatistics
-from lsm_fragment.blocks import ByteSink
+from lsm_fragment.container.blocks import ByteSink
 from lsm_fragment.emitter import FragmentEmitter
 
 

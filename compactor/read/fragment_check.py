@@ -31,7 +31,7 @@ from lsm_fragment.arrays.cast import exact_range, widened
 from lsm_fragment.arrays.hashing import column_contributions, fold_rows
 from lsm_fragment.arrays.types import storage_type, value_type
 from lsm_fragment.arrays.widening import is_stored_as
-from lsm_fragment.blocks import Block
+from lsm_fragment.container.blocks import Block
 from lsm_fragment.crew import Crew
 from lsm_fragment.directory import Directory
 from lsm_fragment.errors import FormatError

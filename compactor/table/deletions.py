@@ -19,9 +19,9 @@ from compactor.errors import DamagedInputError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.missing import missing_explained
-from lsm_fragment.blocks import BlockReader, make_chunk
+from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.container.blocks import BlockReader, make_chunk
 from lsm_fragment.errors import FormatError
-from lsm_fragment.layout import BlockKind
 
 Deleted: TypeAlias = pa.BooleanArray
 """For each row of a fragment, whether it is deleted; shape (rows,), without nulls."""

@@ -13,8 +13,8 @@ import msgspec
 from pydantic import NonNegativeInt, PositiveInt
 
 from compactor.settings.units import MAX_WINDOW_SECONDS
+from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES
 from lsm_fragment.encodings.node import NODE_BYTES
-from lsm_fragment.layout import BLOCK_HEADER_BYTES
 
 MAX_INT64: Final = 2**63 - 1
 MAX_LEVEL: Final = 64

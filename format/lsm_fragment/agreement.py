@@ -11,9 +11,9 @@ from typing import Final
 
 import xxhash
 
+from lsm_fragment.blocks.layout import BlockHeader
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.footer import ChunkStats
-from lsm_fragment.layout import BlockHeader
 
 _CHUNK: Final = struct.Struct("<BQQQQ")
 _NULL_COUNT: Final = slice(16, 24)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from lsm_fragment import layout
 from lsm_fragment.arrays.hashing import combine
-from lsm_fragment.blocks import Block, ByteSink, Chunk, make_block
+from lsm_fragment.blocks import layout
+from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.container.blocks import Block, ByteSink, Chunk, make_block
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.directory import PageTable, pack_directory
 from lsm_fragment.footer import ChunkStats, FragmentSummary, RowGroupStats, ValueStats
 from lsm_fragment.keys.bounds import Bound, lower_bound, upper_bound
 from lsm_fragment.keys.sort_schema import column_order, ordering
-from lsm_fragment.layout import BlockKind
 from lsm_fragment.pages import pack_record, paged, unpack_record
 
 KnownValues = Callable[[str, int], ValueStats | None]

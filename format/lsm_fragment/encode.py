@@ -69,7 +69,7 @@ from lsm_fragment.arrays.types import (
     may_stay_coded,
     value_type,
 )
-from lsm_fragment.compression import Part, compressed_bytes
+from lsm_fragment.blocks.compression import Part, compressed_bytes
 from lsm_fragment.encodings.node import (
     WORD_BYTES,
     Buffer,

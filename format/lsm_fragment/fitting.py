@@ -17,12 +17,12 @@ from lsm_fragment.arrays.sizes import most_total_bytes, total_bytes
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import TextSurvey
 from lsm_fragment.arrays.types import value_type
-from lsm_fragment.compression import compress
+from lsm_fragment.blocks.compression import compress
+from lsm_fragment.blocks.layout import MAX_META_BYTES, Codec
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import EncodedArray, encode_array
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
 from lsm_fragment.errors import LimitError
-from lsm_fragment.layout import MAX_META_BYTES, Codec
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, most_written_bytes
 from lsm_fragment.value_errors import OF_VALUES
 
@@ -33,8 +33,8 @@ _STORED: Final = 0
 def encode_fitting(
     array: pa.Array, *, level: int, is_decided: bool, seen: TextSurvey | None
 ) -> tuple[EncodedArray, Codec, bytes]:
-    """Encodes and compresses a chunk. level: see `lsm_fragment.blocks.make_chunk`. is_decided, seen:
-    see `encode_array`.
+    """Encodes and compresses a chunk. level: see `lsm_fragment.container.blocks.make_chunk`. is_decided,
+    seen: see `encode_array`.
 
     Raises `LimitError` if readers would refuse the values however they are stored.
     """

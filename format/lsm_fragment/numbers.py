@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lsm_fragment import native
-from lsm_fragment.compression import compressed_bytes
+from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, WORD_BYTES, Encoding, Node
 
 IntArray = npt.NDArray[Any]

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from lsm_fragment.arrays.type_json import field_from_json, field_to_json, json_bytes
 from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import SchemaError, cause_of
 from lsm_fragment.footer import ChunkStats
-from lsm_fragment.layout import BLOCK_HEADER_BYTES
 from lsm_fragment.short_texts import remembered
 from lsm_fragment.tables import (
     MAX_COUNT,

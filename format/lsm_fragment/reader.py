@@ -11,12 +11,13 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from lsm_fragment import layout
 from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.arrays.sizes import rows_within
 from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.arrays.types import is_string, storage_type
-from lsm_fragment.blocks import Block, BlockReader, MemorySource
+from lsm_fragment.blocks import layout
+from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.container.blocks import Block, BlockReader, MemorySource
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.decode import nulls
 from lsm_fragment.directory import Directory
@@ -25,7 +26,6 @@ from lsm_fragment.errors import CorruptFragmentError, SchemaError
 from lsm_fragment.footer_reader import FooterReader
 from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import Bound
-from lsm_fragment.layout import BlockKind
 from lsm_fragment.names import names_text
 from lsm_fragment.ordering import KeyColumns
 from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes

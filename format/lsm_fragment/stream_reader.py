@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lsm_fragment import layout
 from lsm_fragment.agreement import Sequel
-from lsm_fragment.blocks import Block, BlockReader, ByteSource
+from lsm_fragment.blocks import layout
+from lsm_fragment.blocks.layout import BlockHeader, BlockKind
+from lsm_fragment.container.blocks import Block, BlockReader, ByteSource
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.directory import Directory, DirectoryHead, PageTable
 from lsm_fragment.errors import CorruptFragmentError, SchemaError
 from lsm_fragment.footer import ChunkStats
 from lsm_fragment.keys.sort_schema import column_order
-from lsm_fragment.layout import BlockHeader, BlockKind
 from lsm_fragment.pages import ColumnRecord, check_records, unpack_page
 
 TakeColumn = Callable[[str, Sequence[ChunkStats]], None]

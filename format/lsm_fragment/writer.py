@@ -27,7 +27,8 @@ from lsm_fragment.arrays.sizes import rows_of_pieces_within, total_bits
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.type_json import JsonObject
 from lsm_fragment.arrays.validity import ValueCheck
-from lsm_fragment.blocks import ByteSink, Chunk, make_chunk
+from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.container.blocks import ByteSink, Chunk, make_chunk
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.crew import ALONE, Crew
 from lsm_fragment.emitter import FragmentEmitter
@@ -37,7 +38,6 @@ from lsm_fragment.footer import ChunkStats, FragmentSummary
 from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.sort_schema import SortSchema, column_order
-from lsm_fragment.layout import BlockKind
 from lsm_fragment.ordering import KeyColumns
 from lsm_fragment.version import __version__
 

@@ -15,7 +15,7 @@ import compactor
 import lsm_fragment
 from compactor.cli.main import run
 from compactor.table.version import PROTOCOL
-from lsm_fragment.layout import VERSION
+from lsm_fragment.blocks.layout import VERSION
 from tests.api.public_api import public_api
 
 ROOT: Final = Path(__file__).parents[2]

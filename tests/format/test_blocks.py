@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from lsm_fragment.blocks import Block, BlockReader, make_block, make_chunk
+from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES, BlockKind
+from lsm_fragment.container.blocks import Block, BlockReader, make_block, make_chunk
 from lsm_fragment.errors import CorruptFragmentError
-from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockKind
 from lsm_fragment.stream_reader import FragmentStream
 from tests.support.fragments import write_fragment
 

@@ -11,7 +11,7 @@ import pytest
 
 from lsm_fragment import encode
 from lsm_fragment.arrays.buffers import pack_bits
-from lsm_fragment.compression import Part
+from lsm_fragment.blocks.compression import Part
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import Encoding
 

@@ -8,10 +8,10 @@ import random
 import pytest
 import zstandard
 
-from lsm_fragment import compression
-from lsm_fragment.compression import Part, compress, decompress, decompress_parts
-from lsm_fragment.layout import Codec
-from lsm_fragment.parts import joined_parts, read_parts
+from lsm_fragment.blocks import compression
+from lsm_fragment.blocks.compression import Part, compress, decompress, decompress_parts
+from lsm_fragment.blocks.layout import Codec
+from lsm_fragment.blocks.parts import joined_parts, read_parts
 
 RAW = [b"abc" * 500, random.Random(1).randbytes(300) * 2, b"", b"x" * 1000]
 FRAMES = [zstandard.ZstdCompressor(level=1).compress(raw) for raw in RAW]

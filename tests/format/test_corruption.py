@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm_fragment import layout
+from lsm_fragment.blocks import layout
+from lsm_fragment.blocks.layout import (
+    BLOCK_HEADER_BYTES,
+    BlockKind,
+    Codec,
+    checksum64,
+    pack_block_header,
+)
 from lsm_fragment.encodings.node import NODE_BYTES
 from lsm_fragment.errors import (
     CorruptFragmentError,
@@ -20,7 +27,6 @@ from lsm_fragment.errors import (
     NotAFragmentError,
     UnsupportedVersionError,
 )
-from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64, pack_block_header
 from lsm_fragment.reader import FragmentReader
 from tests.support.fragments import BytesSource, read_random, read_stream, rows_of, write_fragment
 from tests.support.wording import refuses

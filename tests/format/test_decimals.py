@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsm_fragment.blocks import Block, make_chunk
+from lsm_fragment.blocks.layout import BlockKind, unpack_block_header
+from lsm_fragment.container.blocks import Block, make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from lsm_fragment.extremes import min_max
-from lsm_fragment.layout import BlockKind, unpack_block_header
 from tests.support.wording import refuses
 
 
@@ -93,7 +93,7 @@ def test_statistics_know_one_zero() -> None:
 
 def test_a_want_of_memory_is_not_taken_for_a_damaged_chunk(monkeypatch) -> None:
     chunk = make_chunk(pa.array([1, 2, 3]), level=1)
-    from lsm_fragment import blocks
+    from lsm_fragment.container import blocks
 
     def fail(*_arguments, **_options):
         raise MemoryError

@@ -8,10 +8,10 @@ import random
 import pyarrow as pa
 import pytest
 
-from lsm_fragment import compression
-from lsm_fragment.blocks import BlockReader, make_chunk
-from lsm_fragment.compression import Part, compress, decompress
-from lsm_fragment.layout import BlockKind, Codec
+from lsm_fragment.blocks import compression
+from lsm_fragment.blocks.compression import Part, compress, decompress
+from lsm_fragment.blocks.layout import BlockKind, Codec
+from lsm_fragment.container.blocks import BlockReader, make_chunk
 from tests.support.spec_reader import Block, decode
 from tests.support.wording import refuses
 

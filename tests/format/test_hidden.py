@@ -11,8 +11,8 @@ from lsm_fragment.arrays.nested import build_fixed_lists, build_struct, fixed_it
 from lsm_fragment.arrays.sizes import cumulative_bits, heaviest_value_bytes, total_bits
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.types import is_binary_like
-from lsm_fragment.blocks import make_chunk
-from lsm_fragment.layout import BlockKind
+from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.container.blocks import make_chunk
 from lsm_fragment.values import bytes_of_values
 from lsm_fragment.writer import WriterOptions
 from tests.support.bits import bits_of

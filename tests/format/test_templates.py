@@ -28,13 +28,13 @@ from lsm_fragment.arrays.templated import (
     text,
 )
 from lsm_fragment.arrays.types import is_templated, uncoded_type, value_type
-from lsm_fragment.blocks import Block, BlockReader, Chunk, make_chunk
+from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.container.blocks import Block, BlockReader, Chunk, make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import NODE_BYTES, Encoding
 from lsm_fragment.extremes import min_max
 from lsm_fragment.gather.columns import gather, gather_arrays, pieces_of, with_few_templates
-from lsm_fragment.layout import BlockKind
 from lsm_fragment.origins import Origins
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.writer import WriterOptions

@@ -12,7 +12,7 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stopwatch import Stopwatch
-from lsm_fragment.blocks import Block
+from lsm_fragment.container.blocks import Block
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.stream_reader import FragmentStream
 from lsm_fragment.writer import WriterOptions

@@ -23,7 +23,7 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
 from compactor.settings.compaction import CompactionSettings
-from lsm_fragment.blocks import Chunk, make_chunk
+from lsm_fragment.container.blocks import Chunk, make_chunk
 from lsm_fragment.crew import Work
 from lsm_fragment.encode import Coding
 from lsm_fragment.errors import LimitError

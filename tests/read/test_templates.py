@@ -24,11 +24,11 @@ from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.table.stored_object import StoredObject
 from compactor.write.delete import delete_rows
-from lsm_fragment.blocks import Block, make_chunk
+from lsm_fragment.blocks.layout import BlockKind, unpack_block_header
+from lsm_fragment.container.blocks import Block, make_chunk
 from lsm_fragment.encodings.node import NODE_BYTES
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.layout import BlockKind, unpack_block_header
 from lsm_fragment.template_chunk import TemplateChunk
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables

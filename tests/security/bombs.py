@@ -25,9 +25,9 @@ from compactor.pipelines.config import parse_pipeline
 from compactor.settings.document import Document
 from compactor.table.checkpoint import read_checkpoint
 from compactor.table.version import Version
-from lsm_fragment.blocks import BlockReader
+from lsm_fragment.blocks.layout import BlockKind, Codec, checksum64, pack_block_header
+from lsm_fragment.container.blocks import BlockReader
 from lsm_fragment.errors import FormatError
-from lsm_fragment.layout import BlockKind, Codec, checksum64, pack_block_header
 
 GIB = 1 << 30
 _ADDRESS_BYTES = 2 * GIB

@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 import lsm_fragment
-from lsm_fragment.encodings.node import NODE_BYTES, Encoding
-from lsm_fragment.layout import (
+from lsm_fragment.blocks.layout import (
     BLOCK_HEADER_BYTES,
     PROLOGUE_BYTES,
     TRAILER_BYTES,
     unpack_block_header,
 )
+from lsm_fragment.encodings.node import NODE_BYTES, Encoding
 from tests.support.fragments import write_fragment
 from tests.support.spec_footer import COUNTS, DIRECTORY, RECORD, Table, read_values
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from lsm_fragment.blocks import make_chunk
-from lsm_fragment.layout import BlockKind
+from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.container.blocks import make_chunk
 
 _LEVEL: Final = 1
 TYPE: Final = pa.large_binary()

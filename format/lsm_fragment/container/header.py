@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lsm_fragment.arrays.type_json import JsonObject, json_bytes, schema_from_json, schema_to_json
 from lsm_fragment.arrays.types import check_nesting
+from lsm_fragment.blocks.layout import KNOWN_FEATURES
 from lsm_fragment.errors import SchemaError, UnsupportedVersionError, cause_of
 from lsm_fragment.keys.sort_schema import (
     SortColumn,
@@ -18,7 +19,6 @@ from lsm_fragment.keys.sort_schema import (
     check_column_names,
     check_sort_schema,
 )
-from lsm_fragment.layout import KNOWN_FEATURES
 from lsm_fragment.short_texts import remembered
 
 

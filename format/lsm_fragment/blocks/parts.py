@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from lsm_fragment.layout import BlockHeader, Codec, checksum64
+from lsm_fragment.blocks.layout import BlockHeader, Codec, checksum64
 
 MOST_PARTS: Final = 8
 _COUNT: Final = struct.Struct("<Q")

@@ -11,12 +11,14 @@ import pyarrow as pa
 import xxhash
 from pyarrow import types as pt
 
-from lsm_fragment import layout
 from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.sizes import total_bytes
 from lsm_fragment.arrays.templated import TextSurvey, survey_texts
 from lsm_fragment.arrays.types import is_templated, may_stay_coded, value_type
-from lsm_fragment.compression import Part, compress, decompress
+from lsm_fragment.blocks import layout
+from lsm_fragment.blocks.compression import Part, compress, decompress
+from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
+from lsm_fragment.blocks.parts import check_payload, payload_checksum
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import Coding, EncodedArray
 from lsm_fragment.encodings.node import Encoding
@@ -25,10 +27,8 @@ from lsm_fragment.extremes import min_max
 from lsm_fragment.fitting import encode_fitting
 from lsm_fragment.footer import ChunkStats
 from lsm_fragment.keys.bounds import Value
-from lsm_fragment.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
 from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from lsm_fragment.native.decode import root_of
-from lsm_fragment.parts import check_payload, payload_checksum
 from lsm_fragment.value_errors import OF_VALUES
 
 _STEP_BYTES: Final = 16 << 20

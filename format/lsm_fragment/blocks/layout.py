@@ -43,7 +43,7 @@ class Codec(IntEnum):
     NONE = 0
     ZSTD = 1
     ZSTD_PARTS = 2
-    """Several parts, each a frame with a checksum of its own (`lsm_fragment.parts`)."""
+    """Several parts, each a frame with a checksum of its own (`lsm_fragment.blocks.parts`)."""
 
 
 _KINDS: Final = {int(kind): kind for kind in BlockKind}
@@ -128,7 +128,8 @@ def pack_block_header(
 ) -> bytes:
     """Returns the 40 header bytes of a block.
 
-    stored_bytes: the payload's length as stored. payload_checksum: see `lsm_fragment.parts.payload_checksum`.
+    stored_bytes: the payload's length as stored. payload_checksum: see
+    `lsm_fragment.blocks.parts.payload_checksum`.
     """
     head = bytearray(
         _BLOCK.pack(

@@ -10,8 +10,8 @@ from typing import Final, cast
 import pyarrow as pa
 import zstandard
 
-from lsm_fragment.layout import Codec
-from lsm_fragment.parts import PayloadPart, joined_parts, read_parts
+from lsm_fragment.blocks.layout import Codec
+from lsm_fragment.blocks.parts import PayloadPart, joined_parts, read_parts
 
 _TRUST_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 4 << 20
