@@ -25,7 +25,7 @@ from compactor.resources.merge_plan import MergePlan
 from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import PARTS, BudgetedUploads
-from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.comparator import KeyComparator
 
 
 class MergeContext:

@@ -29,18 +29,18 @@ from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
 from lsm_fragment.errors import OrderError
 from lsm_fragment.gather.columns import gather
-from lsm_fragment.key_comparator import ComparableKey, KeyComparator
 from lsm_fragment.keys.bounds import key_at
-from lsm_fragment.keys.sort_schema import SortSchema, ordering
-from lsm_fragment.names import names_text
-from lsm_fragment.native.key_merge import Stop
-from lsm_fragment.ordering import (
+from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
+from lsm_fragment.keys.normalised import (
     KeyColumns,
     KeyLayout,
     SortKeys,
     same_as_previous,
     sort_keys,
 )
+from lsm_fragment.keys.sort_schema import SortSchema, ordering
+from lsm_fragment.names import names_text
+from lsm_fragment.native.key_merge import Stop
 from lsm_fragment.origins import Origins
 
 I64 = npt.NDArray[np.int64]

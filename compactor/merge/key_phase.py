@@ -31,7 +31,7 @@ from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.tape import Tape
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.emitter import FragmentEmitter
-from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.comparator import KeyComparator
 
 ORDER: Final = "order"
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from compactor.merge.copied import StoredKeys
-from lsm_fragment.key_comparator import ComparableKey
 from lsm_fragment.keys.bounds import Bound
+from lsm_fragment.keys.comparator import ComparableKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
 from compactor.merge.keys_in_order import WaitingKeys
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
-from lsm_fragment.key_comparator import ComparableKey
+from lsm_fragment.keys.comparator import ComparableKey
 from lsm_fragment.native import origins
 from lsm_fragment.native.integers import count_within
 

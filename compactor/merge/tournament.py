@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lsm_fragment.keys.normalised import KeyLayout, SortKeys
 from lsm_fragment.native import key_merge as native
 from lsm_fragment.native.key_merge import State, Stop
-from lsm_fragment.ordering import KeyLayout, SortKeys
 
 U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]

@@ -19,8 +19,8 @@ from compactor.resources.budget import MemoryBudget
 from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.keys.normalised import same_as_previous, sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.ordering import same_as_previous, sort_keys, stable_order
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -13,8 +13,8 @@ from compactor.resources.disk import LocalDisk
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_logical, to_storage
+from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.ordering import sort_keys, stable_order
 
 _WORK_COPIES = 3
 """How often a run is in memory while it is sorted: its batches, the columns end to end, and their keys, or

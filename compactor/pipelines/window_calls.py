@@ -18,8 +18,8 @@ from compactor.pipelines.segments import Frames
 from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.keys.normalised import same_as_previous, sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortColumn
-from lsm_fragment.ordering import same_as_previous, sort_keys, stable_order
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -38,8 +38,8 @@ from compactor.resources.budget import MemoryBudget
 from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.errors import SchemaError
+from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_schema
-from lsm_fragment.ordering import same_as_previous, sort_keys
 
 _HELD_COPIES: Final = 3
 """How often held rows are in memory: as they came, end to end, and with their results."""

@@ -19,8 +19,8 @@ from compactor.pipelines.config import Split
 from compactor.pipelines.provenance import Boundary
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn
-from lsm_fragment.ordering import same_as_previous, sort_keys
 
 MOST_FILES: Final = 10_000
 """The most files of one output."""

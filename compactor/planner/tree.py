@@ -18,7 +18,7 @@ from compactor.rows.policy import APPEND, RowKind, RowPolicy, Ttl
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
-from lsm_fragment.key_comparator import ComparableKey, KeyComparator
+from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 
 
 class Item(NamedTuple):

@@ -36,10 +36,10 @@ from lsm_fragment.crew import Crew
 from lsm_fragment.directory import Directory
 from lsm_fragment.errors import FormatError
 from lsm_fragment.footer import ChunkStats, FragmentSummary
-from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import Bound, key_at
+from lsm_fragment.keys.comparator import KeyComparator
+from lsm_fragment.keys.normalised import key_columns
 from lsm_fragment.keys.sort_schema import ordering
-from lsm_fragment.ordering import key_columns
 from lsm_fragment.stream_reader import FragmentStream
 
 _U64 = npt.NDArray[np.uint64]

@@ -13,7 +13,7 @@ from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.stretches import Part
 from lsm_fragment.crew import ALONE, Crew, Work
 from lsm_fragment.errors import FormatError
-from lsm_fragment.key_comparator import ComparableKey, KeyComparator
+from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 
 
 @dataclass(slots=True)

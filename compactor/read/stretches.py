@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lsm_fragment.footer import RowGroupStats
-from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.comparator import KeyComparator
 
 
 @dataclass(frozen=True, slots=True)

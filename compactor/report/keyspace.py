@@ -22,8 +22,8 @@ from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_parts, key_text, key_types
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.key_comparator import ComparableKey
 from lsm_fragment.keys.bounds import Bound
+from lsm_fragment.keys.comparator import ComparableKey
 
 MAX_LANES: Final = 16
 """Limit of lanes in a level; with more, the level is drawn as a profile."""

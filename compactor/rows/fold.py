@@ -22,8 +22,8 @@ from lsm_fragment.arrays.decimals import with_scale
 from lsm_fragment.arrays.moves import keep, list_parts, take
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import plain
+from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import Order, SortColumn
-from lsm_fragment.ordering import sort_keys, stable_order
 
 I64 = npt.NDArray[np.int64]
 _WHOLE = pa.decimal256(76, 0)

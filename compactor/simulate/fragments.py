@@ -16,8 +16,8 @@ from compactor.planner.spec import CompactionSpec
 from compactor.settings.compaction import CompactionSettings
 from compactor.simulate.settings import Locality, Spread
 from compactor.table.entry import FragmentEntry
-from lsm_fragment.key_comparator import ComparableKey, KeyComparator
 from lsm_fragment.keys.bounds import Bound
+from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 from lsm_fragment.keys.sort_schema import SortColumn
 
 _BYTES_PER_ROW: Final = 40

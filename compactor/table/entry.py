@@ -23,8 +23,8 @@ from compactor.table.numbers import (
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
 from lsm_fragment.errors import cause_of
 from lsm_fragment.footer import ColumnBytes, FragmentSummary
-from lsm_fragment.key_comparator import ComparableKey, KeyComparator
 from lsm_fragment.keys.bounds import Bound
+from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 
 _MAX_KEY_CHARACTERS: Final = 2 * MAX_KEY_BYTES
 """The most characters of a key: binary values are base64 in the log, and so longer than in rows."""

@@ -24,7 +24,7 @@ from compactor.table.numbers import (
 )
 from lsm_fragment.arrays.type_json import schema_from_json, schema_to_json
 from lsm_fragment.errors import SchemaError
-from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_schema
 from lsm_fragment.names import names_text
 

@@ -24,10 +24,10 @@ from lsm_fragment.directory import Directory
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError, SchemaError
 from lsm_fragment.footer_reader import FooterReader
-from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import Bound
+from lsm_fragment.keys.comparator import KeyComparator
+from lsm_fragment.keys.normalised import KeyColumns
 from lsm_fragment.names import names_text
-from lsm_fragment.ordering import KeyColumns
 from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
 
 _TAIL_BYTES: Final = 64 << 10

@@ -35,10 +35,10 @@ from lsm_fragment.emitter import FragmentEmitter
 from lsm_fragment.encode import Coding, by_dictionary, recoded
 from lsm_fragment.errors import LimitError, OrderError, SchemaError
 from lsm_fragment.footer import ChunkStats, FragmentSummary
-from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import Bound, key_at
+from lsm_fragment.keys.comparator import KeyComparator
+from lsm_fragment.keys.normalised import KeyColumns
 from lsm_fragment.keys.sort_schema import SortSchema, column_order
-from lsm_fragment.ordering import KeyColumns
 from lsm_fragment.version import __version__
 
 SPOOL_MEMORY_BYTES: Final = 16 << 20

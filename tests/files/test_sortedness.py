@@ -26,8 +26,8 @@ from compactor.files.write import SinkOptions, open_table_sink
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import ingest_file
+from lsm_fragment.keys.normalised import SortKeys, stable_order
 from lsm_fragment.keys.sort_schema import parse_sort_schema, sort_text
-from lsm_fragment.ordering import SortKeys, stable_order
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.wording import refuses

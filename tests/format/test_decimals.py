@@ -15,7 +15,7 @@ from lsm_fragment.container.blocks import Block, make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
-from lsm_fragment.extremes import min_max
+from lsm_fragment.keys.extremes import min_max
 from tests.support.wording import refuses
 
 

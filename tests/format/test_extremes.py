@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lsm_fragment import native
 from lsm_fragment.arrays.storage import plain, to_storage
-from lsm_fragment.extremes import min_max
 from lsm_fragment.keys.bounds import shorten, value_at, value_to_json
+from lsm_fragment.keys.extremes import min_max
 from tests.support.loops import loops
 from tests.support.oracle import compare_values
 from tests.support.samples import SAMPLES, sample_array

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from lsm_fragment.arrays.dictionaries import coded as coded_of
 from lsm_fragment.arrays.storage import to_storage
-from lsm_fragment.key_comparator import KeyComparator
 from lsm_fragment.keys.bounds import key_at, lower_bound, upper_bound
-from lsm_fragment.keys.sort_schema import ordering, parse_sort_schema
-from lsm_fragment.ordering import (
+from lsm_fragment.keys.comparator import KeyComparator
+from lsm_fragment.keys.normalised import (
     KeyColumns,
     KeyLayout,
     key_columns,
@@ -26,6 +25,7 @@ from lsm_fragment.ordering import (
     sort_keys,
     stable_order,
 )
+from lsm_fragment.keys.sort_schema import ordering, parse_sort_schema
 from lsm_fragment.reader import FragmentReader, KeyRange
 from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment

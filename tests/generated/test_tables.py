@@ -10,9 +10,9 @@ import pytest
 
 from compactor.planner.tree import all_items, components
 from compactor.read import row_group_reader, scan
-from lsm_fragment import ordering
 from lsm_fragment.arrays import storage
 from lsm_fragment.keys import bounds as keys
+from lsm_fragment.keys import normalised as ordering
 from lsm_fragment.keys import sort_schema as schema
 from lsm_fragment.keys.sort_schema import Nulls
 from tests.generated.arrays import Builder

@@ -16,7 +16,7 @@ from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks.layout import BlockKind
 from lsm_fragment.container.blocks import BlockReader
 from lsm_fragment.errors import CorruptFragmentError, OrderError
-from lsm_fragment.extremes import min_max
+from lsm_fragment.keys.extremes import min_max
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged

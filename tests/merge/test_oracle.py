@@ -28,7 +28,7 @@ from compactor.settings.compaction import CompactionSettings
 from lsm_fragment.arrays import moves
 from lsm_fragment.arrays.types import value_type
 from lsm_fragment.errors import CorruptFragmentError, OrderError
-from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.writer import WriterOptions

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.merge.tournament import MergedRows, Page, Tournament
+from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
 from lsm_fragment.native.key_merge import Stop, place, refer_to_previous
-from lsm_fragment.ordering import KeyColumns, KeyLayout
 from tests.support.wording import refuses
 
 ONE = parse_sort_schema("k")

@@ -13,7 +13,7 @@ from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.stretches import Part, stretches_of
 from lsm_fragment.footer import RowGroupStats
-from lsm_fragment.key_comparator import KeyComparator
+from lsm_fragment.keys.comparator import KeyComparator
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables

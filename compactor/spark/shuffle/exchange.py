@@ -22,8 +22,8 @@ from lsm_fragment.arrays.hashing import add_column
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema, ordering
-from lsm_fragment.ordering import sort_keys, stable_order
 
 PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
 """The number of the task that each row goes to. Shape (rows,)."""

@@ -19,7 +19,7 @@ from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.nested import I64
 from lsm_fragment.arrays.storage import to_storage
-from lsm_fragment.ordering import key_columns, same_as_previous, sort_keys, stable_order
+from lsm_fragment.keys.normalised import key_columns, same_as_previous, sort_keys, stable_order
 
 Columns = Mapping[str, pa.Array]
 _TAKEN_ROWS: Final = 16_384

@@ -23,10 +23,10 @@ from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import Coding, EncodedArray
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError
-from lsm_fragment.extremes import min_max
 from lsm_fragment.fitting import encode_fitting
 from lsm_fragment.footer import ChunkStats
 from lsm_fragment.keys.bounds import Value
+from lsm_fragment.keys.extremes import min_max
 from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
 from lsm_fragment.native.decode import root_of
 from lsm_fragment.value_errors import OF_VALUES

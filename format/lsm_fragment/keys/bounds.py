@@ -1,4 +1,4 @@
-"""Handles keys as values: JSON forms and bounds (SPEC section 7). `lsm_fragment.key_comparator` compares
+"""Handles keys as values: JSON forms and bounds (SPEC section 7). `lsm_fragment.keys.comparator` compares
 them."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compares keys and bounds that are given as values, as in footers and in the log.
 
-They become the same normalised keys that `lsm_fragment.ordering` makes of rows.
+They become the same normalised keys that `lsm_fragment.keys.normalised` makes of rows.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyarrow import types as pt
 
 from lsm_fragment.arrays.types import is_binary_like, storage_type
 from lsm_fragment.keys.bounds import Bound, Value, plain_value
+from lsm_fragment.keys.normalised import KeyLayout, key_width
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
-from lsm_fragment.ordering import KeyLayout, key_width
 
 ComparableKey = bytes
 """A normalised key (`lsm_fragment.native.keys`), or a bound that compares with such keys."""
