@@ -19,10 +19,11 @@ from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.blocks.layout import BlockKind, unpack_block_header
 from lsm_fragment.container.blocks import Block, make_chunk
-from lsm_fragment.gather.columns import gather, gather_arrays, pieces_of
+from lsm_fragment.gather.columns import gather, gather_arrays
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import pieces_of
 from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.origins import Origins
 
 ROWS = 65_536
 RUNS = 16

@@ -25,7 +25,7 @@ from compactor.merge.string_ids import StringIds
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from lsm_fragment.arrays.nested_bytes import packed
-from lsm_fragment.gather.columns import FIELDS, ROWS, START, GatherArray, Pieces
+from lsm_fragment.gather.pieces import FIELDS, ROWS, START, GatherArray, Pieces
 from lsm_fragment.native import gather as native
 
 I64 = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ from lsm_fragment.arrays.joining import without_unused
 from lsm_fragment.arrays.sizes import cumulative_bytes, most_row_bytes
 from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
 from lsm_fragment.arrays.types import is_templated
-from lsm_fragment.gather.columns import GatherArray, Span
+from lsm_fragment.gather.pieces import GatherArray, Span
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 
 STAGE: Final = "chunks"

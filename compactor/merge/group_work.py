@@ -35,10 +35,12 @@ from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.container.blocks import Chunk, make_chunk
 from lsm_fragment.encode import Coding, by_dictionary, recoded
 from lsm_fragment.errors import LimitError
-from lsm_fragment.gather.columns import Pieces, gather, with_few_templates
+from lsm_fragment.gather.columns import gather
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import Pieces
+from lsm_fragment.gather.templates import with_few_templates
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.limits import max_written_bytes
-from lsm_fragment.origins import Origins
 
 
 @dataclass(frozen=True, slots=True)

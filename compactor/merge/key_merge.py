@@ -29,6 +29,7 @@ from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
 from lsm_fragment.errors import OrderError
 from lsm_fragment.gather.columns import gather
+from lsm_fragment.gather.origins import Origins
 from lsm_fragment.keys.bounds import key_at
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 from lsm_fragment.keys.normalised import (
@@ -41,7 +42,6 @@ from lsm_fragment.keys.normalised import (
 from lsm_fragment.keys.sort_schema import SortSchema, ordering
 from lsm_fragment.names import names_text
 from lsm_fragment.native.key_merge import Stop
-from lsm_fragment.origins import Origins
 
 I64 = npt.NDArray[np.int64]
 _MAX_PAGE_BYTES: Final = 256 << 10

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from compactor.merge.decoded import DecodedRows
 from lsm_fragment.arrays.sizes import cumulative_bits
-from lsm_fragment.gather.columns import Pieces, Span, pieces_of_spans, positions_by_source
+from lsm_fragment.gather.nested import positions_by_source
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import Pieces, Span, pieces_of_spans
 from lsm_fragment.keys.comparator import ComparableKey
 from lsm_fragment.keys.normalised import KeyLayout
 from lsm_fragment.native import origins as native
-from lsm_fragment.origins import Origins
 
 U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]

@@ -18,7 +18,8 @@ from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
 from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.arrays.types import is_binary_like
-from lsm_fragment.gather.columns import Pieces, used_bytes
+from lsm_fragment.gather.columns import used_bytes
+from lsm_fragment.gather.pieces import Pieces
 
 I64 = npt.NDArray[np.int64]
 _PLAIN_ROW_BYTES: Final = 64

@@ -19,10 +19,11 @@ from compactor.resources.disk import LocalDisk
 from lsm_fragment.arrays.batches import concat_rows, take_rows
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.errors import OrderError
-from lsm_fragment.gather.columns import gather_arrays, positions_by_source
+from lsm_fragment.gather.columns import gather_arrays
+from lsm_fragment.gather.nested import positions_by_source
+from lsm_fragment.gather.origins import Origins
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.origins import Origins
 
 Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536

@@ -38,7 +38,7 @@ from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.crew import ALONE, Crew
 from lsm_fragment.gather.columns import gather, gather_arrays
-from lsm_fragment.origins import Origins
+from lsm_fragment.gather.origins import Origins
 
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096

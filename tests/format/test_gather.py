@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.sizes import heaviest_value_bytes
 from lsm_fragment.arrays.storage import plain
-from lsm_fragment.gather.columns import (
+from lsm_fragment.gather.columns import gather, gather_arrays
+from lsm_fragment.gather.nested import positions_by_source
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import (
     FIELDS,
     HEAVIEST_BYTES,
     ROWS,
@@ -19,15 +22,11 @@ from lsm_fragment.gather.columns import (
     GatherArray,
     NumberedStrings,
     Pieces,
-    gather,
-    gather_arrays,
     pieces_of,
-    positions_by_source,
 )
 from lsm_fragment.native import as_bytes
 from lsm_fragment.native import gather as native
 from lsm_fragment.native.ids import StringTable
-from lsm_fragment.origins import Origins
 from tests.support.wording import refuses
 
 TYPES = [

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from lsm_fragment import native
 from lsm_fragment.arrays.nested_bytes import packed, unpacked
 from lsm_fragment.arrays.storage import plain
-from lsm_fragment.gather.columns import GatherArray, Pieces, gather, pieces_of, positions_by_source
-from lsm_fragment.origins import Origins
+from lsm_fragment.gather.columns import gather
+from lsm_fragment.gather.nested import positions_by_source
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import GatherArray, Pieces, pieces_of
 from tests.support.wording import refuses
 
 NAN = float("nan")

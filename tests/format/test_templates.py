@@ -33,9 +33,11 @@ from lsm_fragment.container.blocks import Block, BlockReader, Chunk, make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import NODE_BYTES, Encoding
-from lsm_fragment.gather.columns import gather, gather_arrays, pieces_of, with_few_templates
+from lsm_fragment.gather.columns import gather, gather_arrays
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import pieces_of
+from lsm_fragment.gather.templates import with_few_templates
 from lsm_fragment.keys.extremes import min_max
-from lsm_fragment.origins import Origins
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.writer import WriterOptions
 from tests.support import spec_reader

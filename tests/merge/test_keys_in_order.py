@@ -14,9 +14,9 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from lsm_fragment.arrays.sizes import cumulative_bytes
 from lsm_fragment.gather.columns import gather
+from lsm_fragment.gather.origins import Origins
 from lsm_fragment.keys.normalised import KeyLayout, sort_keys
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.origins import Origins
 from tests.merge.test_stages import plan_of
 
 SORT = parse_sort_schema("k,n")

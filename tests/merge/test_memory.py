@@ -16,7 +16,7 @@ from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.merge import MergeResult
 from compactor.resources import budget as budget_module
 from compactor.resources.errors import MemoryLimitError
-from lsm_fragment.gather.columns import GatherArray
+from lsm_fragment.gather.pieces import GatherArray
 from lsm_fragment.reader import FragmentReader
 from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged, numbered

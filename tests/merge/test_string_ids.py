@@ -13,7 +13,7 @@ from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.arrays.dividing import split
 from lsm_fragment.arrays.nested_bytes import packed
 from lsm_fragment.arrays.templated import templates_of
-from lsm_fragment.gather.columns import NumberedStrings
+from lsm_fragment.gather.pieces import NumberedStrings
 from tests.merge.test_codes import interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 

@@ -1,0 +1,356 @@
+"""Describes what rows are gathered from: pieces of sources, in the form that the loops take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.arrays.buffers import address_of, fixed_width_bytes
+from lsm_fragment.arrays.joining import copied
+from lsm_fragment.arrays.nested_bytes import offset_type
+from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes
+from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.templated import MOST_GROWTH, numbers_of, texts_of
+from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated, value_type
+from lsm_fragment.native import gather as native
+
+I64 = npt.NDArray[np.int64]
+
+VALUES, CODES, NULLS, TEMPLATES = range(4)
+KIND, ROWS, START = range(3)
+"""Places of a piece's fields."""
+_OFFSETS: Final = 6
+PACKED_TYPE: Final = pa.large_binary()
+HEAVIEST_BYTES: Final = 11
+FIELDS: Final = 16
+_NO_STRINGS: Final = (0, 0)
+_NO_IDS: Final = (0, 0, 0)
+_NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, *_NO_IDS)
+_CODE_BYTES, _OFFSET_BYTES = 4, 4
+DISTINCT_SHARE: Final = 3
+"""A dictionary stays if there are at least this many values to each distinct one."""
+MAX_OFFSET_32: Final = 2**31 - 1
+
+
+class NumberedStrings(NamedTuple):
+    """Numbers of the strings in a dictionary: equal for equal strings of one series, whichever dictionaries
+    they are in."""
+
+    numbers: npt.NDArray[np.int32]
+    series: int
+    """From 1 on."""
+    stop: int
+    """All numbers are below."""
+
+
+class GatherArray:
+    """A storage array of which rows are gathered, with what native code has to know of it."""
+
+    __slots__ = ("_numbered", "array", "dtype", "fields", "kind", "packed", "variables")
+
+    def __init__(
+        self,
+        array: pa.Array,
+        dtype: pa.DataType | None = None,
+        *,
+        packed: pa.Array | None = None,
+        numbered: NumberedStrings | None = None,
+        is_weighed: bool = True,
+    ) -> None:
+        """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
+        gathered. packed: the values of its dictionary as `lsm_fragment.arrays.nested_bytes` makes them if
+        they are nested; None if native code need not gather them. numbered: the strings of its dictionary
+        or templates, or those that are packed. is_weighed: whether `Pieces.weigh` has to know its
+        weight."""
+        is_coded = isinstance(array, pa.DictionaryArray)
+        dtype = dtype or value_type(array.type)
+        if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):
+            array = plain(array)
+        self.array = array
+        self.dtype = dtype
+        self.packed = packed
+        self._numbered = numbered
+        self.kind = _kind(array)
+        self.fields: I64 = np.array(self._fields(is_weighed=is_weighed), dtype=np.int64)
+        """The fields of `Piece` in `lsm_fragment.native.gather` for a piece without rows."""
+        self.variables = self._variables()
+        """The same of the numbers and of the texts of a templated array."""
+
+    def copied(self, start: int, rows: int) -> GatherArray:
+        """Returns rows of it in memory of their own."""
+        array = copied(self.array.slice(start, rows))
+        packed = None if self.packed is None else copied(self.packed)
+        return GatherArray(array, self.dtype, packed=packed, numbered=self._numbered)
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that it takes."""
+        return int(self.array.get_total_buffer_size()) + self.beside_bytes
+
+    @property
+    def beside_bytes(self) -> int:
+        """The memory that it takes beside the array: of packed values, and of numbers of strings."""
+        packed = 0 if self.packed is None else int(self.packed.get_total_buffer_size())
+        return packed + (0 if self._numbered is None else self._numbered.numbers.nbytes)
+
+    def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
+        array = self.array
+        if self.kind == NULLS:
+            return (self.kind, *_NO_FIELDS)
+        if self.kind == TEMPLATES:
+            return self._template_fields()
+        is_text = is_binary_like(self.dtype)
+        if self.kind == VALUES:
+            if pt.is_nested(self.dtype):
+                return (self.kind, *_NO_FIELDS)
+            width = fixed_width_bytes(self.dtype) or 0
+            beside = (8 if is_large_offsets(self.dtype) else 4) if is_text else width
+            return _fields_of_values(array, beside)
+        codes, values = array.indices, array.dictionary
+        at = codes.buffers()[1].address + _CODE_BYTES * codes.offset
+        strings = values if is_text else self.packed
+        memory = _NO_STRINGS if strings is None else _values(strings)
+        weighed = values if strings is None else strings
+        weights = _CODE_BYTES, *(_weights(weighed, memory) if is_weighed else (0, 0))
+        places = *_validity(codes), *memory, at, len(values)
+        return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
+
+    def _template_fields(self) -> tuple[int, ...]:
+        coded = self.array.field(0)
+        codes, templates = coded.indices, coded.dictionary
+        weights = _CODE_BYTES, 0, templates.nbytes
+        at = codes.buffers()[1].address + _CODE_BYTES * codes.offset
+        places = *_validity(self.array), *_values(templates), at, len(templates)
+        return (self.kind, 0, 0, *places, -1, *weights, *self._ids())
+
+    def _ids(self) -> tuple[int, int, int]:
+        if self._numbered is None:
+            return _NO_IDS
+        numbers, series, stop = self._numbered
+        return numbers.__array_interface__["data"][0], series, stop
+
+    def _variables(self) -> tuple[tuple[int, ...], ...]:
+        if self.kind != TEMPLATES:
+            return ()
+        parts = numbers_of(self.array), texts_of(self.array)
+        return tuple(_fields_of_values(part, _OFFSET_BYTES) for part in parts)
+
+
+def _fields_of_values(array: pa.Array, row_bytes: int) -> tuple[int, ...]:
+    """Returns the fields of an array that is not dictionary-coded. row_bytes: of a row, beside its string."""
+    places = *_validity(array), *_values(array)
+    return (VALUES, 0, 0, *places, 0, 0, -1, row_bytes, 0, 0, *_NO_IDS)
+
+
+def _kind(array: pa.Array) -> int:
+    if array.null_count == len(array):
+        return NULLS
+    if is_templated(array.type):
+        return TEMPLATES
+    return CODES if isinstance(array, pa.DictionaryArray) else VALUES
+
+
+class Pieces:
+    """Pieces of several sources, which together are the rows to be gathered."""
+
+    __slots__ = ("arrays", "dtype", "fields", "firsts")
+
+    def __init__(
+        self, arrays: Sequence[GatherArray], fields: I64, firsts: I64, dtype: pa.DataType
+    ) -> None:
+        """arrays, fields: the array of each piece, and its fields in `lsm_fragment.native.gather`; those of
+        the first source, then those of the next. firsts: each source's first piece."""
+        self.arrays = arrays
+        self.fields = fields
+        self.firsts = firsts
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether some rows are dictionary-coded."""
+        return self._has(CODES)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether some rows are values that are not dictionary-coded."""
+        return self._has(VALUES)
+
+    @property
+    def has_templates(self) -> bool:
+        """Whether some rows are templates and variables."""
+        return self._has(TEMPLATES)
+
+    @property
+    def may_have_nulls(self) -> bool:
+        """Whether some rows may be null."""
+        return native.may_have_nulls(self.fields)
+
+    def _has(self, kind: int) -> bool:
+        return bool(native.kinds(self.fields) >> kind & 1)
+
+    def array(self, number: int) -> pa.Array:
+        """Returns the rows of one piece."""
+        kind, rows, start = self.fields[number, :3].tolist()
+        if kind == NULLS:
+            return pa.nulls(rows, self.dtype)
+        return self.arrays[number].array.slice(start, rows)
+
+    def mark_nulls(self) -> None:
+        """Has pieces of which every row is null stand for nulls, whatever the other rows of their arrays are,
+        so that the result does not depend on how rows were divided into arrays."""
+        native.mark_nulls(self.fields)
+        if pt.is_nested(self.dtype):
+            for number, (kind, rows) in enumerate(self.fields[:, :2].tolist()):
+                if kind == VALUES and self.array(number).null_count == rows:
+                    self.fields[number, KIND] = NULLS
+
+    def weigh(self) -> tuple[int, int]:
+        """Returns an upper bound of the pieces' bytes once they are gathered, and one of the bytes that they
+        are if decoded or joined."""
+        nulls = nulls_bytes(native.rows_of(self.fields, NULLS), self.dtype) + 1
+        if pt.is_nested(self.dtype):
+            held, most = self._weigh_nested()
+        else:
+            held, most = native.weigh(self.fields, np.empty(0, dtype=offset_type(self.dtype)))
+        if self.has_templates:
+            places, like = self.places_of_templates(), np.empty(0, dtype=np.int32)
+            numbers, texts = (
+                native.weigh(part.fields[places], like)[0] for part in self.variables(places)
+            )
+            held += numbers + texts
+            most += MOST_GROWTH * numbers + texts
+        return held + nulls, most + nulls
+
+    def gathered_bytes(self) -> int:
+        """Returns an upper bound of the bytes of the rows once they are gathered."""
+        held, most = self.weigh()
+        return most if self.has_codes and self.has_values else held
+
+    def places_of_templates(self) -> list[int]:
+        """Returns the pieces that are templated."""
+        places: list[int] = np.flatnonzero(self.fields[:, KIND] == TEMPLATES).tolist()
+        return places
+
+    def variables(self, places: Sequence[int]) -> tuple[Pieces, Pieces]:
+        """Returns pieces of the numbers and of the texts. places: of the templated ones."""
+        numbers, texts = (
+            Pieces(self.arrays, self.fields.copy(), self.firsts, pa.binary()) for _ in range(2)
+        )
+        for which, part in enumerate((numbers, texts)):
+            for number in places:
+                part.fields[number] = self.arrays[number].variables[which]
+            part.fields[places, ROWS : START + 1] = self.fields[places, ROWS : START + 1]
+        return numbers, texts
+
+    def _weigh_nested(self) -> tuple[int, int]:
+        is_packed = self.are_packed()
+        held, most = native.weigh(self.fields[is_packed], np.empty(0, dtype=np.int64))
+        for number in np.flatnonzero(~is_packed).tolist():
+            kind, rows = self.fields[number, :2].tolist()
+            if kind == NULLS:
+                continue
+            size = self.array(number).nbytes
+            held += size
+            most += rows * int(self.fields[number, HEAVIEST_BYTES]) if kind == CODES else size
+        return held, most
+
+    @property
+    def has_unpacked_codes(self) -> bool:
+        """Whether some rows are codes of nested values that native code can't gather."""
+        return bool((~self.are_packed() & (self.fields[:, KIND] == CODES)).any())
+
+    def are_packed(self) -> npt.NDArray[np.bool_]:
+        """Returns which pieces are nested values that native code can gather. Shape (pieces,)."""
+        is_packed: npt.NDArray[np.bool_] = (self.fields[:, KIND] == CODES) & (
+            self.fields[:, _OFFSETS] != 0
+        )
+        return is_packed
+
+
+def pieces_of(
+    sources: Sequence[Sequence[pa.Array]], dtype: pa.DataType, *, are_weighed: bool = True
+) -> Pieces:
+    """Returns the pieces that are whole storage arrays, some of which may be of type null.
+
+    sources: for each source its arrays. are_weighed: see `GatherArray`.
+    """
+    kept = [[array for array in source if len(array)] for source in sources]
+    arrays = [
+        GatherArray(array, dtype, is_weighed=are_weighed) for source in kept for array in source
+    ]
+    fields = np.array([array.fields for array in arrays], dtype=np.int64).reshape(-1, FIELDS)
+    fields[:, ROWS] = [len(array.array) for array in arrays]
+    firsts = np.cumsum([0, *(len(source) for source in kept[:-1])], dtype=np.int64)
+    return Pieces(arrays, fields, firsts, dtype)
+
+
+def renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:
+    """Returns pieces with other arrays, of which those of Arrow have exactly the rows of their pieces."""
+    fields, renewed = pieces.fields.copy(), []
+    for number, array in enumerate(arrays):
+        if not isinstance(array, GatherArray):
+            array = GatherArray(array, pieces.dtype)
+            rows = int(fields[number, ROWS])
+            fields[number] = array.fields
+            fields[number, ROWS] = rows
+        renewed.append(array)
+    return Pieces(renewed, fields, pieces.firsts, pieces.dtype)
+
+
+class Span(NamedTuple):
+    """Consecutive rows of some columns. Other rows of the same arrays may be in other spans."""
+
+    columns: Sequence[GatherArray]
+    start: int
+    rows: int
+
+
+def pieces_of_spans(sources: Sequence[Sequence[Span]]) -> list[Pieces]:
+    """Returns the pieces of each column. sources: for each source its spans, none of which is empty; there
+    must be one."""
+    spans = [span for source in sources for span in source]
+    firsts = np.cumsum([0, *(len(source) for source in sources[:-1])], dtype=np.int64)
+    places = np.array([(span.rows, span.start) for span in spans], dtype=np.int64)
+    columns = []
+    for column, first in enumerate(spans[0].columns):
+        arrays = [span.columns[column] for span in spans]
+        fields = np.concatenate([array.fields for array in arrays]).reshape(-1, FIELDS)
+        fields[:, ROWS : START + 1] = places
+        pieces = Pieces(arrays, fields, firsts, first.dtype)
+        pieces.mark_nulls()
+        columns.append(pieces)
+    return columns
+
+
+def _values(array: pa.Array) -> tuple[int, int]:
+    """Returns the addresses of an array's values and offsets."""
+    if is_binary_like(array.type):
+        _, offsets, data = array.buffers()
+        width = 8 if is_large_offsets(array.type) else 4
+        return address_of(data), address_of(offsets) + width * array.offset
+    width = fixed_width_bytes(array.type) or 0
+    return address_of(array.buffers()[1]) + width * array.offset, 0
+
+
+def _weights(values: pa.Array, memory: tuple[int, int]) -> tuple[int, int]:
+    """Returns the bytes of a dictionary's heaviest value, and those that it has in memory. memory: where
+    it is if it has strings."""
+    if not is_binary_like(values.type) or values.null_count or not len(values):
+        return heaviest_value_bytes(values), int(values.nbytes)
+    is_large = is_large_offsets(values.type)
+    longest, size = native.string_weights(memory[1], len(values), is_large)
+    return longest + _OFFSET_BYTES, size + (8 if is_large else 4) * len(values)
+
+
+def _validity(array: pa.Array) -> tuple[int, int]:
+    if not array.null_count:
+        return 0, array.offset  # booleans use the offset in bits, too
+    return array.buffers()[0].address, array.offset

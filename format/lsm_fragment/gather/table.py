@@ -1,0 +1,146 @@
+"""Lays out the pieces of one gather in the table that the loops read."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lsm_fragment.arrays.buffers import fixed_width_bytes
+from lsm_fragment.arrays.nested_bytes import offset_type
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import CODES, DISTINCT_SHARE, MAX_OFFSET_32, VALUES, Pieces
+from lsm_fragment.native import gather as native
+
+_MEMO_SHARE: Final = 4
+"""The codes of a piece's dictionary, or of numbered strings, are remembered if these have at most this many
+values to each row."""
+
+
+class Table:
+    """The pieces of all sources, as native code takes them. It keeps their memory alive."""
+
+    def __init__(self, pieces: Pieces, origins: Origins) -> None:
+        self._held = pieces.arrays
+        self._rows = len(origins)
+        self._dtype = pieces.dtype
+        self._offset_type = offset_type(pieces.dtype)
+        self._pieces = pieces.fields
+        if not native.agrees(pieces.fields, pieces.firsts, origins.counts):
+            raise ValueError("sources have other rows than the order names")
+        # What native code walks along.
+        self._walked = pieces.fields, pieces.firsts, origins.sources, origins.has_short_runs
+        self._validity, self._nulls = None, 0
+        if pieces.may_have_nulls:
+            bits = self._bitmap()
+            self._nulls = native.validity(*self._walked, bits)
+            if self._nulls:
+                self._validity = pa.py_buffer(bits)
+
+    def fixed(self) -> pa.Array:
+        """Gathers values of fixed width."""
+        width = fixed_width_bytes(self._dtype)
+        assert width is not None
+        out = np.empty(self._rows * width, dtype=np.uint8)
+        if width:
+            native.fixed(*self._walked, width, out)
+        return self._array([pa.py_buffer(out)])
+
+    def booleans(self) -> pa.Array:
+        out = self._bitmap()
+        native.bits(*self._walked, out)
+        return self._array([pa.py_buffer(out)])
+
+    def strings(self) -> pa.Array:
+        """Gathers strings as values, whether the pieces are dictionary-coded or not."""
+        placed, total = self._placed
+        self._check_total(total)
+        out = np.empty(total, dtype=np.uint8)
+        native.strings(*self._walked, placed, out)
+        return self._array([pa.py_buffer(placed), pa.py_buffer(out)])
+
+    def codes(self, most_plain_bytes: int) -> pa.Array | None:
+        """Gathers codes over one dictionary; None if a piece is not dictionary-coded, or if values hardly
+        repeat and take at most `most_plain_bytes`."""
+        kinds = self._pieces[:, 0]
+        if not (kinds == CODES).any() or (kinds == VALUES).any():
+            return None
+        present = self._rows - self._nulls
+        if not most_plain_bytes:
+            return self._codes(present)
+        coded = self._codes(present // DISTINCT_SHARE)
+        if coded is None and self._placed[1] > most_plain_bytes:
+            return self._codes(present)
+        return coded
+
+    def used_bytes(self) -> int:
+        """Returns the bytes of the dictionary's strings. All pieces must be dictionary-coded, or nulls."""
+        found = self._coded(self._rows - self._nulls)
+        if found is None:
+            return 0
+        _, used = found
+        return native.used_offsets(self._pieces, used, np.empty(len(used) + 1, self._offset_type))
+
+    def _codes(self, most: int) -> pa.Array | None:
+        """Gathers codes over one dictionary of at most `most` values; None if there are more."""
+        if (found := self._coded(most)) is None:
+            return None
+        codes, used = found
+        indices = pa.Array.from_buffers(
+            pa.int32(), self._rows, [self._validity, pa.py_buffer(codes)], self._nulls
+        )
+        return pa.DictionaryArray.from_arrays(indices, self._used(used), safe=False)
+
+    def _coded(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
+        """Returns the rows' codes, and for each code a piece and the number of the string in its dictionary;
+        None for more than `most` codes."""
+        rows = self._rows
+        memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_SHARE, rows)
+        most = min(most, distinct)
+        if not most:
+            return None
+        slots = 0 if are_sure else 1 << (2 * most).bit_length()
+        codes = np.zeros(rows, dtype=np.int32)
+        used = np.empty((most, 2), dtype=np.int64)
+        count = native.codes(
+            *self._walked,
+            np.empty(0, dtype=self._offset_type),
+            most,
+            np.zeros(slots, dtype=np.uint64),
+            np.full(memo_size, -1, dtype=np.int32),
+            codes,
+            used,
+        )
+        return None if count < 0 else (codes, used[:count])
+
+    @cached_property
+    def _placed(self) -> tuple[npt.NDArray[Any], int]:
+        """Returns the offsets of the gathered strings, and their total, which the offsets may not hold."""
+        placed = np.empty(self._rows + 1, dtype=self._offset_type)
+        return placed, native.offsets(*self._walked, placed)
+
+    def _used(self, used: npt.NDArray[np.int64]) -> pa.Array:
+        """Returns the strings that pieces and numbers in their dictionaries name."""
+        placed = np.empty(len(used) + 1, dtype=self._offset_type)
+        total = native.used_offsets(self._pieces, used, placed)
+        self._check_total(total)
+        out = np.empty(total, dtype=np.uint8)
+        native.used_strings(self._pieces, used, placed, out)
+        return pa.Array.from_buffers(
+            self._dtype, len(used), [None, pa.py_buffer(placed), pa.py_buffer(out)], 0
+        )
+
+    def _array(self, buffers: list[pa.Buffer]) -> pa.Array:
+        return pa.Array.from_buffers(
+            self._dtype, self._rows, [self._validity, *buffers], self._nulls
+        )
+
+    def _bitmap(self) -> npt.NDArray[np.uint8]:
+        return np.zeros((self._rows + 7) // 8, dtype=np.uint8)
+
+    def _check_total(self, total: int) -> None:
+        if self._offset_type.itemsize == 4 and total > MAX_OFFSET_32:
+            raise pa.ArrowInvalid(f"{total} bytes of strings exceed 32-bit offsets")
