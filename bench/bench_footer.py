@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from compactor.common.counts import counted
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import make_chunk
+from lsm_fragment.container.chunk import make_chunk
+from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.emitter import FragmentEmitter
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import FragmentWriter, WriterOptions
 
 _WANTED: Final = 3
 _OPENS: Final = 2000

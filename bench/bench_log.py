@@ -33,7 +33,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import checkpoint_key, fragment_key, version_key
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Changes, Operation, Version
-from lsm_fragment.footer import ColumnBytes
+from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 
 _COLUMNS = 10

@@ -35,7 +35,7 @@ from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.write.ingest import IngestOptions
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 
 MIB: Final = 1 << 20
 

@@ -34,7 +34,7 @@ from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.entry import FragmentEntry
-from lsm_fragment.reader import FragmentReader
+from lsm_fragment.container.reader import FragmentReader
 
 SORTS: Final = (LOG_SORT, "timestamp")
 LEVELS: Final = (1, 3)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from compactor.write.ingest import IngestReport as IngestReport
     from compactor.write.lost_fragments import DropReport as DropReport
     from compactor.write.schema_union import OnConflict as OnConflict
-    from lsm_fragment.writer import WriterOptions as WriterOptions
+    from lsm_fragment.container.writer import WriterOptions as WriterOptions
 
 _PLACES = {
     "AlterReport": "compactor.write.alter",
@@ -85,7 +85,7 @@ _PLACES = {
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
     "VerifyReport": "compactor.read.read_reports",
-    "WriterOptions": "lsm_fragment.writer",
+    "WriterOptions": "lsm_fragment.container.writer",
 }
 
 __all__ = [

@@ -226,8 +226,8 @@ OWN_TAKERS: Final = (
     "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
     "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
     "compactor/pipelines/range_join.py", "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
-    "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/lsm_fragment/crew.py",
-    "format/lsm_fragment/decode.py", "format/lsm_fragment/arrays/sizes.py", "format/lsm_fragment/writer.py",
+    "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/lsm_fragment/threads.py",
+    "format/lsm_fragment/decode.py", "format/lsm_fragment/arrays/sizes.py", "format/lsm_fragment/container/writer.py",
 )  # fmt: skip
 """Files in which `take` is a method of our own classes, or of numpy."""
 

@@ -18,7 +18,8 @@ from lsm_fragment.arrays.hashing import add_column
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.blocks.layout import BlockKind, unpack_block_header
-from lsm_fragment.container.blocks import Block, make_chunk
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.gather.columns import gather, gather_arrays
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import pieces_of

@@ -13,8 +13,8 @@ from bench.peers.with_ours import LEVEL, Ours
 from compactor.common.heap import set_up_heap
 from lsm_fragment.blocks.compression import Part, compress, decompress
 from lsm_fragment.blocks.layout import Codec
-from lsm_fragment.container.blocks import Block
-from lsm_fragment.stream_reader import FragmentStream
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.stream_reader import FragmentStream
 
 
 @dataclass(frozen=True, slots=True)

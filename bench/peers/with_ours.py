@@ -24,8 +24,8 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.write.ingest import FilesIngest, IngestOptions
 from lsm_fragment import __version__
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.writer import WriterOptions
 
 _SETTINGS = CompactionSettings()
 LEVEL = _SETTINGS.compression_level

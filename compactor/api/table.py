@@ -41,10 +41,10 @@ from compactor.write.alter import Alteration, AlterReport, alter_report, alter_t
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
 from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine
-from lsm_fragment.crew import Crew
+from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.open import OpenFragment
+from lsm_fragment.threads import Crew
 
 _VACUUM: Final = VacuumSettings()
 

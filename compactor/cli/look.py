@@ -38,8 +38,8 @@ from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_text, key_types
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.container.header import FragmentHeader
+from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.names import quoted
-from lsm_fragment.reader import FragmentReader
 
 _MOST_FRAGMENTS: Final = 40
 _MOST_CHUNKS: Final = 32

@@ -14,7 +14,7 @@ from compactor.read.fragment_columns import open_fragment
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url
 from compactor.table.commit_log import CommitLog
-from lsm_fragment.reader import FragmentReader
+from lsm_fragment.container.reader import FragmentReader
 
 if TYPE_CHECKING:
     from compactor.api.table import Table

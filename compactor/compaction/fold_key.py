@@ -14,7 +14,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
 from compactor.table.stored_object import StoredObject
-from lsm_fragment.reader import FragmentReader
+from lsm_fragment.container.reader import FragmentReader
 
 
 def with_key_of_input(

@@ -33,8 +33,8 @@ from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.types import table_schema
 from lsm_fragment.arrays.validity import ValueCheck, check_whole
+from lsm_fragment.container.open import open_fragment
 from lsm_fragment.keys.sort_schema import ordering
-from lsm_fragment.open import open_fragment
 
 _READ_BYTES: Final = 1 << 20
 _COUNTED_ROWS: Final = 4_096

@@ -26,9 +26,9 @@ from lsm_fragment.arrays.nested import (
     null_mask,
 )
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
-from lsm_fragment.crew import Crew
+from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.writer import FragmentWriter
+from lsm_fragment.threads import Crew
 
 ROW_GROUP_BYTES: Final = 64 << 20
 ROW_GROUP_ROWS: Final = 1 << 20

@@ -24,7 +24,7 @@ from compactor.rows.flags import is_divisible
 from compactor.rows.fold import FoldError
 from compactor.rows.policy import RowFunction
 from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.container.blocks import make_chunk
+from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.gather.nested import positions_by_source
 from lsm_fragment.limits import most_written_bytes
 

@@ -10,9 +10,9 @@ from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
 from compactor.merge.contract import MergedFragment
 from compactor.merge.outputs import OutputFragment
-from lsm_fragment.emitter import KnownValues
-from lsm_fragment.footer import ValueStats
-from lsm_fragment.pages import PAGE_BYTES
+from lsm_fragment.container.emitter import KnownValues
+from lsm_fragment.container.footer import ValueStats
+from lsm_fragment.container.pages import PAGE_BYTES
 
 _RECORD_OBJECTS: Final = 8
 """Times that a record's statistics take as Python objects what they take packed."""

@@ -12,10 +12,10 @@ from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.merge_plan import MemorySettings
 from compactor.rows.flags import NONE_SEEN, RowRule, RowStatistics
-from lsm_fragment.footer import FragmentSummary
+from lsm_fragment.container.footer import FragmentSummary
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.writer import WriterOptions
 
 
 @dataclass(frozen=True, slots=True)

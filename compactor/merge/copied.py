@@ -11,9 +11,9 @@ from typing import Final
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
-from lsm_fragment.container.blocks import Block
-from lsm_fragment.directory import Directory
-from lsm_fragment.footer import ChunkStats, ValueStats
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.directory import Directory
+from lsm_fragment.container.footer import ChunkStats, ValueStats
 
 _VALUES_BYTES: Final = 256
 """Bytes of one chunk's value statistics as Python objects."""

@@ -18,8 +18,8 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import AHEAD_SHARE
 from compactor.resources.stopwatch import Stopwatch
-from lsm_fragment.container.blocks import Block
-from lsm_fragment.crew import Work
+from lsm_fragment.container.block import Block
+from lsm_fragment.threads import Work
 
 STAGE: Final = "decode"
 _WAIT: Final = "thread wait"

@@ -29,8 +29,8 @@ from compactor.merge.skips import OutputSkips
 from compactor.merge.splits import Splits
 from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.tape import Tape
+from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.emitter import FragmentEmitter
 from lsm_fragment.keys.comparator import KeyComparator
 
 ORDER: Final = "order"

@@ -31,11 +31,11 @@ from lsm_fragment.arrays.cast import widened
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks.layout import BlockHeader
-from lsm_fragment.container.blocks import Block
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.footer import ChunkStats
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.footer import ChunkStats
+from lsm_fragment.container.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
 
 _LEAST_SHARE: Final = 4
 """A row group of less than one part in this many of the usual size is not copied, but merged with others."""

@@ -14,8 +14,8 @@ from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import NONE_SEEN, RowStatistics
-from lsm_fragment.container.blocks import ByteSink
-from lsm_fragment.emitter import FragmentEmitter
+from lsm_fragment.container.chunk import ByteSink
+from lsm_fragment.container.emitter import FragmentEmitter
 
 
 class OutputSink(ByteSink, Protocol):

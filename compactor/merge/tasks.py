@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import WORK_AHEAD
-from lsm_fragment.crew import Crew, Work
+from lsm_fragment.threads import Crew, Work
 
 STAGE: Final = "encode"
 T = TypeVar("T")

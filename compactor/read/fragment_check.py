@@ -31,16 +31,16 @@ from lsm_fragment.arrays.cast import exact_range, widened
 from lsm_fragment.arrays.hashing import column_contributions, fold_rows
 from lsm_fragment.arrays.types import storage_type, value_type
 from lsm_fragment.arrays.widening import is_stored_as
-from lsm_fragment.container.blocks import Block
-from lsm_fragment.crew import Crew
-from lsm_fragment.directory import Directory
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.directory import Directory
+from lsm_fragment.container.footer import ChunkStats, FragmentSummary
+from lsm_fragment.container.stream_reader import FragmentStream
 from lsm_fragment.errors import FormatError
-from lsm_fragment.footer import ChunkStats, FragmentSummary
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import key_columns
 from lsm_fragment.keys.sort_schema import ordering
-from lsm_fragment.stream_reader import FragmentStream
+from lsm_fragment.threads import Crew
 
 _U64 = npt.NDArray[np.uint64]
 _ROW_BYTES: Final = 16

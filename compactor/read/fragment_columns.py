@@ -17,9 +17,9 @@ from lsm_fragment.arrays.cast import widened
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.arrays.widening import is_stored_as
-from lsm_fragment.crew import ALONE, Crew
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.template_chunk import TemplateChunk
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.template_chunk import TemplateChunk
+from lsm_fragment.threads import ALONE, Crew
 
 Column: TypeAlias = pa.Array | TemplatedColumn
 """A column of a row group, as a storage array unless its strings are stored as templates."""

@@ -36,9 +36,9 @@ from compactor.table.metadata import TableMetadata
 from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.storage import to_logical
-from lsm_fragment.crew import ALONE, Crew
 from lsm_fragment.gather.columns import gather, gather_arrays
 from lsm_fragment.gather.origins import Origins
+from lsm_fragment.threads import ALONE, Crew
 
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096

@@ -20,8 +20,8 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.arrays.widening import converted_value
+from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.keys.sort_schema import Order
-from lsm_fragment.reader import FragmentReader
 
 
 def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:

@@ -27,8 +27,8 @@ from compactor.stores.local import is_on_local_disk
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from lsm_fragment.crew import Crew
-from lsm_fragment.footer import RowGroupStats
+from lsm_fragment.container.footer import RowGroupStats
+from lsm_fragment.threads import Crew
 
 _COUNTING: Final = Lock()
 """Held by threads that count what they read."""

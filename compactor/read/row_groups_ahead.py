@@ -11,9 +11,9 @@ from compactor.read.limits import AHEAD_BYTES
 from compactor.read.lookahead import Lookahead
 from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.stretches import Part
-from lsm_fragment.crew import ALONE, Crew, Work
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
+from lsm_fragment.threads import ALONE, Crew, Work
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from compactor.predicate.skipping.packed import TYPE
 from compactor.predicate.skipping.summary import summary_of
 from compactor.stores.base import Store, check_size
 from compactor.table.entry import FragmentEntry
-from lsm_fragment.container.blocks import BlockReader
+from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.errors import FormatError
 
 

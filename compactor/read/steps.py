@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from compactor.common.heap import set_up_heap
 from compactor.read.lookahead import Lookahead
-from lsm_fragment.crew import ALONE, Crew, Work
+from lsm_fragment.threads import ALONE, Crew, Work
 
 _BUNDLE_BYTES: Final = 4 << 20
 """Small steps are begun together up to this size: to hand one over takes longer than a short step."""

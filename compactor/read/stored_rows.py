@@ -15,7 +15,7 @@ from compactor.read.wanted import Wanted
 from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.arrays.sizes import rows_within, total_bytes
 from lsm_fragment.arrays.storage import to_logical
-from lsm_fragment.crew import Crew
+from lsm_fragment.threads import Crew
 
 _AT_ONCE_BYTES: Final = BATCH_BYTES
 """Row groups of up to this size, dictionary values counted in full, become batches before they are asked

@@ -16,8 +16,8 @@ from compactor.common.sampling import evenly
 from compactor.read.read_reports import StoredTemplates
 from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
 from lsm_fragment.arrays.buffers import fixed_width_view
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.template_chunk import TemplateChunk
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.template_chunk import TemplateChunk
 
 _MOST_STORED_BYTES: Final = 64 << 20
 _EXAMPLES_SHARE: Final = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lsm_fragment.footer import RowGroupStats
+from lsm_fragment.container.footer import RowGroupStats
 from lsm_fragment.keys.comparator import KeyComparator
 
 

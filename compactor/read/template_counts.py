@@ -32,7 +32,7 @@ from lsm_fragment.arrays.dividing import split, split_into_few
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.templated import codes_of, templates_of
 from lsm_fragment.arrays.types import is_string, storage_type
-from lsm_fragment.crew import Crew
+from lsm_fragment.threads import Crew
 
 
 class _Found(NamedTuple):

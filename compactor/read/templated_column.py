@@ -10,7 +10,7 @@ from compactor.predicate.template_answers import Answer, Answers, answers
 from compactor.predicate.tree import ByValue, by_value
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import fixed_width_view
-from lsm_fragment.template_chunk import TemplateChunk
+from lsm_fragment.container.template_chunk import TemplateChunk
 
 Bits = npt.NDArray[np.bool_]
 

@@ -17,8 +17,8 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.crew import Crew
 from lsm_fragment.keys.bounds import Bound
+from lsm_fragment.threads import Crew
 
 
 def verify(

@@ -18,9 +18,9 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.crew import Crew
+from lsm_fragment.container.footer_reader import FooterReader
 from lsm_fragment.errors import FormatError
-from lsm_fragment.footer_reader import FooterReader
+from lsm_fragment.threads import Crew
 
 _READERS: Final = 16
 

@@ -12,7 +12,7 @@ from compactor.resources.merge_plan import MemorySettings
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, Duration, Folder, Threads
 from compactor.settings.model import Settings
 from compactor.settings.units import size_text
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 
 MIB = 1 << 20
 _MAX_ROW_GROUP_BYTES = 12 * MIB

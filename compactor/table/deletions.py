@@ -20,7 +20,8 @@ from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.missing import missing_explained
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import BlockReader, make_chunk
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.errors import FormatError
 
 Deleted: TypeAlias = pa.BooleanArray

@@ -21,8 +21,8 @@ from compactor.table.numbers import (
     check_sum,
 )
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
+from lsm_fragment.container.footer import ColumnBytes, FragmentSummary
 from lsm_fragment.errors import cause_of
-from lsm_fragment.footer import ColumnBytes, FragmentSummary
 from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 

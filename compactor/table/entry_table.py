@@ -10,8 +10,8 @@ import pyarrow as pa
 from compactor.errors import DataError
 from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_entry
 from compactor.table.json_text import from_json_text, to_json_text
+from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import cause_of
-from lsm_fragment.footer import ColumnBytes
 from lsm_fragment.keys.bounds import Bound
 
 SCHEMA: Final = pa.schema(

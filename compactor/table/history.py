@@ -47,7 +47,7 @@ from compactor.table.object_names import (
 )
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
-from lsm_fragment.crew import Crew
+from lsm_fragment.threads import Crew
 
 _MAX_TRIES: Final = 5
 _VERSIONS_AT_A_TIME: Final = 64

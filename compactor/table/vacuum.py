@@ -45,7 +45,7 @@ from compactor.table.object_names import (
 from compactor.table.proof import Listing, Proof, is_same, list_log
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
-from lsm_fragment.crew import Crew
+from lsm_fragment.threads import Crew
 
 MAX_SHRINK_SHARE: Final = 0.5
 """Share of a table's rows: if more than that were lost since, older versions stay until the user agrees."""

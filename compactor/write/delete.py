@@ -39,8 +39,8 @@ from compactor.table.object_names import deletions_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.delete_merged import rows_behind
-from lsm_fragment.crew import Crew
-from lsm_fragment.reader import FragmentReader
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.threads import Crew
 
 _MAX_TRIES: Final = 50
 FragmentProgress = Callable[[int], None]

@@ -27,7 +27,7 @@ from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.crew import Crew
+from lsm_fragment.threads import Crew
 
 _Bits = npt.NDArray[np.bool_]
 

@@ -17,7 +17,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Quarantine
-from lsm_fragment.crew import ALONE
+from lsm_fragment.threads import ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from lsm_fragment import errors as errors
 from lsm_fragment.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from lsm_fragment.open import OpenFragment as OpenFragment
-    from lsm_fragment.open import open_fragment as open_fragment
+    from lsm_fragment.container.open import OpenFragment as OpenFragment
+    from lsm_fragment.container.open import open_fragment as open_fragment
 
 __all__ = ["OpenFragment", "__version__", "errors", "open_fragment"]
 
@@ -30,7 +30,7 @@ __all__ = ["OpenFragment", "__version__", "errors", "open_fragment"]
 def __getattr__(name: str) -> Any:
     """Imports readers of fragments on first use, since the version alone needs no Arrow."""
     if name in ("OpenFragment", "open_fragment"):
-        from lsm_fragment import open as opening
+        from lsm_fragment.container import open as opening
 
         globals()[name] = value = getattr(opening, name)
         return value

@@ -33,7 +33,7 @@ _STORED: Final = 0
 def encode_fitting(
     array: pa.Array, *, level: int, is_decided: bool, seen: TextSurvey | None
 ) -> tuple[EncodedArray, Codec, bytes]:
-    """Encodes and compresses a chunk. level: see `lsm_fragment.container.blocks.make_chunk`. is_decided,
+    """Encodes and compresses a chunk. level: see `lsm_fragment.container.chunk.make_chunk`. is_decided,
     seen: see `encode_array`.
 
     Raises `LimitError` if readers would refuse the values however they are stored.

@@ -54,7 +54,7 @@ def test_every_public_name_is_explained() -> None:
             if inspect.isclass(thing) or callable(thing):
                 assert inspect.getdoc(thing), name
             for kind in thing.__mro__ if inspect.isclass(thing) else ():
-                if kind.__module__.startswith(("compactor.api.", "lsm_fragment.open")):
+                if kind.__module__.startswith(("compactor.api.", "lsm_fragment.container.open")):
                     for member, value in vars(kind).items():
                         if not member.startswith("_"):
                             assert inspect.getdoc(value), f"{name}.{member}"

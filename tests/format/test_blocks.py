@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES, BlockKind
-from lsm_fragment.container.blocks import Block, BlockReader, make_block, make_chunk
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.chunk import make_block, make_chunk
+from lsm_fragment.container.stream_reader import FragmentStream
 from lsm_fragment.errors import CorruptFragmentError
-from lsm_fragment.stream_reader import FragmentStream
 from tests.support.fragments import write_fragment
 
 CHUNK = make_chunk(pa.array(["a", None, "b" * 3000]), level=0)

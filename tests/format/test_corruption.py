@@ -20,6 +20,7 @@ from lsm_fragment.blocks.layout import (
     checksum64,
     pack_block_header,
 )
+from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.encodings.node import NODE_BYTES
 from lsm_fragment.errors import (
     CorruptFragmentError,
@@ -27,7 +28,6 @@ from lsm_fragment.errors import (
     NotAFragmentError,
     UnsupportedVersionError,
 )
-from lsm_fragment.reader import FragmentReader
 from tests.support.fragments import BytesSource, read_random, read_stream, rows_of, write_fragment
 from tests.support.wording import refuses
 

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from lsm_fragment.crew import Crew, Work
+from lsm_fragment.threads import Crew, Work
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

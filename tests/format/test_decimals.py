@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsm_fragment.blocks.layout import BlockKind, unpack_block_header
-from lsm_fragment.container.blocks import Block, make_chunk
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes

@@ -19,7 +19,8 @@ from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.type_json import type_to_json
 from lsm_fragment.blocks.layout import MAX_META_BYTES, BlockKind
-from lsm_fragment.container.blocks import BlockReader, make_chunk
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from lsm_fragment.native.text import is_ascii

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.stream_reader import FragmentStream
+from lsm_fragment.container.tables import padded
+from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.errors import CorruptFragmentError, UnsupportedVersionError
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.stream_reader import FragmentStream
-from lsm_fragment.tables import padded
-from lsm_fragment.writer import FragmentWriter, WriterOptions
 from tests.fuzz.anatomy import Anatomy, RawBlock
 from tests.support.fragments import (
     BytesSource,
@@ -264,7 +264,7 @@ def test_large_json_of_a_directory_is_not_kept(monkeypatch: pytest.MonkeyPatch) 
         parsed.append(len(data))
         return json.loads(data)
 
-    monkeypatch.setattr("lsm_fragment.directory.json", SimpleNamespace(loads=loads))
+    monkeypatch.setattr("lsm_fragment.container.directory.json", SimpleNamespace(loads=loads))
     for _ in range(3):
         assert reader_of(anatomy.to_bytes())[0].footer.rows == 10
     assert parsed == [len(large)] * 3
@@ -273,7 +273,7 @@ def test_large_json_of_a_directory_is_not_kept(monkeypatch: pytest.MonkeyPatch) 
 def test_statistics_of_the_columns_asked_for_last_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lsm_fragment.footer_reader._KEPT_CHUNKS", 300)
+    monkeypatch.setattr("lsm_fragment.container.footer_reader._KEPT_CHUNKS", 300)
     reader, source = reader_of(wide_fragment(700))
     footer, kept = reader.footer, reader.footer._kept
     every = footer.columns

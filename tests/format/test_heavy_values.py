@@ -11,7 +11,8 @@ import pytest
 from lsm_fragment.blocks import compression
 from lsm_fragment.blocks.compression import Part, compress, decompress
 from lsm_fragment.blocks.layout import BlockKind, Codec
-from lsm_fragment.container.blocks import BlockReader, make_chunk
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.chunk import make_chunk
 from tests.support.spec_reader import Block, decode
 from tests.support.wording import refuses
 

@@ -12,9 +12,9 @@ from lsm_fragment.arrays.sizes import cumulative_bits, heaviest_value_bytes, tot
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.types import is_binary_like
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import make_chunk
+from lsm_fragment.container.chunk import make_chunk
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.extremes import bytes_of_values
-from lsm_fragment.writer import WriterOptions
 from tests.support.bits import bits_of
 from tests.support.fragments import write_fragment
 from tests.support.loops import loops

@@ -14,13 +14,15 @@ from lsm_fragment import decode, encode, fitting, limits, numbers
 from lsm_fragment.arrays import buffers as nodes
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.blocks.layout import BlockKind, Codec
-from lsm_fragment.container.blocks import Block, BlockReader, Chunk, make_block, make_chunk
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.chunk import Chunk, make_block, make_chunk
+from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.emitter import FragmentEmitter
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import CorruptFragmentError, LimitError, SchemaError
 from lsm_fragment.limits import MAX_METADATA_BYTES
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
 from tests.format.test_letters import ids
 from tests.support.fragments import (
     BytesSource,

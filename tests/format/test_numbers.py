@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsm_fragment import native
-from lsm_fragment.container.blocks import make_chunk
+from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes

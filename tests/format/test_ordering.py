@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from lsm_fragment.arrays.dictionaries import coded as coded_of
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.container.reader import FragmentReader, KeyRange
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.bounds import key_at, lower_bound, upper_bound
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import (
@@ -26,8 +28,6 @@ from lsm_fragment.keys.normalised import (
     stable_order,
 )
 from lsm_fragment.keys.sort_schema import ordering, parse_sort_schema
-from lsm_fragment.reader import FragmentReader, KeyRange
-from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment
 from tests.support.oracle import compare_keys, stable_sorted
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables

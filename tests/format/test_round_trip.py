@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from lsm_fragment.arrays.type_json import type_from_json, type_to_json
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import check_sort_schema, parse_sort_schema
-from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import read_random, read_stream, rows_of, write_fragment
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from lsm_fragment.arrays.storage import decoded, to_storage
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.encodings.node import Encoding
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import BytesSource, read_random, rows_of, write_fragment
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array

@@ -11,17 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm_fragment import template_chunk
 from lsm_fragment.arrays.dividing import split
 from lsm_fragment.blocks.compression import Part, compress, decompress_parts
 from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, checksum64
 from lsm_fragment.blocks.parts import checked_parts, payload_checksum
-from lsm_fragment.container.blocks import Block, BlockReader, MemorySource, make_chunk
+from lsm_fragment.container import template_chunk
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.block_reader import BlockReader, MemorySource
+from lsm_fragment.container.chunk import make_chunk
+from lsm_fragment.container.template_chunk import (
+    TemplateChunk,
+    TemplateSizes,
+    has_templates,
+    read_sizes,
+)
 from lsm_fragment.decode import template_counts
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import NODE_BYTES
 from lsm_fragment.errors import CorruptFragmentError, LimitError, UnsupportedVersionError
-from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
 from tests.format.test_templates import block_of, logs, template_of
 
 ROWS = 700

@@ -29,7 +29,11 @@ from lsm_fragment.arrays.templated import (
 )
 from lsm_fragment.arrays.types import is_templated, uncoded_type, value_type
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import Block, BlockReader, Chunk, make_chunk
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.chunk import Chunk, make_chunk
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encode import encode_array
 from lsm_fragment.encodings.node import NODE_BYTES, Encoding
@@ -38,8 +42,6 @@ from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import pieces_of
 from lsm_fragment.gather.templates import with_few_templates
 from lsm_fragment.keys.extremes import min_max
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
 from tests.support import spec_reader
 from tests.support.fragments import BytesSource, write_fragment
 

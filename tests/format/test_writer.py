@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
-from lsm_fragment.crew import Crew
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.errors import OrderError, SchemaError
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import FragmentWriter, WriterOptions
+from lsm_fragment.threads import Crew
 from tests.support.fragments import (
     BytesSource,
     NonSeekableSink,

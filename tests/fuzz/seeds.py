@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.golden.build_tables import load
 from tests.support.fragments import write_fragment
 from tests.support.samples import SAMPLES, sample_array

@@ -37,9 +37,9 @@ from compactor.table.describe import fragments_table, history_table
 from lsm_fragment.arrays.hashing import column_contributions, fold_rows
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.template_chunk import TemplateChunk
 from lsm_fragment.errors import FormatError
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.template_chunk import TemplateChunk
 from tests.fuzz import anatomy, mutations
 from tests.fuzz.seeds import Seed, fragments, tables
 from tests.merge.test_oracle import Merged

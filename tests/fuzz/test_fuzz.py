@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm_fragment import agreement, decode, limits, open_fragment, pages, stream_reader
+from lsm_fragment import decode, limits, open_fragment
+from lsm_fragment.container import agreement, pages, stream_reader
 from lsm_fragment.errors import CorruptFragmentError, FormatError
 from lsm_fragment.native.decode import Cursor
 from tests.fuzz import mutations

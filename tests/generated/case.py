@@ -37,9 +37,9 @@ from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
 from lsm_fragment.arrays.types import storage_type, table_type
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.writer import WriterOptions
 from tests.generated import pool
 from tests.generated.bits import Value, alike, breaks_not_null, fitted, values_of
 from tests.generated.fronts import (

@@ -31,8 +31,8 @@ from compactor.table.conditions import condition_on
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import SortColumn
-from lsm_fragment.writer import WriterOptions
 from tests.generated.pool import Shown, run
 from tests.support.memory_store import MemoryStore
 

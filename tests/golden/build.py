@@ -18,8 +18,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from lsm_fragment.blocks.layout import VERSION
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema
-from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import rows_of, write_fragment
 from tests.support.samples import SAMPLES, sample_array
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.fuzz.anatomy import NODE, Anatomy, RawBlock
 from tests.support.fragments import write_fragment
 

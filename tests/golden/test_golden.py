@@ -18,8 +18,8 @@ from compactor.table.conditions import condition_on
 from compactor.table.object_names import parse_checkpoint
 from compactor.table.version import Changes, Operation
 from lsm_fragment.arrays.type_json import schema_to_json
+from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.encodings.node import Encoding
-from lsm_fragment.reader import FragmentReader
 from tests.fuzz.anatomy import NODE, Anatomy
 from tests.golden.build import FOLDER, golden_tables
 from tests.golden.build_tables import FOLDER as TABLES_FOLDER

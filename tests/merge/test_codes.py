@@ -10,8 +10,8 @@ import pytest
 
 from compactor.merge.column_cursors import ColumnCursors
 from compactor.resources.budget import MemoryBudget
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted

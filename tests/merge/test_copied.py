@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import BlockReader
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import CorruptFragmentError, OrderError
 from lsm_fragment.keys.extremes import min_max
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted
@@ -227,7 +227,7 @@ def test_keys_of_any_weight_are_cut_the_same_in_any_batches(seed: int) -> None:
 
 
 def test_an_unsorted_row_group_is_refused_although_nobody_else_has_keys_in_it(monkeypatch) -> None:
-    from lsm_fragment import writer
+    from lsm_fragment.container import writer
 
     monkeypatch.setattr(writer.FragmentWriter, "_check_order", lambda self, columns: None)
     bad = write_fragment(pa.table({"k": [0, 9, 3, 1, 5, 2]}), "k", WriterOptions(6))

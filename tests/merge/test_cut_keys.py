@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.bounds import key_at
 from lsm_fragment.keys.comparator import KeyComparator
-from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted

@@ -12,10 +12,10 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stopwatch import Stopwatch
-from lsm_fragment.container.blocks import Block
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.stream_reader import FragmentStream
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import CorruptFragmentError
-from lsm_fragment.stream_reader import FragmentStream
-from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.merge.test_stages import log_like, plan_of
 from tests.support.fragments import NonSeekableSource, sort_schema, write_fragment

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from lsm_fragment import encode
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.encodings.node import Encoding, Node
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
 from tests.format.test_letters import ids, uuids
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged

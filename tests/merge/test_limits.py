@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm_fragment import limits
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import read_stream, rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted

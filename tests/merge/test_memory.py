@@ -16,9 +16,9 @@ from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.merge import MergeResult
 from compactor.resources import budget as budget_module
 from compactor.resources.errors import MemoryLimitError
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.gather.pieces import GatherArray
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
 from tests.merge.test_oracle import Merged, numbered
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
 from tests.support.loops import loops

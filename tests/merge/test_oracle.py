@@ -27,11 +27,11 @@ from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
 from lsm_fragment.arrays import moves
 from lsm_fragment.arrays.types import value_type
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import CorruptFragmentError, OrderError
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import (
     BytesSource,
     NonSeekableSource,
@@ -365,7 +365,7 @@ def test_a_filter_that_changes_rows_that_stay_is_noticed(kind: RowKind, monkeypa
 
 
 def test_an_unsorted_input_is_refused(monkeypatch) -> None:
-    from lsm_fragment import writer
+    from lsm_fragment.container import writer
 
     monkeypatch.setattr(writer.FragmentWriter, "_check_order", lambda self, columns: None)
     bad = write_fragment(pa.table({"k": [1, 3, 2]}), "k")

@@ -23,7 +23,7 @@ from compactor.resources.stage import Buffer
 from compactor.resources.upload_memory import UploadMemory
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.s3_upload import S3Upload, UploadTarget
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.merge.test_memory import overshooting, run, run_spilling
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import read_random, rows_of, sort_schema, write_fragment

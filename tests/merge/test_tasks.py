@@ -23,13 +23,13 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
 from compactor.settings.compaction import CompactionSettings
-from lsm_fragment.container.blocks import Chunk, make_chunk
-from lsm_fragment.crew import Work
+from lsm_fragment.container.chunk import Chunk, make_chunk
+from lsm_fragment.container.stream_reader import FragmentStream
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.encode import Coding
 from lsm_fragment.errors import LimitError
 from lsm_fragment.gather.columns import gather
-from lsm_fragment.stream_reader import FragmentStream
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.threads import Work
 from tests.merge.test_memory import run, run_spilling
 from tests.merge.test_oracle import Merged
 from tests.merge.test_stages import log_like, plan_of

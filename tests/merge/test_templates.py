@@ -19,12 +19,12 @@ from lsm_fragment import encode
 from lsm_fragment.arrays import templated as templates
 from lsm_fragment.arrays.sizes import total_bytes
 from lsm_fragment.arrays.types import is_templated
+from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.container.template_chunk import TemplateChunk
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import Pieces, pieces_of
-from lsm_fragment.reader import FragmentReader
-from lsm_fragment.template_chunk import TemplateChunk
-from lsm_fragment.writer import WriterOptions
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment

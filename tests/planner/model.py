@@ -20,7 +20,7 @@ from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
-from lsm_fragment.footer import ColumnBytes
+from lsm_fragment.container.footer import ColumnBytes
 from tests.support.fragments import sort_schema
 
 Row = tuple[int, int]

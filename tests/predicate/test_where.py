@@ -21,7 +21,7 @@ from compactor.predicate.parse import parse_where
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import matching
 from compactor.write.ingest import IngestOptions
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.support.wording import refuses
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

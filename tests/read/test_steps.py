@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.read.steps import Step, crew_of, in_order
-from lsm_fragment.crew import Crew
+from lsm_fragment.threads import Crew
 
 
 def running_threads() -> set[str]:

@@ -12,7 +12,7 @@ from compactor.read.fragment_columns import read_columns
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.stretches import Part, stretches_of
-from lsm_fragment.footer import RowGroupStats
+from lsm_fragment.container.footer import RowGroupStats
 from lsm_fragment.keys.comparator import KeyComparator
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore

@@ -25,11 +25,12 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.stored_object import StoredObject
 from compactor.write.delete import delete_rows
 from lsm_fragment.blocks.layout import BlockKind, unpack_block_header
-from lsm_fragment.container.blocks import Block, make_chunk
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.chunk import make_chunk
+from lsm_fragment.container.template_chunk import TemplateChunk
 from lsm_fragment.encodings.node import NODE_BYTES
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.template_chunk import TemplateChunk
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import ingest_tables
 
@@ -83,7 +84,7 @@ def store() -> MemoryStore:
 def chunks_are_read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are read as small ones are, all at once, or as large ones are: the beginning first."""
     if request.param == "in parts":
-        monkeypatch.setattr("lsm_fragment.reader._BEGIN_BYTES", 512)
+        monkeypatch.setattr("lsm_fragment.container.reader._BEGIN_BYTES", 512)
         monkeypatch.setattr("compactor.read.fragment_columns._REQUEST_BYTES", 0)
 
 
@@ -245,7 +246,7 @@ def test_variables_are_not_read_where_templates_decide(
     requests: int,
     share: float,
 ) -> None:
-    monkeypatch.setattr("lsm_fragment.reader._BEGIN_BYTES", 4096)
+    monkeypatch.setattr("lsm_fragment.container.reader._BEGIN_BYTES", 4096)
     store = LocalStore(str(tmp_path / "table"))
     table = large_table(store, tmp_path)
     [entry] = table.fragments.all()
@@ -270,7 +271,7 @@ def test_variables_are_not_read_where_templates_decide(
 def test_object_stores_are_asked_once_for_chunks_whose_text_is_needed(
     store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lsm_fragment.reader._BEGIN_BYTES", 4096)
+    monkeypatch.setattr("lsm_fragment.container.reader._BEGIN_BYTES", 4096)
     table = large_table(store, tmp_path)
 
     def requests(condition: str, request_bytes: int) -> int:

@@ -23,8 +23,8 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.writer import WriterOptions
 from tests.rows.model import Model, Row
 from tests.support.tables import compact_table, table_rows
 

@@ -26,7 +26,7 @@ from compactor.settings.document import Document
 from compactor.table.checkpoint import read_checkpoint
 from compactor.table.version import Version
 from lsm_fragment.blocks.layout import BlockKind, Codec, checksum64, pack_block_header
-from lsm_fragment.container.blocks import BlockReader
+from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.errors import FormatError
 
 GIB = 1 << 30

@@ -17,7 +17,7 @@ from compactor.errors import InputError
 from compactor.files.read import open_table_file
 from compactor.predicate import parse_where
 from compactor.predicate.tree import matching
-from lsm_fragment.reader import FragmentReader
+from lsm_fragment.container.reader import FragmentReader
 from tests.support.fragments import BytesSource, rows_of, write_fragment
 from tests.support.wording import refuses
 

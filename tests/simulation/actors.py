@@ -38,8 +38,8 @@ from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write.delete import _changes, _StaleError
 from compactor.write.lost_fragments import drop_fragment
+from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import CorruptFragmentError, FormatError
-from lsm_fragment.footer import ColumnBytes
 from tests.planner.model import METADATA
 from tests.simulation.auditor import Auditor, Row
 from tests.simulation.scheduler import Crash, Scheduler, SimulatedClock

@@ -25,7 +25,7 @@ from compactor.table.clocks import TRUST_VARIABLE
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.write.ingest import IngestOptions
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.support.s3_server import S3Server
 from tests.support.samples import SAMPLES
 from tests.support.wording import says

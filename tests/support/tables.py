@@ -22,8 +22,8 @@ from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.writer import WriterOptions
 from tests.support.fragments import sort_schema
 
 SORT = sort_schema("service,ts:desc")

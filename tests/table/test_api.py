@@ -23,7 +23,7 @@ from compactor.errors import (
     VersionNotFoundError,
 )
 from compactor.write.ingest import IngestOptions
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.support.wording import refuses
 
 ROWS = pa.table({"host": ["b", "a", "c"], "n": [3, 1, 2], "note": ["x", None, "é"]})

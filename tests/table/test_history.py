@@ -23,7 +23,7 @@ from compactor.table.object_names import checkpoint_key, fragment_key, parse_che
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
-from lsm_fragment.footer import ColumnBytes
+from lsm_fragment.container.footer import ColumnBytes
 from tests.support.memory_store import MemoryStore, TimedObjects
 from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, entry

@@ -26,8 +26,8 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.numbers import MIN_ROW_GROUP_BYTES
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.version import Changes, Operation, Version
-from lsm_fragment.footer import ColumnBytes
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.footer import ColumnBytes
+from lsm_fragment.container.writer import WriterOptions
 from tests.support.fragments import write_fragment
 from tests.support.tables import append_table, log_rows
 from tests.support.wording import refuses

@@ -29,8 +29,8 @@ from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Version
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.writer import WriterOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 from tests.support.wording import refuses

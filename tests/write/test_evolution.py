@@ -28,7 +28,7 @@ from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
 from compactor.write.schema_union import OnConflict
-from lsm_fragment.reader import FragmentReader
+from lsm_fragment.container.reader import FragmentReader
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
 from tests.support.wording import refuses

@@ -17,8 +17,8 @@ from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import FilesIngest, IngestOptions
 from compactor.write.schema_union import OnConflict
+from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.writer import FragmentWriter
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import log_rows, table_rows
 from tests.support.wording import refuses

@@ -24,7 +24,7 @@ from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import null_mask
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.types import table_type
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.support.tables import compact_table
 
 OPTIONS = IngestOptions(writer=WriterOptions(max_rows=3))

@@ -24,7 +24,7 @@ from compactor.write.schema_union import OnConflict
 from lsm_fragment.arrays.cast import widened
 from lsm_fragment.arrays.hashing import column_contributions
 from lsm_fragment.arrays.widening import widens_to
-from lsm_fragment.writer import WriterOptions
+from lsm_fragment.container.writer import WriterOptions
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.tables import compact_table

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import make_chunk
+from lsm_fragment.container.chunk import make_chunk
 
 _LEVEL: Final = 1
 TYPE: Final = pa.large_binary()

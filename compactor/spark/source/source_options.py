@@ -18,7 +18,7 @@ from compactor.settings.names import as_option, settings_named
 from compactor.table.object_names import LAST_VERSION
 from compactor.write.ingest import IngestOptions
 from compactor.write.ingest.settings import IngestSettings
-from lsm_fragment.writer import SPOOL_MEMORY_BYTES
+from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
 """Options that Spark itself adds or reads."""

@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from compactor.files.source import BatchesOf, FileBatches
-from lsm_fragment.crew import Crew, Work
+from lsm_fragment.threads import Crew, Work
 
 
 def _nothing() -> None: ...

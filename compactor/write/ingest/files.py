@@ -28,8 +28,8 @@ from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
-from lsm_fragment.crew import ALONE, Crew, Work
 from lsm_fragment.keys.sort_schema import SortSchema
+from lsm_fragment.threads import ALONE, Crew, Work
 
 _PARQUET_BATCH_BYTES: Final = 32 << 20
 """Bytes of a Parquet file that are decoded at a time. All rows of a fragment are held for sorting anyway, and

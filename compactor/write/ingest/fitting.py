@@ -13,7 +13,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.arrays.cast import exact_range
 from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.footer import ChunkStats
+from lsm_fragment.container.footer import ChunkStats
 
 
 class FittingCheck:

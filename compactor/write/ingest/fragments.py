@@ -29,11 +29,11 @@ from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.validity import ValueCheck
-from lsm_fragment.crew import ALONE, Crew
+from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.names import names_text
-from lsm_fragment.writer import FragmentWriter
+from lsm_fragment.threads import ALONE, Crew
 
 _LEAST_ROW_BYTES: Final = 16
 """Least weight of a row: its place in the sort order takes that much, however narrow the row is."""

@@ -13,7 +13,8 @@ from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy, Ttl
 from compactor.table.metadata import TimeWindows
 from compactor.write.schema_union import OnConflict
-from lsm_fragment.writer import SPOOL_MEMORY_BYTES, WriterOptions
+from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
+from lsm_fragment.container.writer import WriterOptions
 
 BUFFER_BYTES = 256 << 20
 """Limit of the rows held for sorting: a fragment ends earlier if its rows are heavy."""

@@ -32,9 +32,9 @@ from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.schema_union import OnConflict
+from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
-from lsm_fragment.writer import WriterOptions
 
 _DEFAULTS: Final = IngestOptions()
 

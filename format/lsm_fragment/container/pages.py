@@ -17,11 +17,8 @@ import pyarrow as pa
 from lsm_fragment.arrays.type_json import field_from_json, field_to_json, json_bytes
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES
-from lsm_fragment.encodings.node import Encoding
-from lsm_fragment.errors import SchemaError, cause_of
-from lsm_fragment.footer import ChunkStats
-from lsm_fragment.short_texts import remembered
-from lsm_fragment.tables import (
+from lsm_fragment.container.footer import ChunkStats
+from lsm_fragment.container.tables import (
     MAX_COUNT,
     TableReader,
     ValueKind,
@@ -31,6 +28,9 @@ from lsm_fragment.tables import (
     unpack_values,
     value_kind,
 )
+from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.errors import SchemaError, cause_of
+from lsm_fragment.short_texts import remembered
 
 PAGE_BYTES: Final = 64 << 10
 """Writers begin another page before a record with which the page would have more bytes than this."""

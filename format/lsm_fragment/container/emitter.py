@@ -1,7 +1,7 @@
 """Writes a fragment's parts in file order and keeps their offsets (SPEC section 1).
 
-It serves producers that have columns one after the other, such as a merge. `lsm_fragment.writer` turns rows
-into such columns.
+It serves producers that have columns one after the other, such as a merge. `lsm_fragment.container.writer`
+turns rows into such columns.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Final, Protocol
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.blocks import layout
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import Block, ByteSink, Chunk, make_block
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.chunk import ByteSink, Chunk, make_block
+from lsm_fragment.container.directory import PageTable, pack_directory
+from lsm_fragment.container.footer import ChunkStats, FragmentSummary, RowGroupStats, ValueStats
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.directory import PageTable, pack_directory
-from lsm_fragment.footer import ChunkStats, FragmentSummary, RowGroupStats, ValueStats
+from lsm_fragment.container.pages import pack_record, paged, unpack_record
 from lsm_fragment.keys.bounds import Bound, lower_bound, upper_bound
 from lsm_fragment.keys.sort_schema import column_order, ordering
-from lsm_fragment.pages import pack_record, paged, unpack_record
 
 KnownValues = Callable[[str, int], ValueStats | None]
 """Returns the statistics of a copied chunk's values, by column and row group; None for any other chunk."""

@@ -7,14 +7,12 @@ heaviest column, at the same rows however the rows were batched.
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,31 +20,23 @@ from pyarrow import types as pt
 
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.hashing import U64, add_column, fold_rows
-from lsm_fragment.arrays.joining import concat_storage
-from lsm_fragment.arrays.sizes import rows_of_pieces_within, total_bits
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.type_json import JsonObject
 from lsm_fragment.arrays.validity import ValueCheck
-from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import ByteSink, Chunk, make_chunk
+from lsm_fragment.container.chunk import ByteSink, Chunk, make_chunk
+from lsm_fragment.container.emitter import FragmentEmitter
+from lsm_fragment.container.footer import FragmentSummary
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.crew import ALONE, Crew
-from lsm_fragment.emitter import FragmentEmitter
+from lsm_fragment.container.row_buffer import Pending
+from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES, ColumnSpool
 from lsm_fragment.encode import Coding, by_dictionary, recoded
 from lsm_fragment.errors import LimitError, OrderError, SchemaError
-from lsm_fragment.footer import ChunkStats, FragmentSummary
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import KeyColumns
 from lsm_fragment.keys.sort_schema import SortSchema, column_order
+from lsm_fragment.threads import ALONE, Crew
 from lsm_fragment.version import __version__
-
-SPOOL_MEMORY_BYTES: Final = 16 << 20
-"""The most bytes of encoded columns in memory while a fragment is written; more go to a temporary file."""
-
-
-Parts = tuple[bytes, ...]
-"""The bytes of a block, in one part or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +112,10 @@ class FragmentWriter:
         self._compare = KeyComparator(schema, sort)
         self._keys = [column.column for column in sort]
         self._others = column_order(schema, sort)
-        self._pending = _Pending()
+        self._pending = Pending()
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
-        self._spool = _ColumnSpool(spool_directory, spool_memory_bytes)
+        self._spool = ColumnSpool(spool_directory, spool_memory_bytes)
 
     @property
     def rows_written(self) -> int:
@@ -274,115 +264,3 @@ class _RowNumbers:
         for numbers in others:
             first += numbers
         return fold_rows(first)
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Some rows of all columns."""
-
-    columns: Mapping[str, pa.Array]
-    rows: int
-    bits: Mapping[str, int]
-    """What each column takes, as `lsm_fragment.arrays.sizes` counts."""
-
-    def divided(self, rows: int) -> tuple[_Piece, _Piece]:
-        """Returns the first rows, and the others."""
-        head = _piece_of({name: array.slice(0, rows) for name, array in self.columns.items()})
-        rest = {name: array.slice(rows) for name, array in self.columns.items()}
-        bits = {name: bits - head.bits[name] for name, bits in self.bits.items()}
-        return head, _Piece(rest, self.rows - rows, bits)
-
-
-def _piece_of(columns: Mapping[str, pa.Array]) -> _Piece:
-    rows = len(next(iter(columns.values())))
-    return _Piece(columns, rows, {name: total_bits(array) for name, array in columns.items()})
-
-
-class _Pending:
-    """Rows that do not fill a row group yet, in pieces as they came."""
-
-    def __init__(self) -> None:
-        self._pieces: deque[_Piece] = deque()
-        self._bits: Counter[str] = Counter()
-        self.rows = 0
-
-    def append(self, columns: Mapping[str, pa.Array]) -> None:
-        piece = _piece_of(columns)
-        self._pieces.append(piece)
-        self._bits.update(piece.bits)
-        self.rows += piece.rows
-
-    def rows_within(self, max_rows: int, limit_bytes: int) -> int:
-        """Returns the most leading rows, at least 1, that take at most so many bytes in every column."""
-        rows = min(self.rows, max_rows)
-        for name, bits in self._bits.items():
-            if bits // 8 > limit_bytes:
-                pieces = (piece.columns[name].slice(0, rows) for piece in self._pieces)
-                rows = min(rows, rows_of_pieces_within(pieces, limit_bytes))
-        return max(1, rows)
-
-    def take(self, rows: int) -> dict[str, pa.Array]:
-        """Removes and returns the first rows, one array for each column."""
-        taken: list[_Piece] = []
-        self.rows -= rows
-        while rows:
-            piece = self._pieces.popleft()
-            if piece.rows > rows:
-                piece, rest = piece.divided(rows)
-                self._pieces.appendleft(rest)
-            self._bits.subtract(piece.bits)
-            taken.append(piece)
-            rows -= piece.rows
-        names = taken[0].columns
-        return {name: concat_storage([piece.columns[name] for piece in taken]) for name in names}
-
-
-class _ColumnSpool:
-    """A spool of finished blocks by column, in memory and, beyond its limit, in a temporary file."""
-
-    def __init__(self, directory: str | None, memory_bytes: int) -> None:
-        self._directory = directory
-        self._left_bytes = memory_bytes
-        self._file: IO[bytes] | None = None
-        self._file_bytes = 0
-        self._blocks: dict[str, list[tuple[ChunkStats, Parts | None]]] = {}
-        """The blocks of each column; None in place of one in the file, which is where the statistics say."""
-        self._has_values: set[str] = set()
-
-    def append(self, name: str, chunk: Chunk) -> None:
-        parts = tuple(
-            map(bytes, chunk.parts(BlockKind.DATA))
-        )  # views would hold more than they show
-        size = sum(map(len, parts))
-        stats = chunk.stats(offset=self._file_bytes, stored_bytes=size)
-        is_held = size <= self._left_bytes
-        if is_held:
-            self._left_bytes -= size
-        else:
-            self._write(parts, size)
-        self._blocks.setdefault(name, []).append((stats, parts if is_held else None))
-        if chunk.null_count < chunk.rows:
-            self._has_values.add(name)
-
-    def has_values(self, name: str) -> bool:
-        return name in self._has_values
-
-    def blocks(self, name: str) -> Iterator[tuple[Parts, ChunkStats]]:
-        """Yields the parts of the column's blocks in row-group order, and their statistics, where offsets
-        mean nothing."""
-        for stats, parts in self._blocks.pop(name):
-            if parts is None:
-                assert self._file is not None
-                self._file.seek(stats.offset)
-                parts = (self._file.read(stats.stored_bytes),)
-            yield parts, stats
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def _write(self, parts: Parts, size: int) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by close()
-        self._file.writelines(parts)
-        self._file_bytes += size

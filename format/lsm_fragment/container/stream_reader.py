@@ -6,19 +6,23 @@ checked but still compressed, so that a merge may decode them or copy them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from lsm_fragment.agreement import Sequel
+import xxhash
+
 from lsm_fragment.blocks import layout
 from lsm_fragment.blocks.layout import BlockHeader, BlockKind
-from lsm_fragment.container.blocks import Block, BlockReader, ByteSource
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.block_reader import BlockReader, ByteSource
+from lsm_fragment.container.directory import Directory, DirectoryHead, PageTable
+from lsm_fragment.container.footer import ChunkStats
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.directory import Directory, DirectoryHead, PageTable
+from lsm_fragment.container.pages import ColumnRecord, check_records, unpack_page
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError, SchemaError
-from lsm_fragment.footer import ChunkStats
 from lsm_fragment.keys.sort_schema import column_order
-from lsm_fragment.pages import ColumnRecord, check_records, unpack_page
 
 TakeColumn = Callable[[str, Sequence[ChunkStats]], None]
 AHEAD_BYTES: Final = 1 << 10
@@ -241,3 +245,40 @@ class FragmentStream:
     def _skip_ancillary(self) -> None:
         while layout.is_ancillary(self._reader.next_kind()):
             self._reader.skip_block()
+
+
+_CHUNK: Final = struct.Struct("<BQQQQ")
+_NULL_COUNT: Final = slice(16, 24)
+_ENCODINGS: Final = {encoding.name: int(encoding) for encoding in Encoding}
+
+
+class Sequel:
+    """A checksum of the chunks that were seen, to compare with those of the footer that follows them."""
+
+    def __init__(self) -> None:
+        self._seen = xxhash.xxh3_64()
+
+    def column(self, name: str) -> None:
+        self._seen.update(name.encode())
+
+    def chunk(self, offset: int, header: BlockHeader, meta: bytes) -> None:
+        nulls = int.from_bytes(meta[_NULL_COUNT], "little")
+        encoding = meta[0] if meta else 0
+        self._seen.update(
+            _CHUNK.pack(encoding, nulls, offset, header.block_bytes, header.raw_bytes)
+        )
+
+    def chunks(self, chunks: Iterable[ChunkStats]) -> None:
+        """Adds chunks as a footer states them."""
+        for chunk in chunks:
+            self._seen.update(
+                _CHUNK.pack(
+                    _ENCODINGS[chunk.encoding], chunk.null_count, chunk.offset, chunk.stored_bytes,
+                    chunk.raw_bytes,
+                )
+            )  # fmt: skip
+
+    def check(self, stated: Sequel) -> None:
+        """Raises `ValueError` unless `stated` had the same chunks."""
+        if stated._seen.digest() != self._seen.digest():
+            raise ValueError("the footer's chunks are not those that came before it")

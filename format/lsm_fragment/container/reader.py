@@ -17,18 +17,24 @@ from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.arrays.types import is_string, storage_type
 from lsm_fragment.blocks import layout
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import Block, BlockReader, MemorySource
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.block_reader import BlockReader, MemorySource
+from lsm_fragment.container.directory import Directory
+from lsm_fragment.container.footer_reader import FooterReader
 from lsm_fragment.container.header import FragmentHeader
+from lsm_fragment.container.template_chunk import (
+    TemplateChunk,
+    TemplateSizes,
+    has_templates,
+    read_sizes,
+)
 from lsm_fragment.decode import nulls
-from lsm_fragment.directory import Directory
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError, SchemaError
-from lsm_fragment.footer_reader import FooterReader
 from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import KeyColumns
 from lsm_fragment.names import names_text
-from lsm_fragment.template_chunk import TemplateChunk, TemplateSizes, has_templates, read_sizes
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10

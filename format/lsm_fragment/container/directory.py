@@ -14,14 +14,10 @@ import pyarrow as pa
 from lsm_fragment.arrays.hashing import ROW_HASH_XXH3, combine
 from lsm_fragment.arrays.type_json import json_bytes
 from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.container.footer import ChunkStats, RowGroupStats
 from lsm_fragment.container.header import FragmentHeader, check_features, features_of
-from lsm_fragment.errors import cause_of
-from lsm_fragment.footer import ChunkStats, RowGroupStats
-from lsm_fragment.keys.bounds import Bound, Value
-from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, ordering
-from lsm_fragment.pages import ColumnRecord, check_back_to_back, unpack_record
-from lsm_fragment.short_texts import remembered
-from lsm_fragment.tables import (
+from lsm_fragment.container.pages import ColumnRecord, check_back_to_back, unpack_record
+from lsm_fragment.container.tables import (
     LEFT_OUT,
     TableReader,
     ValueKind,
@@ -31,6 +27,10 @@ from lsm_fragment.tables import (
     unpack_values,
     value_kind,
 )
+from lsm_fragment.errors import cause_of
+from lsm_fragment.keys.bounds import Bound, Value
+from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, ordering
+from lsm_fragment.short_texts import remembered
 
 _HEAD: Final = struct.Struct("<QQIIIIQQ")
 

@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from lsm_fragment.blocks.layout import BlockKind
-from lsm_fragment.container.blocks import Block, BlockReader
+from lsm_fragment.container.block import Block
+from lsm_fragment.container.block_reader import BlockReader
+from lsm_fragment.container.directory import Directory, PagePlace
+from lsm_fragment.container.footer import ChunkStats, FragmentSummary, RowGroupStats
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.directory import Directory, PagePlace
+from lsm_fragment.container.pages import ColumnRecord, check_records, unpack_page
 from lsm_fragment.errors import CorruptFragmentError
-from lsm_fragment.footer import ChunkStats, FragmentSummary, RowGroupStats
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.pages import ColumnRecord, check_records, unpack_page
 
 _GAP_BYTES: Final = 64 << 10
 """Pages no farther apart than this are read by one request."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Final, Protocol, Self
 
-from lsm_fragment.reader import FragmentReader, RangeSource
+from lsm_fragment.container.reader import FragmentReader, RangeSource
 
 _NO_NAME: Final = "fragment"
 

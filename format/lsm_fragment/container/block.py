@@ -1,0 +1,141 @@
+"""Holds one block as it was read: its header, its stored payload, and how to decode it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsm_fragment.blocks import layout
+from lsm_fragment.blocks.compression import decompress
+from lsm_fragment.blocks.layout import BlockHeader
+from lsm_fragment.container.footer import ChunkStats
+from lsm_fragment.decode import decode_array
+from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.errors import CorruptFragmentError
+from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
+from lsm_fragment.native.decode import root_of
+from lsm_fragment.value_errors import OF_VALUES
+
+
+class Block(NamedTuple):
+    """A block as read: header and checksum of the payload are checked, the payload is still compressed.
+
+    Of `BlockReader.read_beginning`, the payload is not checked and may end early.
+    """
+
+    header: BlockHeader
+    meta: bytes
+    stored: bytes
+    offset: int
+    name: str
+    """The fragment's name, for errors."""
+    column: str | None = None
+
+    def raw(self) -> bytes:
+        """Decompresses the payload. Raises `CorruptFragmentError`."""
+        return bytes(self._decompressed(most_metadata_bytes(self.header.stored_bytes)))
+
+    def _decompressed(self, most_bytes: int) -> bytes | memoryview:
+        self.check_raw_bytes(most_bytes)
+        try:
+            return decompress(self.header.codec, self.stored, self.header.raw_bytes)
+        except ValueError as error:
+            raise self.fault(str(error)) from error
+
+    def check_raw_bytes(self, most_bytes: int) -> None:
+        """Raises `CorruptFragmentError` if the payload claims to take more than so many bytes."""
+        if self.header.raw_bytes > most_bytes:
+            raise self.fault(too_large(self.header.raw_bytes, most_bytes))
+
+    def decode(
+        self,
+        dtype: pa.DataType,
+        *,
+        keep_dictionary: bool = False,
+        keep_templates: bool = False,
+        reserve: Callable[[int], None] | None = None,
+    ) -> pa.Array:
+        """Decodes the chunk to a storage array of `dtype`. Raises `CorruptFragmentError`.
+
+        Chunks of only nulls decode as any type. keep_dictionary, keep_templates, reserve: see
+        `lsm_fragment.decode.decode_array`.
+        """
+        most_bytes = most_chunk_bytes(self.header.stored_bytes)
+        raw = self._decompressed(most_bytes)
+        refusals: list[Exception] = []
+
+        def ask(size: int) -> None:
+            assert reserve is not None
+            try:
+                reserve(size)
+            except Exception as error:
+                refusals.append(error)
+                raise
+
+        try:
+            return decode_array(
+                self.meta,
+                raw,
+                dtype,
+                self.header.rows,
+                keep_dictionary=keep_dictionary,
+                keep_templates=keep_templates,
+                most_bytes=most_bytes,
+                reserve=None if reserve is None else ask,
+            )
+        except (ValueError, OverflowError, *OF_VALUES) as error:
+            if (
+                refusals
+            ):  # The chunk is not to blame: a merge waits for other work before it reserves.
+                raise
+            raise self._undecodable(error) from error
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Explains what checking or decompressing the payload raises. Raises `CorruptFragmentError`."""
+        try:
+            yield
+        except ValueError as error:
+            raise self.fault(str(error)) from error
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Explains what decoding raises. Raises `CorruptFragmentError`."""
+        try:
+            yield
+        except (ValueError, OverflowError, *OF_VALUES) as error:
+            raise self._undecodable(error) from error
+
+    @property
+    def encoding(self) -> str:
+        """The name of the root node's encoding."""
+        return self._root()[0]
+
+    def parts(self) -> tuple[bytes, bytes, bytes]:
+        """Returns the block as it was read: header, meta and payload."""
+        return layout.repack_block_header(self.header), self.meta, self.stored
+
+    def stats(self, *, offset: int) -> ChunkStats:
+        """Returns the footer's entry for this chunk at `offset`, without what only its own footer knows."""
+        header, (encoding, null_count) = self.header, self._root()
+        return ChunkStats(
+            offset, header.block_bytes, header.raw_bytes, 0, null_count, encoding, None, None
+        )
+
+    def _root(self) -> tuple[str, int]:
+        """Returns encoding and number of nulls of the root node."""
+        try:
+            encoding, null_count = root_of(self.meta)
+        except ValueError as error:
+            raise self.fault(f"the encoding tree is damaged: {error}") from error
+        return Encoding(encoding).name, null_count
+
+    def _undecodable(self, error: Exception) -> CorruptFragmentError:
+        cause = str(error) or "its values take more memory than there is"
+        return self.fault(f"the chunk does not decode: {cause}")
+
+    def fault(self, cause: str) -> CorruptFragmentError:
+        return CorruptFragmentError(cause, name=self.name, offset=self.offset, column=self.column)

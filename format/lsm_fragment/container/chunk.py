@@ -1,0 +1,141 @@
+"""Makes blocks and chunks: encodes, compresses, adds checksums (SPEC sections 3 and 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.arrays.joining import in_order_of_use
+from lsm_fragment.arrays.sizes import total_bytes
+from lsm_fragment.arrays.templated import TextSurvey, survey_texts
+from lsm_fragment.arrays.types import is_templated, may_stay_coded, value_type
+from lsm_fragment.blocks import layout
+from lsm_fragment.blocks.compression import Part, compress
+from lsm_fragment.blocks.layout import BlockKind, Codec
+from lsm_fragment.blocks.parts import payload_checksum
+from lsm_fragment.container.footer import ChunkStats
+from lsm_fragment.encode import Coding, EncodedArray
+from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.fitting import encode_fitting
+from lsm_fragment.keys.bounds import Value
+from lsm_fragment.keys.extremes import min_max
+from lsm_fragment.limits import most_metadata_bytes
+
+_RAW_PAYLOAD_LEVEL: Final = 0
+
+
+class ByteSink(Protocol):
+    """A sink for a fragment's bytes, in order; it need not be seekable."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk that is ready to be written as either kind ('K' or 'D'), with its statistics."""
+
+    meta: bytes
+    codec: Codec
+    stored: bytes
+    rows: int
+    raw_bytes: int
+    decoded_bytes: int
+    encoding: str
+    null_count: int
+    min: Value
+    max: Value
+
+    def parts(self, kind: BlockKind) -> tuple[bytes, bytes, bytes]:
+        """Returns the parts of the block in the order in which they are written."""
+        head = layout.pack_block_header(
+            kind,
+            self.codec,
+            rows=self.rows,
+            meta=self.meta,
+            stored_bytes=len(self.stored),
+            raw_bytes=self.raw_bytes,
+            payload_checksum=payload_checksum(self.codec, self.stored),
+        )
+        return head, self.meta, self.stored
+
+    def block(self, kind: BlockKind) -> bytes:
+        return b"".join(self.parts(kind))
+
+    def stats(self, *, offset: int, stored_bytes: int) -> ChunkStats:
+        """Returns the footer's entry for this chunk, whose block is at `offset` and has `stored_bytes`."""
+        return ChunkStats(
+            offset,
+            stored_bytes,
+            self.raw_bytes,
+            self.decoded_bytes,
+            self.null_count,
+            self.encoding,
+            self.min,
+            self.max,
+        )
+
+
+def make_chunk(
+    array: pa.Array, *, level: int, coding: Coding = Coding.OPEN, seen: TextSurvey | None = None
+) -> Chunk:
+    """Encodes and compresses a storage array, possibly dictionary-coded or templated.
+
+    level: zstd's; 0 for no compression.
+    coding: `Coding.FINAL` if the array went through `lsm_fragment.encode.by_dictionary`. seen: what is
+    known of a templated array that is final. Raises `LimitError` if readers would refuse it.
+    """
+    is_coded, has_templates = pt.is_dictionary(array.type), is_templated(array.type)
+    if (is_coded or has_templates) and coding is not Coding.FINAL:
+        array, seen = in_order_of_use(array), None
+    compared = array.dictionary if is_coded else array
+    if has_templates:
+        seen = seen or survey_texts(array)
+        compared = seen.extremes
+    is_decided = coding is not Coding.OPEN
+    encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided, seen=seen)
+    low, high = min_max(compared)
+    return Chunk(
+        encoded.meta,
+        codec,
+        stored,
+        len(array),
+        encoded.raw_bytes,
+        _decoded_bytes(array, encoded),
+        encoded.encoding.name,
+        array.null_count,
+        low,
+        high,
+    )
+
+
+def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
+    """Returns the bytes that the values take decoded, as SPEC section 7 counts them.
+
+    They depend only on the values and how they are stored, not on how the array holds them.
+    """
+    if encoded.encoding is Encoding.TEMPLATE:
+        return encoded.text_bytes + 4 * len(array)
+    if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(value_type(array.type)):
+        return 4 * len(array) + encoded.raw_bytes + encoded.text_bytes
+    return total_bytes(array)
+
+
+def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
+    """Makes a block that is not a chunk: header, column start, page or directory."""
+    parts = (Part(memoryview(payload)),)
+    codec, stored = compress(parts, level)
+    if len(payload) > most_metadata_bytes(len(stored)):  # readers would take it for a bomb
+        codec, stored = compress(parts, _RAW_PAYLOAD_LEVEL)
+    head = layout.pack_block_header(
+        kind,
+        codec,
+        rows=0,
+        meta=b"",
+        stored_bytes=len(stored),
+        raw_bytes=len(payload),
+        payload_checksum=payload_checksum(codec, stored),
+    )
+    return head + stored
