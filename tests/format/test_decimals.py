@@ -94,12 +94,12 @@ def test_statistics_know_one_zero() -> None:
 
 def test_a_want_of_memory_is_not_taken_for_a_damaged_chunk(monkeypatch) -> None:
     chunk = make_chunk(pa.array([1, 2, 3]), level=1)
-    from lsm_fragment.container import blocks
+    from lsm_fragment.container import block as container_block
 
     def fail(*_arguments, **_options):
         raise MemoryError
 
-    monkeypatch.setattr(blocks, "decode_array", fail)
+    monkeypatch.setattr(container_block, "decode_array", fail)
     header = unpack_block_header(chunk.parts(BlockKind.DATA)[0], name="f", offset=0)
     block = Block(header, chunk.meta, chunk.stored, 0, "f", "c")
     with pytest.raises(MemoryError):

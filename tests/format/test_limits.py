@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm_fragment import decode, encode, fitting, limits, numbers
-from lsm_fragment.arrays import buffers as nodes
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.blocks.layout import BlockKind, Codec
 from lsm_fragment.container.block import Block
@@ -21,6 +20,7 @@ from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
+from lsm_fragment.encodings import node
 from lsm_fragment.errors import CorruptFragmentError, LimitError, SchemaError
 from lsm_fragment.limits import MAX_METADATA_BYTES
 from tests.format.test_letters import ids
@@ -138,7 +138,7 @@ def test_constants_of_a_list_get_bytes_where_there_are_too_many(
     assert reads_back(many).raw_bytes >= 160_000
     limit(None)
     # Nodes of constants may have so many values together; each of these is below that.
-    monkeypatch.setattr(nodes, "MAX_UNBACKED_VALUES", 25_000)
+    monkeypatch.setattr(node, "MAX_UNBACKED_VALUES", 25_000)
     for module in (numbers, fitting):
         monkeypatch.setattr(module, "MAX_UNBACKED_VALUES", 25_000)
     monkeypatch.setattr("lsm_fragment.decode.MAX_UNBACKED_VALUES", 25_000)

@@ -230,7 +230,7 @@ def test_what_cannot_run_says_so_when_it_is_imported(
         sources, tmp_path / "lsm_fragment", ignore=shutil.ignore_patterns("*.so", "*.c")
     )
     done = subprocess.run(
-        [sys.executable, "-c", f"{preparation}import lsm_fragment.container.blocks"],
+        [sys.executable, "-c", f"{preparation}import lsm_fragment.container.block"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

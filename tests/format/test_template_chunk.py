@@ -117,8 +117,10 @@ def test_strings_given_before_do_not_count_against_the_limit(
 ) -> None:
     block = templated_block()
     size = logs(ROWS).nbytes
-    for module in ("blocks", "template_chunk"):
-        monkeypatch.setattr(f"lsm_fragment.{module}.most_chunk_bytes", lambda _stored: 10 * size)
+    for module in ("block", "template_chunk"):
+        monkeypatch.setattr(
+            f"lsm_fragment.container.{module}.most_chunk_bytes", lambda _stored: 10 * size
+        )
     chunk = TemplateChunk(block, pa.string())
     for _ in range(20):
         assert chunk.texts().equals(logs(ROWS))
@@ -135,8 +137,8 @@ def test_what_is_written_within_a_limit_is_read_within_it_whichever_rows_come_fi
         monkeypatch.setattr(
             "lsm_fragment.fitting.most_written_bytes", lambda _stored, limit=limit: limit
         )
-        for name in ("blocks", "template_chunk"):
-            most = f"lsm_fragment.{name}.most_chunk_bytes"
+        for name in ("block", "template_chunk"):
+            most = f"lsm_fragment.container.{name}.most_chunk_bytes"
             monkeypatch.setattr(most, lambda _stored, limit=limit: limit)
         try:
             block = block_of(make_chunk(divided, level=1))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm_fragment import decode, limits, open_fragment
-from lsm_fragment.container import agreement, pages, stream_reader
+from lsm_fragment.container import pages, stream_reader
 from lsm_fragment.errors import CorruptFragmentError, FormatError
 from lsm_fragment.native.decode import Cursor
 from tests.fuzz import mutations
@@ -161,7 +161,7 @@ def test_readers_that_believe_footers_are_found_out(monkeypatch) -> None:
     data = (FOLDER / "a_footer_of_another_column_s_chunk.frag").read_bytes()
     check_forged(data)
     monkeypatch.setattr(pages.ColumnRecord, "check_places", lambda *arguments: None)
-    monkeypatch.setattr(agreement.Sequel, "check", lambda *arguments: None)
+    monkeypatch.setattr(stream_reader.Sequel, "check", lambda *arguments: None)
     with refuses(FindingError):
         check_forged(data)
 

@@ -16,7 +16,8 @@ from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
 from lsm_fragment import encode
-from lsm_fragment.arrays import templated as templates
+from lsm_fragment.arrays import templated
+from lsm_fragment.arrays.dividing import split
 from lsm_fragment.arrays.sizes import total_bytes
 from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.container.reader import FragmentReader
@@ -66,7 +67,7 @@ def test_templates_of_several_inputs_are_joined(monkeypatch: pytest.MonkeyPatch)
 
     def joined(array: pa.Array) -> pa.Array:
         asked.append(len(array))
-        return templates.joined(array)
+        return templated.joined(array)
 
     monkeypatch.setattr(encode, "joined", joined)
     merged = merged_rows(tables, max_rows=3000)
@@ -156,7 +157,7 @@ def test_short_constant_templates_divide_row_groups_as_their_text_does(bytes_bey
         return make_column_chunk(ColumnRows("v", pieces, origins, None, None, most_bytes, 1)).stops
 
     assert bool(stops(column)) == (bytes_beyond > 0)
-    assert stops(templates.split(column, 1)) == stops(column)
+    assert stops(split(column, 1)) == stops(column)
 
 
 @pytest.mark.parametrize("function", [None, RowFunction.LAST, RowFunction.MAX])
