@@ -26,7 +26,7 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from lsm_fragment.arrays.nested_bytes import packed
 from lsm_fragment.gather.pieces import FIELDS, ROWS, START, GatherArray, Pieces
-from lsm_fragment.native import gather as native
+from lsm_fragment.native.gather import rows as native
 
 I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]

@@ -41,7 +41,7 @@ from lsm_fragment.keys.normalised import (
 )
 from lsm_fragment.keys.sort_schema import SortSchema, ordering
 from lsm_fragment.names import names_text
-from lsm_fragment.native.key_merge import Stop
+from lsm_fragment.native.keys.key_merge import Stop
 
 I64 = npt.NDArray[np.int64]
 _MAX_PAGE_BYTES: Final = 256 << 10

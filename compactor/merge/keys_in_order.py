@@ -15,7 +15,7 @@ from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import Pieces, Span, pieces_of_spans
 from lsm_fragment.keys.comparator import ComparableKey
 from lsm_fragment.keys.normalised import KeyLayout
-from lsm_fragment.native import origins as native
+from lsm_fragment.native.gather import origins as native
 
 U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]

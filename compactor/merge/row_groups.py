@@ -21,8 +21,8 @@ from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
 from compactor.merge.keys_in_order import WaitingKeys
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from lsm_fragment.keys.comparator import ComparableKey
-from lsm_fragment.native import origins
-from lsm_fragment.native.integers import count_within
+from lsm_fragment.native.arrays.integers import count_within
+from lsm_fragment.native.gather import origins
 
 SIZE_UNITS: Final = 256
 """Units per byte in which stored sizes of rows are counted."""

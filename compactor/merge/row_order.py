@@ -18,7 +18,7 @@ import numpy.typing as npt
 from compactor.resources.tape import Tape
 from compactor.rows.flags import COUNTS, KEPT, Flags
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.native import origins as native
+from lsm_fragment.native.gather import origins as native
 
 _HEAD: Final = struct.Struct("<IIIBBxx")
 """Number of rows, of their runs, of inputs, form, and whether flags follow the counts."""

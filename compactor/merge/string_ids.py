@@ -21,7 +21,7 @@ from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.templated import templates_of
 from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.gather.pieces import NumberedStrings
-from lsm_fragment.native.ids import StringTable
+from lsm_fragment.native.gather.ids import StringTable
 
 _LEAST_RECURRENCE: Final = 2
 """How often a string has to come, on average, for numbers to be worth their time."""

@@ -1,5 +1,5 @@
-"""Merges sorted inputs by their normalised keys, which come in pages. `lsm_fragment.native.key_merge` has the
-loop."""
+"""Merges sorted inputs by their normalised keys, which come in pages. `lsm_fragment.native.keys.key_merge`
+has the loop."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lsm_fragment.keys.normalised import KeyLayout, SortKeys
-from lsm_fragment.native import key_merge as native
-from lsm_fragment.native.key_merge import State, Stop
+from lsm_fragment.native.keys import key_merge as native
+from lsm_fragment.native.keys.key_merge import State, Stop
 
 U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]
@@ -57,7 +57,7 @@ class Page:
 
 
 class _Progress:
-    """Names the fields of `Progress` in `lsm_fragment.native.key_merge`."""
+    """Names the fields of `Progress` in `lsm_fragment.native.keys.key_merge`."""
 
     ROWS, KEY_BYTES, MOST_KEY_BYTES, GROUP, OWNER, IS_SHARED, MOST_ROWS_OF_GROUP = range(7)
     FIELDS: Final = 7

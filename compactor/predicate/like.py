@@ -105,7 +105,7 @@ def _contains(texts: pa.Array, word: str) -> pa.Array:
         return with_nulls_of(texts, pa.repeat(True, len(texts)))
     offsets, data = binary_parts(texts)
     found = np.empty(len(texts), dtype=np.uint8)
-    native.patterns.contain(
+    native.arrays.patterns.contain(
         offsets, native.as_bytes(data), np.frombuffer(word.encode(), dtype=np.uint8), found
     )
     return with_nulls_of(texts, pa.array(found.view(np.bool_)))

@@ -125,7 +125,7 @@ def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """A pattern as `lsm_fragment.native.patterns` runs it: state s has s steps behind it."""
+    """A pattern as `lsm_fragment.native.arrays.patterns` runs it: state s has s steps behind it."""
 
     steps: U64
     """The states that each byte moves on, as bitmaps. Shape (256, words)."""
@@ -142,7 +142,7 @@ class _Machine:
     def reach(self, layout: Layout, alphabets: U64) -> U8:
         """Returns 1 for each template that leads to the last state, 0 for others."""
         out = np.empty(len(layout.offsets) - 1, dtype=np.uint8)
-        native.patterns.reach(
+        native.arrays.patterns.reach(
             *layout, alphabets, DISTINCTIVE,
             self.steps, self.loops, self.letter_steps, self.letter_loops,
             self.last, self.anything, out,

@@ -40,7 +40,7 @@ class TemplatedColumn:
         codes = fixed_width_view(self._chunk.codes, np.int32)
         if not (said == Answer.MAYBE).any():
             bits = np.empty((rows + 7) // 8, dtype=np.uint8)
-            native.patterns.hold(codes, (said == Answer.ALWAYS).view(np.uint8), bits)
+            native.arrays.patterns.hold(codes, (said == Answer.ALWAYS).view(np.uint8), bits)
             found = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)], 0)
             return self._decided(found)
         return self._decided(self._by_row(condition, said[codes], asked))

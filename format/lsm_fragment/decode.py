@@ -1,8 +1,8 @@
 """Decodes chunks to storage arrays: wraps buffers, and checks that everything fits (SPEC section 5).
 
-`lsm_fragment.native.decode` walks the nodes and reads integers. Threads may decode at the same time; long
-loops let go of the GIL. Every fault is a `ValueError` with the cause; the caller knows the place and adds
-it.
+`lsm_fragment.native.encodings.decode` walks the nodes and reads integers. Threads may decode at the same
+time; long loops let go of the GIL. Every fault is a `ValueError` with the cause; the caller knows the place
+and adds it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from lsm_fragment.arrays.types import (
 from lsm_fragment.encodings.node import INT_ENCODINGS, MAX_UNBACKED_VALUES, Encoding
 from lsm_fragment.encodings.stored_templates import StoredRows, joined_stored, stored
 from lsm_fragment.limits import KEPT_RATIO, most_chunk_bytes, too_large
-from lsm_fragment.native.decode import Cursor, IntegerStream
-from lsm_fragment.native.letters import MOST_FRAME_BYTES, unpack
-from lsm_fragment.native.text import is_ascii
+from lsm_fragment.native.arrays.text import is_ascii
+from lsm_fragment.native.encodings.decode import Cursor, IntegerStream
+from lsm_fragment.native.encodings.letters import MOST_FRAME_BYTES, unpack
 
 _SMALL_BYTES: Final = 16 << 10
 """The most bytes that are allocated without asking `reserve`."""

@@ -319,7 +319,9 @@ def _under_nulls(node: Node, valid: npt.NDArray[np.bool_] | None) -> Node:
 def _filled(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Returns values where each null has the value before it, which takes the fewest bits."""
     out = np.empty_like(values)
-    native.integers.fill_nulls(native.as_words(values), valid.view(np.uint8), native.as_words(out))
+    native.arrays.integers.fill_nulls(
+        native.as_words(values), valid.view(np.uint8), native.as_words(out)
+    )
     return out
 
 
@@ -345,7 +347,7 @@ def _as_integers(words: npt.NDArray[Any], dtype: pa.DataType) -> npt.NDArray[Any
     if not pt.is_floating(dtype):
         return words
     ordered = np.empty_like(words)
-    native.floats.order(words, ordered)
+    native.encodings.floats.order(words, ordered)
     return ordered.view(f"i{words.itemsize}")
 
 
@@ -408,12 +410,12 @@ def _encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) 
         return None
     values = words.view(np.float64)
     sample = sampled(values)
-    digits = native.floats.find_digits(sample, len(sample) // _OTHERS_SHARE)
+    digits = native.encodings.floats.find_digits(sample, len(sample) // _OTHERS_SHARE)
     if digits < 0:
         return None
     others = np.empty(len(values) // _OTHERS_SHARE, dtype=np.uint32)
     integers = np.empty(len(values), dtype=np.int64)
-    count = native.floats.to_integers(values, digits, integers, others)
+    count = native.encodings.floats.to_integers(values, digits, integers, others)
     if count < 0:
         return None
     of_integers = survey(sampled(integers))
@@ -607,10 +609,10 @@ def _codes(array: pa.Array, most: int) -> tuple[I32, I32] | None:
     width = fixed_width_bytes(array.type)
     if width in (1, 2, 4, 8):
         words = fixed_width_view(array, f"u{width}")
-        count = native.integers.code_words(words, flags, most, codes, firsts)
+        count = native.arrays.integers.code_words(words, flags, most, codes, firsts)
     else:
         offsets, data = _value_bytes(array, width)
-        count = native.strings.code_strings(offsets, data, flags, most, codes, firsts)
+        count = native.arrays.strings.code_strings(offsets, data, flags, most, codes, firsts)
     return None if count < 0 else (codes, firsts[:count])
 
 

@@ -56,7 +56,9 @@ class Lettering:
 
     def pack(self, data: memoryview) -> pa.Buffer | None:
         """Returns the letters as a bit field of their places in the alphabet; None if there are others."""
-        return native.letters.pack(native.as_bytes(data), self.holes, self.alphabet, self.width)
+        return native.encodings.letters.pack(
+            native.as_bytes(data), self.holes, self.alphabet, self.width
+        )
 
 
 def find_lettering(data: memoryview, length: int, *, is_text: bool) -> Lettering | None:
@@ -65,11 +67,15 @@ def find_lettering(data: memoryview, length: int, *, is_text: bool) -> Lettering
     length: the bytes of every value that has any; 0 if these differ. is_text: whether only ASCII is packed,
     so that readers need not check that the bytes are UTF-8.
     """
-    can_be_framed = native.letters.LEAST_FRAME_BYTES <= length <= native.letters.MOST_FRAME_BYTES
+    can_be_framed = (
+        native.encodings.letters.LEAST_FRAME_BYTES
+        <= length
+        <= native.encodings.letters.MOST_FRAME_BYTES
+    )
     is_framed = can_be_framed and data.nbytes >= _LEAST_FRAMED * length
     holes = _find_holes(data, length) if is_framed else _NO_HOLES
     bytes_of = native.as_bytes(data)
-    alphabet = native.letters.find_alphabet(bytes_of, holes)
+    alphabet = native.encodings.letters.find_alphabet(bytes_of, holes)
     if not alphabet:
         return None
     if is_text and not (alphabet.isascii() and bytes(bytes_of[: len(holes)]).isascii()):
@@ -78,7 +84,7 @@ def find_lettering(data: memoryview, length: int, *, is_text: bool) -> Lettering
 
 
 def _find_holes(data: memoryview, length: int) -> U8:
-    found = native.letters.find_holes(native.as_bytes(data), length)
+    found = native.encodings.letters.find_holes(native.as_bytes(data), length)
     return _NO_HOLES if all(found) else np.frombuffer(found, dtype=np.uint8)
 
 
@@ -89,7 +95,7 @@ def sampled_bytes(data: memoryview, length: int = 1) -> memoryview:
     """
     if data.nbytes <= _STRETCHES * _STRETCH_BYTES:
         return data
-    unit = length if 0 < length <= native.letters.MOST_FRAME_BYTES else 1
+    unit = length if 0 < length <= native.encodings.letters.MOST_FRAME_BYTES else 1
     size = _STRETCH_BYTES // unit * unit
     step = (data.nbytes - size) // (_STRETCHES - 1) // unit * unit
     starts = range(0, _STRETCHES * step, step)

@@ -1,8 +1,8 @@
 """Encodes integers by bits: looks at a sample, then packs all (SPEC section 5).
 
-Floats are encoded by the integers that they become (`lsm_fragment.native.floats`). What is packed gains
-nothing from a codec. One alternative leaves work to the codec: the same bits for the same value everywhere,
-where a sample shows that this takes less.
+Floats are encoded by the integers that they become (`lsm_fragment.native.encodings.floats`). What is packed
+gains nothing from a codec. One alternative leaves work to the codec: the same bits for the same value
+everywhere, where a sample shows that this takes less.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IntArray = npt.NDArray[Any]
 U8 = npt.NDArray[np.uint8]
 
 BYTE_BITS: Final = 8
-_BLOCK: Final = native.bits.BLOCK_VALUES
+_BLOCK: Final = native.encodings.bits.BLOCK_VALUES
 _SAMPLE_BLOCKS: Final = 4
 _MIN_RUN: Final = 16
 """Average length of runs from which they are stored as such."""
@@ -70,12 +70,12 @@ def sampled(values: IntArray) -> IntArray:
     if len(values) <= _SAMPLE_BLOCKS * _BLOCK:
         return values
     sample = np.empty(_SAMPLE_BLOCKS * _BLOCK, dtype=values.dtype)
-    native.integers.copy_blocks(native.as_words(values), _BLOCK, native.as_words(sample))
+    native.arrays.integers.copy_blocks(native.as_words(values), _BLOCK, native.as_words(sample))
     return sample
 
 
 def survey(sample: IntArray) -> Survey:
-    return Survey(*native.bits.survey(sample), len(sample))
+    return Survey(*native.encodings.bits.survey(sample), len(sample))
 
 
 def encode_ints(values: IntArray, *, allow_runs: bool = True) -> Node:
@@ -96,7 +96,7 @@ def encode_surveyed(
     if length > MAX_UNBACKED_VALUES:
         return encode_backed_ints(values)  # readers refuse that many values without bytes
     if seen.has_runs:
-        changes = native.integers.count_changes(native.as_words(values))
+        changes = native.arrays.integers.count_changes(native.as_words(values))
         if not changes:
             return Node(Encoding.CONSTANT, length, param=int(values[0]))
         if allow_runs and (changes + 1) * _MIN_RUN <= length:
@@ -121,7 +121,7 @@ def _pack(
     values: IntArray, *, least_width: int = 0, values_too: bool = True, steps_too: bool = False
 ) -> Node:
     room = _Room(len(values))
-    size, least = native.bits.pack(
+    size, least = native.encodings.bits.pack(
         values, least_width, values_too, steps_too, room.entries, room.data
     )
     return _node(len(values), room, size, least, is_dense=True)
@@ -132,8 +132,8 @@ class _Room:
     the data behind them. They need not be joined, since entries are whole words."""
 
     def __init__(self, length: int) -> None:
-        entries = native.bits.ENTRY_BYTES * -(-length // _BLOCK)
-        room = np.empty(entries + native.bits.most_bytes(length), dtype=np.uint8)
+        entries = native.encodings.bits.ENTRY_BYTES * -(-length // _BLOCK)
+        room = np.empty(entries + native.encodings.bits.most_bytes(length), dtype=np.uint8)
         self._all, self.entries, self.data = room, room[:entries], room[entries:]
 
     def buffer(self, size: int) -> U8:
@@ -171,7 +171,9 @@ def _encode_alike(values: IntArray, sample: IntArray, seen: Survey) -> Node | No
 def _pack_alike(values: IntArray, base: int, width: int, room: _Room, *, holds_steps: bool) -> int:
     """Packs values or steps by one width. Returns the bytes of data; -1 if they need more bits."""
     base &= 2**64 - 1
-    return native.bits.pack_alike(values, base, width, holds_steps, room.entries, room.data)
+    return native.encodings.bits.pack_alike(
+        values, base, width, holds_steps, room.entries, room.data
+    )
 
 
 def _coded_bits(data: U8) -> float:
@@ -179,18 +181,18 @@ def _coded_bits(data: U8) -> float:
 
     A small sample shows repeats when it is compressed, but frequencies only when they are counted.
     """
-    by_frequency = native.bits.frequency_bits(data)
+    by_frequency = native.encodings.bits.frequency_bits(data)
     return min(max(by_frequency, len(data)), BYTE_BITS * compressed_bytes(data.data))
 
 
 def encode_multiples(values: IntArray, sample: IntArray) -> Node | None:
     """Encodes multiples of one number, such as milliseconds in nanoseconds, as their quotients."""
     probes = np.ascontiguousarray(sample[:: max(1, len(sample) // _FACTOR_PROBES)])
-    factor = native.integers.common_factor(probes, _MIN_FACTOR)
+    factor = native.arrays.integers.common_factor(probes, _MIN_FACTOR)
     if not _MIN_FACTOR <= factor < 1 << 63:
         return None
     quotients = np.empty(len(values), dtype=np.int64)
-    if not native.integers.divide(values, factor, quotients):
+    if not native.arrays.integers.divide(values, factor, quotients):
         return None
     seen_quotients = sampled(quotients)
     child = encode_surveyed(quotients, seen_quotients, survey(seen_quotients), allow_runs=False)

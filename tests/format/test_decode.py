@@ -23,7 +23,7 @@ from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.decode import decode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
-from lsm_fragment.native.text import is_ascii
+from lsm_fragment.native.arrays.text import is_ascii
 from lsm_fragment.numbers import encode_backed_ints
 from tests.support import spec_reader
 from tests.support.loops import loops

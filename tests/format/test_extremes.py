@@ -147,13 +147,13 @@ def test_only_values_in_use_count() -> None:
 def test_malformed_arrays_are_refused() -> None:
     data, many = np.zeros(8, np.uint8), np.arange(9, dtype=np.int64)
     calls = {
-        "a bitmap": lambda: native.extremes.extreme_numbers(many, data[:1], 0),
-        "a start": lambda: native.extremes.extreme_numbers(many, data, -1),
-        "offsets beyond": lambda: native.extremes.extreme_strings(many[::3].copy(), data[:5], None, 0),
-        "falling offsets": lambda: native.extremes.extreme_strings(
+        "a bitmap": lambda: native.keys.extremes.extreme_numbers(many, data[:1], 0),
+        "a start": lambda: native.keys.extremes.extreme_numbers(many, data, -1),
+        "offsets beyond": lambda: native.keys.extremes.extreme_strings(many[::3].copy(), data[:5], None, 0),
+        "falling offsets": lambda: native.keys.extremes.extreme_strings(
             np.array([0, 4, 2, 8]), data, None, 0
         ),
-        "no offsets": lambda: native.extremes.extreme_strings(many[:0], data, None, 0),
+        "no offsets": lambda: native.keys.extremes.extreme_strings(many[:0], data, None, 0),
     }  # fmt: skip
     for name, call in calls.items():
         with refuses(ValueError, "malformed"):

@@ -25,8 +25,8 @@ from lsm_fragment.gather.pieces import (
     pieces_of,
 )
 from lsm_fragment.native import as_bytes
-from lsm_fragment.native import gather as native
-from lsm_fragment.native.ids import StringTable
+from lsm_fragment.native.gather import rows as native
+from lsm_fragment.native.gather.ids import StringTable
 from tests.support.wording import refuses
 
 TYPES = [

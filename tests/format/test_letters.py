@@ -108,7 +108,7 @@ def frame_of(frame: bytes = b"", letter: bytes = b"?") -> Node:
 def unpacked(codes: bytes | pa.Buffer, alphabet: bytes, width: int, count: int) -> bytes:
     """Letters without a frame, unpacked by the loop."""
     stored = pa.py_buffer(alphabet.ljust(1 << width, b"\0"))
-    out = native.letters.unpack(
+    out = native.encodings.letters.unpack(
         pa.py_buffer(codes), stored, width, count, NO_HOLES, NO_HOLES, False
     )
     return bytes(out)
@@ -123,7 +123,7 @@ def test_letters_become_their_places_in_the_alphabet_and_back(
 ) -> None:
     data = bytes(np.random.default_rng(seed).choice(list(alphabet), size).astype(np.uint8))
     width = min(6, width_of(alphabet) + wider)
-    codes = native.letters.pack(as_bytes(data), NO_HOLES, alphabet, width)
+    codes = native.encodings.letters.pack(as_bytes(data), NO_HOLES, alphabet, width)
     assert codes is not None
     assert bytes(codes) == packed_by_python(data, alphabet, width)
     assert unpacked(codes, alphabet, width, size) == data
@@ -137,20 +137,22 @@ def test_rows_become_their_letters_without_the_frame_and_back(
     frame = rng.integers(0, 256, len(holes)).astype(np.uint8)
     text = np.where(holes, rng.choice(list(alphabet), (rows, len(holes))), frame).astype(np.uint8)
     width, count = width_of(alphabet), rows * int(holes.sum())
-    codes = native.letters.pack(text.reshape(-1), holes, alphabet, width)
+    codes = native.encodings.letters.pack(text.reshape(-1), holes, alphabet, width)
     assert codes is not None
     assert bytes(codes) == packed_by_python(text[:, holes == 1].tobytes(), alphabet, width)
     stored = pa.py_buffer(alphabet.ljust(1 << width, b"\0"))
-    back = native.letters.unpack(codes, stored, width, count, holes, frame, False)
+    back = native.encodings.letters.unpack(codes, stored, width, count, holes, frame, False)
     assert bytes(back) == text.tobytes()
     occurring = set(text[:, holes == 1].tobytes())
-    assert native.letters.find_alphabet(text.reshape(-1), holes) == bytes(sorted(occurring))
+    assert native.encodings.letters.find_alphabet(text.reshape(-1), holes) == bytes(
+        sorted(occurring)
+    )
 
 
 @given(st.binary(max_size=150) | st.binary(max_size=9).map(lambda few: few * 20_000))
 def test_the_alphabet_has_the_bytes_that_occur(data: bytes) -> None:
     expected = bytes(sorted(set(data)))
-    found = native.letters.find_alphabet(as_bytes(data), NO_HOLES)
+    found = native.encodings.letters.find_alphabet(as_bytes(data), NO_HOLES)
     assert found == (expected if len(expected) <= 64 else None)
 
 
@@ -159,7 +161,7 @@ def test_holes_are_where_rows_differ(length: int, rows: int, changes: int, seed:
     rng = np.random.default_rng(seed)
     text = np.tile(rng.integers(0, 256, length).astype(np.uint8), (rows, 1))
     text[rng.integers(0, rows, changes), rng.integers(0, length, changes)] ^= np.uint8(4)
-    holes = native.letters.find_holes(text.reshape(-1), length)
+    holes = native.encodings.letters.find_holes(text.reshape(-1), length)
     assert list(holes) == list((text != text[0]).any(axis=0))
 
 
@@ -168,14 +170,14 @@ def test_rows_that_are_too_short_too_long_or_not_whole_have_no_holes(
     size: int, length: int
 ) -> None:
     with pytest.raises(ValueError, match="in rows of"):
-        native.letters.find_holes(as_bytes(bytes(size)), length)
+        native.encodings.letters.find_holes(as_bytes(bytes(size)), length)
 
 
 @given(st.integers(1, 20_000), st.integers(0, 19_999), st.integers(0, 255))
 def test_a_single_byte_beyond_the_alphabet_is_seen(size: int, at: int, byte: int) -> None:
     data = bytearray(b"7" * size)
     data[at % size] = byte
-    codes = native.letters.pack(as_bytes(bytes(data)), NO_HOLES, HEX, 4)
+    codes = native.encodings.letters.pack(as_bytes(bytes(data)), NO_HOLES, HEX, 4)
     assert (codes is not None) == (byte in HEX)
 
 
@@ -228,7 +230,9 @@ def test_letters_that_do_not_fit_their_rows_or_bits_are_not_packed(
     size: int, holes: list[int], alphabet: bytes, width: int
 ) -> None:
     with pytest.raises(ValueError, match=r"letters|frame"):
-        native.letters.pack(as_bytes(b"0" * size), np.array(holes, np.uint8), alphabet, width)
+        native.encodings.letters.pack(
+            as_bytes(b"0" * size), np.array(holes, np.uint8), alphabet, width
+        )
 
 
 # --- round trips ----------------------------------------------------------------------------

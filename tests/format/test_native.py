@@ -28,7 +28,9 @@ from lsm_fragment.arrays.hashing import (
 from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.storage import decoded, plain, to_storage
 from lsm_fragment.encode import by_dictionary
-from lsm_fragment.native import bits, extremes, hashing, integers
+from lsm_fragment.native.arrays import hashing, integers
+from lsm_fragment.native.encodings import bits
+from lsm_fragment.native.keys import extremes
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.wording import refuses

@@ -23,7 +23,7 @@ from tests.support.spec_reader import Cursor, unpacked
 from tests.support.wording import refuses
 
 INT_TYPES = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
-BLOCK = native.bits.BLOCK_VALUES
+BLOCK = native.encodings.bits.BLOCK_VALUES
 
 
 def read(node: Node, dtype: pa.DataType) -> pa.Array:
@@ -96,14 +96,14 @@ def test_values_of_every_width_are_packed_within_the_room_that_they_have(
     length: int, far: int
 ) -> None:
     rng = np.random.default_rng(length)
-    entries = np.empty(native.bits.ENTRY_BYTES * -(-length // BLOCK), np.uint8)
-    most = native.bits.most_bytes(length)
+    entries = np.empty(native.encodings.bits.ENTRY_BYTES * -(-length // BLOCK), np.uint8)
+    most = native.encodings.bits.most_bytes(length)
     for width in range(65):
         values = rng.integers(0, 1 << width, length, np.uint64)
         values[far :: far or length + 1] = 2**64 - 1  # patches
         for steps_too in (False, True):
             room = np.full(most + 8, 0xA5, np.uint8)
-            size, _ = native.bits.pack(values, 0, True, steps_too, entries, room[:most])
+            size, _ = native.encodings.bits.pack(values, 0, True, steps_too, entries, room[:most])
             assert room[most:].tolist() == [0xA5] * 8
             node = blocks_of(bytes(entries), bytes(room[:size]), length, width=0)
             assert read(node, pa.uint64()).to_numpy().tolist() == values.tolist()
@@ -199,7 +199,7 @@ def test_damaged_blocks_are_errors_or_other_numbers() -> None:
     values = np.where(np.arange(1500) % 50 == 7, 2**50, np.arange(1500) * 7919 % 1000)
     node = encode_ints(values)
     assert node.encoding is Encoding.PACKED
-    (packed,), entry_bytes = map(bytes, node.buffers), 2 * native.bits.ENTRY_BYTES
+    (packed,), entry_bytes = map(bytes, node.buffers), 2 * native.encodings.bits.ENTRY_BYTES
     entries, data = packed[:entry_bytes], packed[entry_bytes:][: node.param]
     for _ in range(20_000):
         pieces = [bytearray(entries), bytearray(data[: rng.randrange(len(data) + 1)])]

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsm_fragment.native import origins as native
-from lsm_fragment.native.integers import count_within
+from lsm_fragment.native.arrays.integers import count_within
+from lsm_fragment.native.gather import origins as native
 from tests.support.wording import refuses
 
 ORIGINS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), max_size=30).map(

@@ -155,7 +155,7 @@ def test_runs_that_are_not_within_their_bytes_are_refused(
     runs = (np.array(some, dtype=np.int64) for some in (starts, sizes, places))
     with refuses(ValueError, "not within"):
         first, second, third = runs
-        native.strings.copy_runs(data, first, second, out, third)
+        native.arrays.strings.copy_runs(data, first, second, out, third)
 
 
 def _coded(values: list[object], dtype: pa.DataType) -> pa.Array:

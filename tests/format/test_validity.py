@@ -76,7 +76,7 @@ def test_text_passes_whether_it_is_ascii_or_not(
     if len(array):
         offsets, data = binary_parts(array)
         is_ascii = all(text is None or text.isascii() for text in texts[start:])
-        assert native.text.are_ascii(offsets, native.as_bytes(data)) == is_ascii
+        assert native.arrays.text.are_ascii(offsets, native.as_bytes(data)) == is_ascii
 
 
 def test_bytes_that_are_no_text_are_refused_wherever_they_are() -> None:

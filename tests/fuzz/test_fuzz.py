@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lsm_fragment import decode, limits, open_fragment
 from lsm_fragment.container import pages, stream_reader
 from lsm_fragment.errors import CorruptFragmentError, FormatError
-from lsm_fragment.native.decode import Cursor
+from lsm_fragment.native.encodings.decode import Cursor
 from tests.fuzz import mutations
 from tests.fuzz.anatomy import Anatomy
 from tests.fuzz.seeds import Seed, fragments

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from compactor.merge.tournament import MergedRows, Page, Tournament
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
-from lsm_fragment.native.key_merge import Stop, place, refer_to_previous
+from lsm_fragment.native.keys.key_merge import Stop, place, refer_to_previous
 from tests.support.wording import refuses
 
 ONE = parse_sort_schema("k")

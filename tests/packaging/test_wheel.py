@@ -119,9 +119,7 @@ def test_the_sdist_and_the_wheel_have_what_is_needed_and_nothing_else(built: Bui
 
 
 def test_the_wheel_works_away_from_the_sources(python: Path, tmp_path: Path) -> None:
-    place = (
-        "import compactor, lsm_fragment.native.strings as c; print(compactor.__file__, c.__file__)"
-    )
+    place = "import compactor, lsm_fragment.native.arrays.strings as c; print(compactor.__file__, c.__file__)"
     for file in run(python, "-c", place, cwd=tmp_path).split():
         assert Path(file).is_relative_to(python.parents[1])
     compactor = python.with_name("compactor")

@@ -259,12 +259,12 @@ def test_rows_hold_as_their_templates_do(rows: int) -> None:
     rng = np.random.default_rng(rows)
     codes, holds = rng.integers(0, 5, rows, np.int32), rng.integers(0, 2, 5).astype(np.uint8)
     bits = np.full((rows + 7) // 8, 255, dtype=np.uint8)
-    native.patterns.hold(codes, holds, bits)
+    native.arrays.patterns.hold(codes, holds, bits)
     expected = np.packbits(holds[codes], bitorder="little")
     assert bits.tolist() == expected.tolist()
     for code in (-1, 5, 2**31 - 1) if rows else ():
         codes[rng.integers(rows)] = code
         with pytest.raises(ValueError):
-            native.patterns.hold(codes, holds, bits)
+            native.arrays.patterns.hold(codes, holds, bits)
     with pytest.raises(ValueError):
-        native.patterns.hold(codes, holds, np.zeros(len(bits) + 1, dtype=np.uint8))
+        native.arrays.patterns.hold(codes, holds, np.zeros(len(bits) + 1, dtype=np.uint8))

@@ -58,14 +58,14 @@ def find_varying_words(array: pa.Array) -> VaryingWords:
     rows = _spread_rows(array, offsets)
     if not len(rows):
         return NO_VARYING_WORDS
-    found = native.varying.look(offsets, native.as_bytes(data), rows)
+    found = native.encodings.varying.look(offsets, native.as_bytes(data), rows)
     shapes, firsts = np.frombuffer(found[0], np.uint64), np.frombuffer(found[1], np.int64)
     rows = rows[: len(shapes)]
     order = np.argsort(shapes, kind="stable")
     in_order = shapes[order]
     begins = _begins(in_order)
     places = np.zeros((len(begins), PLACE_WORDS), dtype=np.uint64)
-    native.varying.choose(
+    native.encodings.varying.choose(
         order, np.append(begins, len(order)), firsts, np.frombuffer(found[2], np.uint64),
         np.frombuffer(found[3], np.uint8), (offsets[rows + 1] - offsets[rows]).astype(np.int64),
         len(array) / len(rows), places,
@@ -97,7 +97,7 @@ def _words_of(templates: pa.Array) -> VaryingWords:
     offsets, data = binary_parts(templates)
     shapes = np.empty(len(templates), dtype=np.uint64)
     places = np.zeros((len(templates), PLACE_WORDS), dtype=np.uint64)
-    native.varying.words_in(offsets, native.as_bytes(data), shapes, places)
+    native.encodings.varying.words_in(offsets, native.as_bytes(data), shapes, places)
     has_any = places.any(axis=1)
     return VaryingWords(shapes[has_any], places[has_any])
 
@@ -161,7 +161,7 @@ def divide(
     codes = np.empty(rows, dtype=np.int32)
     number_ends, text_ends = np.empty((2, rows + 1), dtype=np.int32)
     numbers, texts = room_for(size), room_for(room)
-    found = native.tokens.divide(
+    found = native.encodings.tokens.divide(
         offsets, native.as_bytes(data), *native.validity(array), most_templates, BITS, *words,
         codes, number_ends, numbers, text_ends, texts,
     )  # fmt: skip

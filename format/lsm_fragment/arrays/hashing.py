@@ -65,7 +65,7 @@ def value_hashes(array: pa.Array) -> U64:
 def mix(values: U64) -> U64:
     """Applies a bijective finaliser over u64. Returns a new array."""
     out = np.empty(len(values), dtype=np.uint64)
-    native.hashing.mix(values, out)
+    native.arrays.hashing.mix(values, out)
     return out
 
 
@@ -82,7 +82,7 @@ def distinct_hashes(hashes: U64) -> U64:
 
 def fold_rows(row_numbers: U64) -> int:
     """Returns the hash of a set of rows from each row's sum of contributions."""
-    return native.hashing.fold(row_numbers)
+    return native.arrays.hashing.fold(row_numbers)
 
 
 def combine(*hashes: int) -> int:
@@ -95,7 +95,7 @@ def _seed(name: str) -> int:
 
 
 def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
-    """Hashes an array as `lsm_fragment.native.hashing` says: into `out`, or with a seed onto it."""
+    """Hashes an array as `lsm_fragment.native.arrays.hashing` says: into `out`, or with a seed onto it."""
     dtype, start = array.type, array.offset
     if array.null_count == len(array):
         if seed is None:
@@ -115,26 +115,26 @@ def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
         codes = array.indices
         data = codes.buffers()[1]
         width = codes.type.bit_width // 8
-        native.hashing.add_by_code(data, width, by_code, _bitmap(codes), codes.offset, out)
+        native.arrays.hashing.add_by_code(data, width, by_code, _bitmap(codes), codes.offset, out)
         return
     validity, buffers = _bitmap(array), array.buffers()[1:]
     data = buffers[-1]
     if is_binary_like(dtype):
         is_large = pt.is_large_string(dtype) or pt.is_large_binary(dtype)
-        native.hashing.hash_strings(buffers[0], data, is_large, validity, start, seed, out)
+        native.arrays.hashing.hash_strings(buffers[0], data, is_large, validity, start, seed, out)
     elif pt.is_boolean(dtype):
-        native.hashing.hash_booleans(data, validity, start, seed, out)
+        native.arrays.hashing.hash_booleans(data, validity, start, seed, out)
     elif pt.is_decimal(dtype):
-        native.hashing.hash_decimals(data, dtype.bit_width // 8, validity, start, seed, out)
+        native.arrays.hashing.hash_decimals(data, dtype.bit_width // 8, validity, start, seed, out)
     elif int_dtype(dtype) is not None:
         width, is_signed = dtype.bit_width // 8, not pt.is_unsigned_integer(dtype)
-        native.hashing.hash_integers(data, width, is_signed, validity, start, seed, out)
+        native.arrays.hashing.hash_integers(data, width, is_signed, validity, start, seed, out)
     elif pt.is_floating(dtype):
-        native.hashing.hash_floats(data, dtype.bit_width // 8, validity, start, seed, out)
+        native.arrays.hashing.hash_floats(data, dtype.bit_width // 8, validity, start, seed, out)
     else:
         width_bytes = fixed_width_bytes(dtype)
         assert width_bytes is not None, f"not a storage type: {dtype}"
-        native.hashing.hash_bytes(data, width_bytes, validity, start, seed, out)
+        native.arrays.hashing.hash_bytes(data, width_bytes, validity, start, seed, out)
 
 
 def _bitmap(array: pa.Array) -> pa.Buffer | None:
@@ -165,7 +165,7 @@ def _hash_block(array: pa.Array, seed: int | None, out: U64) -> None:
         sums = np.ones(len(array), dtype=np.uint64)
         for field, child in zip(dtype.fields, array.flatten(), strict=True):
             add_column(field.name, child, sums)
-        native.hashing.put_hashes(sums, validity, array.offset, seed, out)
+        native.arrays.hashing.put_hashes(sums, validity, array.offset, seed, out)
         return
     if pt.is_fixed_size_list(dtype):
         counts = np.full(len(array), dtype.list_size, dtype=np.int64)
@@ -177,7 +177,7 @@ def _hash_block(array: pa.Array, seed: int | None, out: U64) -> None:
     are_valid = _bitmap(items)
     if items.null_count == len(items):  # those of type null have no bitmap
         are_valid = pa.py_buffer(bytes((items.offset + len(items) + 7) // 8))
-    native.hashing.hash_lists(
+    native.arrays.hashing.hash_lists(
         counts,
         value_hashes(items),
         are_valid,

@@ -116,7 +116,7 @@ def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I
     used = np.empty(size, dtype=np.int32)
     out = np.empty(len(codes), dtype=np.int32)
     codes = codes.astype(np.int32, copy=False)
-    count = native.integers.renumber(codes, native.as_flags(valid), new_code, used, out)
+    count = native.arrays.integers.renumber(codes, native.as_flags(valid), new_code, used, out)
     return out, used[:count]
 
 

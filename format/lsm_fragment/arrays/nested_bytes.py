@@ -48,7 +48,7 @@ def packed(values: pa.Array, may_take: Callable[[int], bool] | None = None) -> p
         return None
     out, places = np.empty(int(offsets[-1]), dtype=np.uint8), offsets[:-1].copy()
     for data, starts, stops in parts:
-        native.strings.copy_runs(data, starts, stops - starts, out, places)
+        native.arrays.strings.copy_runs(data, starts, stops - starts, out, places)
         places += stops - starts
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.large_binary(), len(values), buffers, 0)
@@ -188,7 +188,7 @@ class _Reader:
         """Takes the next bytes of each packed value."""
         stops = np.cumsum(sizes)
         out = np.empty(int(stops[-1]) if len(stops) else 0, dtype=np.uint8)
-        native.strings.copy_runs(self._data, self._places, sizes, out, stops - sizes)
+        native.arrays.strings.copy_runs(self._data, self._places, sizes, out, stops - sizes)
         self._places += sizes
         return out
 

@@ -107,5 +107,5 @@ def _strings(array: pa.Array, starts: I64, counts: I64) -> list[pa.Buffer]:
 def _bytes(data: npt.NDArray[np.uint8], starts: I64, sizes: I64) -> npt.NDArray[np.uint8]:
     ends = np.cumsum(sizes)
     out: npt.NDArray[Any] = np.empty(int(ends[-1]), dtype=np.uint8)
-    native.strings.copy_runs(data, starts, sizes, out, ends - sizes)
+    native.arrays.strings.copy_runs(data, starts, sizes, out, ends - sizes)
     return out

@@ -125,7 +125,7 @@ def heaviest_value_bytes(array: pa.Array) -> int:
     if width is not None:
         return width if len(values) else 0
     if is_binary_like(values.type) and len(values) and not hidden_bytes(values):
-        return native.strings.longest(binary_parts(values)[0]) + _LENGTH_BITS // 8
+        return native.arrays.strings.longest(binary_parts(values)[0]) + _LENGTH_BITS // 8
     return int(np.diff(cumulative_bytes(values)).max(initial=0))
 
 
@@ -189,7 +189,7 @@ def hidden_bytes(array: pa.Array) -> int:
     """Returns the bytes that null strings of an array have: Arrow allows them, and nobody sees them."""
     if not array.null_count:
         return 0
-    return native.strings.hidden_bytes(binary_parts(array)[0], *native.validity(array))
+    return native.arrays.strings.hidden_bytes(binary_parts(array)[0], *native.validity(array))
 
 
 def _string_lengths(array: pa.Array) -> npt.NDArray[Any]:
@@ -221,7 +221,7 @@ def _coded_bits(array: pa.Array) -> int:
     if not is_binary_like(values.type) or array.indices.type != pa.int32():
         return int(_dictionary_sizes(array).sum())
     codes, (offsets, _) = dictionary_codes(array), binary_parts(values)
-    size = native.strings.coded_bytes(codes, offsets, *native.validity(array.indices))
+    size = native.arrays.strings.coded_bytes(codes, offsets, *native.validity(array.indices))
     return 8 * size + _LENGTH_BITS * len(array)
 
 

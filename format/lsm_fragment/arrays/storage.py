@@ -125,13 +125,13 @@ def _decoded_strings(array: pa.Array) -> pa.Array:
     codes = dictionary_codes(array).astype(np.int32, copy=False)
     offsets, data = binary_parts(array.dictionary)
     placed = np.empty(len(codes) + 1, dtype=offsets.dtype)
-    size = native.strings.offsets_by_code(codes, native.as_flags(valid), offsets, placed)
+    size = native.arrays.strings.offsets_by_code(codes, native.as_flags(valid), offsets, placed)
     if size < 0:
         raise pa.ArrowInvalid("a code has no value in its dictionary")
     if size > np.iinfo(offsets.dtype).max:
         raise pa.ArrowInvalid(f"{size} bytes of strings exceed 32-bit offsets")
     out = pa.allocate_buffer(size)
-    native.strings.strings_by_code(
+    native.arrays.strings.strings_by_code(
         codes, offsets, native.as_bytes(data), placed, np.frombuffer(out, dtype=np.uint8)
     )
     bitmap = None if valid is None else pa.py_buffer(pack_bits(valid))

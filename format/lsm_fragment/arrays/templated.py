@@ -1,8 +1,9 @@
 """Holds strings as templates and variables: the form in which merges move them and queries look at them.
 
 A templated array is a struct of a dictionary-coded `template` and of its variables, `numbers` and `texts`, as
-bytes that `lsm_fragment.native.templates` describes. Nulls are those of the struct. No column is stored
-under such a type, so it is told from others by its type alone. It stands for strings: `joined` gives them.
+bytes that `lsm_fragment.native.encodings.templates` describes. Nulls are those of the struct. No column is
+stored under such a type, so it is told from others by its type alone. It stands for strings: `joined` gives
+them.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Layout(NamedTuple):
         """
         offsets, data = binary_parts(values)
         found = np.empty(len(self.offsets) - 1, dtype=np.uint8)
-        native.varying.may_be(
+        native.encodings.varying.may_be(
             self.offsets, self.data, offsets.astype(np.int64), native.as_bytes(data), found
         )
         return found.view(np.bool_)
@@ -80,7 +81,9 @@ class Layout(NamedTuple):
 def count_marks(templates: pa.Array) -> int:
     """Returns how many slots templates have, without taking memory for them."""
     offsets, data = binary_parts(templates)
-    return native.templates.count_marks(native.as_bytes(data[int(offsets[0]) : int(offsets[-1])]))
+    return native.encodings.templates.count_marks(
+        native.as_bytes(data[int(offsets[0]) : int(offsets[-1])])
+    )
 
 
 class Slots(NamedTuple):
@@ -98,7 +101,7 @@ def slots_of(templates: pa.Array) -> Slots:
     """Counts the slots of templates. templates: strings without nulls."""
     offsets, data = binary_parts(templates)
     numbers, texts = np.empty((2, len(templates)), dtype=np.int32)
-    found = native.templates.count_slots(offsets, native.as_bytes(data), numbers, texts)
+    found = native.encodings.templates.count_slots(offsets, native.as_bytes(data), numbers, texts)
     return Slots(numbers, texts, *found)
 
 
@@ -109,7 +112,7 @@ def layout_of(templates: pa.Array, slots: int | None = None) -> Layout:
     seen = np.zeros(stop - start + SLACK_BYTES, dtype=np.uint8)
     seen[: stop - start] = native.as_bytes(data[start:stop])
     starts = offsets.astype(np.int64) - start
-    slots = native.templates.count_marks(seen) if slots is None else slots
+    slots = native.encodings.templates.count_marks(seen) if slots is None else slots
     layout = Layout(
         starts,
         seen,
@@ -117,7 +120,7 @@ def layout_of(templates: pa.Array, slots: int | None = None) -> Layout:
         np.empty(slots, dtype=np.int64),
         np.empty(slots, dtype=np.uint8),
     )
-    native.templates.find_marks(*layout)
+    native.encodings.templates.find_marks(*layout)
     return layout
 
 
@@ -222,11 +225,11 @@ def joined(array: pa.Array) -> pa.Array:
     rows, is_large = rows_of(array), is_large_offsets(value_type(array.type))
     size = most_text_bytes(array)
     if not is_large and size > MAX_OFFSET_32:
-        size = native.templates.join_lengths(*rows, np.empty(len(array), dtype=np.int64))
+        size = native.encodings.templates.join_lengths(*rows, np.empty(len(array), dtype=np.int64))
         if size > MAX_OFFSET_32:
             raise pa.ArrowInvalid(f"{size} bytes of strings exceed 32-bit offsets")
     offsets, text = room_for_text(len(array), size, is_large=is_large)
-    native.templates.join(*rows, offsets, text)
+    native.encodings.templates.join(*rows, offsets, text)
     return strings_of(array, value_type(array.type), offsets, text)
 
 
@@ -252,7 +255,7 @@ def most_text_bytes(array: pa.Array, slots: Slots | None = None) -> int:
     """
     templates = templates_of(array)
     counted = slots or slots_of(templates)
-    return native.templates.most_bytes(
+    return native.encodings.templates.most_bytes(
         binary_parts(templates)[0], counted.numbers, counted.texts, codes_of(array),
         binary_parts(numbers_of(array))[0], binary_parts(texts_of(array))[0], *native.validity(array),
     )  # fmt: skip
@@ -277,7 +280,7 @@ def survey_texts(array: pa.Array, seed: int = 0) -> TextSurvey:
     contributions = np.empty(len(array), dtype=np.uint64)
     alphabets = np.zeros(len(rows.kinds), dtype=np.uint64)
     between = np.zeros(len(rows.template_offsets) - 1, dtype=np.int64)
-    text_bytes, *extremes = native.templates.survey(
+    text_bytes, *extremes = native.encodings.templates.survey(
         *rows, seed, BITS, contributions, alphabets, between
     )
     found = pa.array([text for text in extremes if text is not None], pa.binary())
@@ -297,7 +300,7 @@ def text(array: pa.Array) -> pa.Array:
 def text_lengths(array: pa.Array) -> I64:
     """Returns the bytes of each row's text, 0 for nulls."""
     lengths = np.empty(len(array), dtype=np.int64)
-    native.templates.join_lengths(*rows_of(array), lengths)
+    native.encodings.templates.join_lengths(*rows_of(array), lengths)
     return lengths
 
 

@@ -87,7 +87,7 @@ def _is_ascii(array: pa.Array) -> bool:
         return False
     array.validate()
     offsets, data = binary_parts(array)
-    return native.text.are_ascii(offsets, native.as_bytes(data))
+    return native.arrays.text.are_ascii(offsets, native.as_bytes(data))
 
 
 def _check_codes(array: pa.DictionaryArray) -> None:

@@ -16,7 +16,7 @@ from lsm_fragment.decode import decode_array
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
-from lsm_fragment.native.decode import root_of
+from lsm_fragment.native.encodings.decode import root_of
 from lsm_fragment.value_errors import OF_VALUES
 
 

@@ -25,7 +25,7 @@ from lsm_fragment.arrays.templated import (
     templated,
 )
 from lsm_fragment.arrays.types import is_large_offsets
-from lsm_fragment.native.text import is_ascii
+from lsm_fragment.native.arrays.text import is_ascii
 
 
 class StoredRows(NamedTuple):
@@ -54,7 +54,7 @@ def stored(rows: StoredRows, charge: Callable[[int], None]) -> pa.Array:
     if not is_ascii(texts):
         charge(texts.size)
         characters = np.zeros(texts.size, dtype=np.uint8)
-    if not native.templates.find_ends(
+    if not native.encodings.templates.find_ends(
         slots.numbers, slots.texts, fixed_width_view(codes, np.int32), *native.validity(codes),
         native.as_bytes(numbers), native.as_bytes(texts), number_ends, text_ends, characters,
     ):  # fmt: skip
@@ -82,7 +82,7 @@ def joined_stored(
     """
     templates, _, codes, numbers, texts = rows
     values = (fixed_width_view(codes, np.int32), *native.validity(codes))
-    size = native.templates.most_stored_bytes(*layout, *values, numbers.size, texts.size)
+    size = native.encodings.templates.most_stored_bytes(*layout, *values, numbers.size, texts.size)
     charge(LARGE_OFFSET_BYTES * len(codes) + size)
     is_large = is_large_offsets(templates.type)
     if not is_large and size > MAX_OFFSET_32:
@@ -90,7 +90,7 @@ def joined_stored(
         return joined(array if chosen is None else keep(array, chosen))
     returned = codes if chosen is None else codes.filter(pa.array(chosen))
     offsets, text = room_for_text(len(returned), size, is_large=is_large)
-    if not native.templates.join_stored(
+    if not native.encodings.templates.join_stored(
         *layout, *values, native.as_bytes(numbers), native.as_bytes(texts), native.as_flags(chosen),
         offsets, text,
     ):  # fmt: skip

@@ -32,7 +32,7 @@ class Origins:
     def of(cls, sources: U16, number: int) -> Origins:
         """Counts the rows of so many sources. Raises ValueError if rows name others."""
         counts = np.empty(number, dtype=np.int64)
-        return cls(sources, counts, native.origins.count(sources, counts))
+        return cls(sources, counts, native.gather.origins.count(sources, counts))
 
     def __len__(self) -> int:
         return len(self.sources)

@@ -17,7 +17,7 @@ from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import MOST_GROWTH, numbers_of, texts_of
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated, value_type
-from lsm_fragment.native import gather as native
+from lsm_fragment.native.gather import rows as native
 
 I64 = npt.NDArray[np.int64]
 
@@ -77,7 +77,7 @@ class GatherArray:
         self._numbered = numbered
         self.kind = _kind(array)
         self.fields: I64 = np.array(self._fields(is_weighed=is_weighed), dtype=np.int64)
-        """The fields of `Piece` in `lsm_fragment.native.gather` for a piece without rows."""
+        """The fields of `Piece` in `lsm_fragment.native.gather.rows` for a piece without rows."""
         self.variables = self._variables()
         """The same of the numbers and of the texts of a templated array."""
 
@@ -163,8 +163,8 @@ class Pieces:
     def __init__(
         self, arrays: Sequence[GatherArray], fields: I64, firsts: I64, dtype: pa.DataType
     ) -> None:
-        """arrays, fields: the array of each piece, and its fields in `lsm_fragment.native.gather`; those of
-        the first source, then those of the next. firsts: each source's first piece."""
+        """arrays, fields: the array of each piece, and its fields in `lsm_fragment.native.gather.rows`;
+        those of the first source, then those of the next. firsts: each source's first piece."""
         self.arrays = arrays
         self.fields = fields
         self.firsts = firsts

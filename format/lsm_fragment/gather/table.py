@@ -13,7 +13,7 @@ from lsm_fragment.arrays.buffers import fixed_width_bytes
 from lsm_fragment.arrays.nested_bytes import offset_type
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import CODES, DISTINCT_SHARE, MAX_OFFSET_32, VALUES, Pieces
-from lsm_fragment.native import gather as native
+from lsm_fragment.native.gather import rows as native
 
 _MEMO_SHARE: Final = 4
 """The codes of a piece's dictionary, or of numbered strings, are remembered if these have at most this many

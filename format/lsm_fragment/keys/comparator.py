@@ -19,7 +19,7 @@ from lsm_fragment.keys.normalised import KeyLayout, key_width
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
 
 ComparableKey = bytes
-"""A normalised key (`lsm_fragment.native.keys`), or a bound that compares with such keys."""
+"""A normalised key (`lsm_fragment.native.keys.normalised`), or a bound that compares with such keys."""
 _IS_VALUE: Final = b"\1"
 _GREATEST: Final = b"\xff"
 """Comes after everything that a column's part of a key can begin with."""

@@ -15,7 +15,8 @@ from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.templated import survey_texts
 from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.keys.bounds import MAX_VALUE_BYTES, Value, shorten, value_at, value_to_json
-from lsm_fragment.native import as_bytes, extremes, validity
+from lsm_fragment.native import as_bytes, validity
+from lsm_fragment.native.keys import extremes
 
 _CUT_BYTES: Final = MAX_VALUE_BYTES + 4
 """What is taken of a long value: more than a bound holds, even without a character divided by the cut."""

@@ -1,7 +1,7 @@
 """Orders rows by normalised keys: bytes of their sort columns that compare as the rows do (SPEC section 6).
 
-`lsm_fragment.native.keys` says what the bytes are. Keys of the same sort columns can be compared wherever
-they come from.
+`lsm_fragment.native.keys.normalised` says what the bytes are. Keys of the same sort columns can be compared
+wherever they come from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyarrow import types as pt
 from lsm_fragment.arrays.buffers import address_of, fixed_width_bytes, int_dtype
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, value_type
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
-from lsm_fragment.native import keys as native
+from lsm_fragment.native.keys import normalised as native
 
 I64 = npt.NDArray[np.int64]
 _NOTHING, _SIGNED, _UNSIGNED, _FLOAT, _BOOL, _BYTES, _STRING = range(7)
@@ -53,7 +53,7 @@ class KeyLayout:
         """types: storage types of the columns of `sort`. Those of order none are ignored."""
         pairs = list(zip(map(value_type, types), ordering(sort), strict=False))
         self.columns = [(dtype, _fields(dtype, column)) for dtype, column in pairs]
-        """The type of each column, and the first fields of `Column` in `lsm_fragment.native.keys`."""
+        """The type of each column, and the first fields of `Column` in `lsm_fragment.native.keys.normalised`."""
         self.widths = np.array(
             [-1 if (width := key_width(dtype)) is None else width for dtype, _ in pairs],
             dtype=np.int64,
@@ -123,7 +123,7 @@ class KeyColumns:
     def _column(
         self, dtype: pa.DataType, fields: tuple[int, ...], array: pa.Array
     ) -> tuple[int, ...]:
-        """Returns the fields of `Column` in `lsm_fragment.native.keys`, and holds what they point to."""
+        """Returns the fields of `Column` in `lsm_fragment.native.keys.normalised`, and holds what they point to."""
         places, codes, size = array, 0, 0
         if isinstance(array, pa.DictionaryArray):
             places, array = array.indices, array.dictionary

@@ -1,23 +1,8 @@
 """Loops over the values of one chunk, compiled by Cython: the one implementation of each.
 
-hashing    hashes values for the row hash
-extremes   finds the least and the greatest value
-strings    finds distinct strings, adds up their lengths, copies those that codes stand for
-integers   renumbers codes, fills nulls, divides by common factors
-bits       packs integers by bits
-floats     turns floats into integers
-decode     walks the nodes of a chunk, and reads integers into buffers of Arrow
-text       finds out whether text is ASCII
-letters    packs text of few different letters by one to six bits each, apart from what all values share
-gather     gathers rows of several sources in merged order
-ids        numbers the distinct strings of many dictionaries
-origins    counts, divides and renumbers the sources of rows in merged order
-keys       makes keys whose order as bytes is that of rows, and sorts by them
-key_merge  merges inputs by such keys
-tokens     divides strings into templates and variables
-varying    finds the words that are variables too, lest there are too many templates
-templates  joins templates and variables
-patterns   runs patterns over templates whose variables are not known, finds words in text
+The rooms are those of the Python modules that call the loops: `arrays`, `keys`, `gather`, `encodings`. All
+use the headers that stand here: `words` (words of memory, hashes, digits), `nulls` (validity bitmaps),
+`gil` (holding the interpreter's lock for short loops).
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
 begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
@@ -42,26 +27,7 @@ if sys.byteorder != "little":
     )
 
 try:
-    from lsm_fragment.native import (
-        bits,
-        decode,
-        extremes,
-        floats,
-        gather,
-        hashing,
-        ids,
-        integers,
-        key_merge,
-        keys,
-        letters,
-        origins,
-        patterns,
-        strings,
-        templates,
-        text,
-        tokens,
-        varying,
-    )
+    from lsm_fragment.native import arrays, encodings, gather, keys
 except ImportError as error:
     raise ImportError(
         f"lsm_fragment.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor;"
@@ -69,28 +35,14 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "arrays",
     "as_bytes",
     "as_flags",
     "as_words",
-    "bits",
-    "decode",
-    "extremes",
-    "floats",
+    "encodings",
     "gather",
-    "hashing",
-    "ids",
-    "integers",
-    "key_merge",
     "keys",
-    "letters",
-    "origins",
-    "patterns",
-    "strings",
-    "templates",
-    "text",
-    "tokens",
     "validity",
-    "varying",
 ]
 
 

@@ -10,7 +10,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint6
 from libc.string cimport memcpy, memset
 
 from lsm_fragment.native.gil cimport let_go, take_back
-from lsm_fragment.native.packed cimport ENTRY, VALUES, Entry, blocks_of
+from lsm_fragment.native.encodings.packed cimport ENTRY, VALUES, Entry, blocks_of
 from lsm_fragment.native.words cimport bits_in, integer
 
 cdef enum:

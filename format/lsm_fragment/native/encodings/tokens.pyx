@@ -11,8 +11,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from lsm_fragment.native.nulls cimport Nulls, is_null, nulls_of, require
-from lsm_fragment.native.tokens cimport MOST_PLACES, PLACE_WORDS, find_tokens, find_variables
-from lsm_fragment.native.variables cimport (
+from lsm_fragment.native.encodings.tokens cimport MOST_PLACES, PLACE_WORDS, find_tokens, find_variables
+from lsm_fragment.native.encodings.variables cimport (
     NUMBER,
     SLACK,
     TEXT,
@@ -252,7 +252,7 @@ def divide(
     """Divides strings into codes of templates, numbered by first use, and variables.
 
     valid: the validity bitmap, read from bit `first_bit` on. bits: of each of 256 bytes. shapes, places: those with
-    words that vary, in ascending order, see `lsm_fragment.native.varying.choose`. number_ends, text_ends: get where
+    words that vary, in ascending order, see `lsm_fragment.native.encodings.varying.choose`. number_ends, text_ends: get where
     each row's numbers and texts end, after 0. numbers: at least as many bytes as the strings have. texts: one more for each
     row, and for every 128 bytes. Both have `SLACK` bytes more. Nulls get code 0 and no variables.
     Returns the offsets of the templates, 64-bit integers, their bytes, and the united bits of the texts in each of their

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from lsm_fragment.native.variables cimport MOST_NUMBER_DIGITS, NUMBER, WORD
+from lsm_fragment.native.encodings.variables cimport MOST_NUMBER_DIGITS, NUMBER, WORD
 from lsm_fragment.native.words cimport loaded, lowest_bit, offset
 
 

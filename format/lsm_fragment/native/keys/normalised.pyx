@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from lsm_fragment.native.key_bytes cimport Key, difference, prefix_of, symbol
+from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, symbol
 from lsm_fragment.native.words cimport big_endian, reversed_bytes
 
 cdef enum:

@@ -11,7 +11,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
 from lsm_fragment.native.nulls cimport require
-from lsm_fragment.native.tokens cimport (
+from lsm_fragment.native.encodings.tokens cimport (
     MOST_PLACES,
     PLACE_WORDS,
     find_tokens,
@@ -20,7 +20,7 @@ from lsm_fragment.native.tokens cimport (
     is_mark,
     is_of_token,
 )
-from lsm_fragment.native.variables cimport MOST_NUMBER_DIGITS, NUMBER, TEXT, WORD, take_number
+from lsm_fragment.native.encodings.variables cimport MOST_NUMBER_DIGITS, NUMBER, TEXT, WORD, take_number
 from lsm_fragment.native.words cimport hash_of, lowest_bit, mixed, offset
 
 cdef enum:

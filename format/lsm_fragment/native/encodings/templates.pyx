@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Joins templates and variables (TEMPLATE of SPEC section 5), which `lsm_fragment.native.tokens` divides strings into.
+"""Joins templates and variables (TEMPLATE of SPEC section 5), which `lsm_fragment.native.encodings.tokens` divides strings into.
 
 The caller guarantees that codes are below the number of templates, and that each row has the variables that
 its template has marks; `find_ends` makes sure of it.
@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 from lsm_fragment.native.nulls cimport Nulls, is_null, nulls_of, require
-from lsm_fragment.native.variables cimport (
+from lsm_fragment.native.encodings.variables cimport (
     LEAST,
     MOST_NUMBER_DIGITS,
     NUMBER,

@@ -1,4 +1,4 @@
-"""Compares normalised keys, which `lsm_fragment.native.keys` makes: their order is that of their bytes.
+"""Compares normalised keys, which `lsm_fragment.native.keys.normalised` makes: their order is that of their bytes.
 
 No key is a proper prefix of another one, so keys whose common bytes are equal are equal.
 """

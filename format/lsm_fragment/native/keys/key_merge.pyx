@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Merges sorted inputs by their normalised keys (`lsm_fragment.native.keys`), as a tournament that knows where keys differ.
+"""Merges sorted inputs by their normalised keys (`lsm_fragment.native.keys.normalised`), as a tournament that knows where keys differ.
 
 Each input has a cursor over a page of its keys. A tree of losers has at its root the input of the least key, and
 at every other node the input that lost there. Each loser remembers a code: where its key first differs from the
@@ -15,7 +15,7 @@ has them. The caller brings pages as the merge asks for them, so neither the pag
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from lsm_fragment.native.key_bytes cimport Key, difference, prefix_of, symbol
+from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, symbol
 
 cpdef enum State:
     PAGE

@@ -7,7 +7,7 @@ where each token becomes the same mark, so strings of one shape have as many tok
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from lsm_fragment.native.variables cimport NUMBER, WORD
+from lsm_fragment.native.encodings.variables cimport NUMBER, WORD
 from lsm_fragment.native.words cimport loaded, lowest_bit, mixed
 
 cdef extern from *:

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 
 from pyarrow import allocate_buffer, py_buffer
 
-from lsm_fragment.native.packed cimport ENTRY, VALUES, blocks_of, take_block
+from lsm_fragment.native.encodings.packed cimport ENTRY, VALUES, blocks_of, take_block
 from lsm_fragment.native.words cimport MOST_FRACTION_DIGITS, offset, power_of_ten, word
 
 cdef extern from *:
