@@ -178,7 +178,7 @@ MOVES_FLAT_VALUES: Final = {
     "format/lsm_fragment/arrays/moves.py": "moves values of any type, by flat ones",
     "format/lsm_fragment/arrays/joining.py": "numbers of rows",
     "format/lsm_fragment/arrays/dictionaries.py": "indices, and values as bytes",
-    "format/lsm_fragment/encode.py": "bytes of variables, and texts",
+    "format/lsm_fragment/encodings/choice.py": "bytes of variables, and texts",
     "format/lsm_fragment/gather/columns.py": "numbers of rows",
     "format/lsm_fragment/arrays/nested_bytes.py": "bits and texts",
     "format/lsm_fragment/arrays/storage.py": "values that are not nested",
@@ -227,7 +227,7 @@ OWN_TAKERS: Final = (
     "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
     "compactor/pipelines/range_join.py", "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
     "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/lsm_fragment/threads.py",
-    "format/lsm_fragment/decode.py", "format/lsm_fragment/arrays/sizes.py", "format/lsm_fragment/container/writer.py",
+    "format/lsm_fragment/encodings/coding.py", "format/lsm_fragment/arrays/sizes.py", "format/lsm_fragment/container/writer.py",
 )  # fmt: skip
 """Files in which `take` is a method of our own classes, or of numpy."""
 

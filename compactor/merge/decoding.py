@@ -44,7 +44,7 @@ class Decoding:
         keep_templates: bool = False,
     ) -> None:
         """held: bytes that are charged for the chunk already; they are this object's now. keep_templates: see
-        `lsm_fragment.decode.decode_array`."""
+        `lsm_fragment.encodings.coding.decode_array`."""
         self.block = block
         self._dtype = dtype
         self._budget = budget

@@ -1,7 +1,7 @@
 """Limits the memory that a reader takes because a fragment says so: bombs are refused before they are
 decoded.
 
-Writers keep the same limits (`lsm_fragment.fitting`), so that everything written can be read.
+Writers keep the same limits (`lsm_fragment.encodings.fitting`), so that everything written can be read.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lsm_fragment import encode
 from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.blocks.compression import Part
-from lsm_fragment.encode import encode_array
+from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings.choice import encode_array
 from lsm_fragment.encodings.node import Encoding
 
 ROWS = 100_000

@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsm_fragment import encode, native
+from lsm_fragment import native
 from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.blocks.compression import decompress
 from lsm_fragment.blocks.layout import Codec
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.container.footer import FragmentSummary
-from lsm_fragment.decode import decode_array
-from lsm_fragment.encode import by_dictionary, encode_array
+from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings.choice import by_dictionary, encode_array
+from lsm_fragment.encodings.coding import decode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from tests.format.test_decode import by_specification, constant, decoded, packed, with_nulls
 from tests.support.wording import refuses

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm_fragment import decode, encode, fitting, limits, numbers
+from lsm_fragment import limits
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.blocks.layout import BlockKind, Codec
 from lsm_fragment.container.block import Block
@@ -20,7 +20,10 @@ from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings import node
+from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings import coding as decode
+from lsm_fragment.encodings import fitting, node
+from lsm_fragment.encodings import integers as numbers
 from lsm_fragment.errors import CorruptFragmentError, LimitError, SchemaError
 from lsm_fragment.limits import MAX_METADATA_BYTES
 from tests.format.test_letters import ids
@@ -141,7 +144,7 @@ def test_constants_of_a_list_get_bytes_where_there_are_too_many(
     monkeypatch.setattr(node, "MAX_UNBACKED_VALUES", 25_000)
     for module in (numbers, fitting):
         monkeypatch.setattr(module, "MAX_UNBACKED_VALUES", 25_000)
-    monkeypatch.setattr("lsm_fragment.decode.MAX_UNBACKED_VALUES", 25_000)
+    monkeypatch.setattr("lsm_fragment.encodings.coding.MAX_UNBACKED_VALUES", 25_000)
     both = pa.array([{"a": [7] * 20_000, "b": [8] * 20_000}])
     assert reads_back(both).raw_bytes >= 320_000
 

@@ -25,8 +25,8 @@ from lsm_fragment.container.template_chunk import (
     has_templates,
     read_sizes,
 )
-from lsm_fragment.decode import template_counts
-from lsm_fragment.encode import encode_array
+from lsm_fragment.encodings.choice import encode_array
+from lsm_fragment.encodings.coding import template_counts
 from lsm_fragment.encodings.node import NODE_BYTES
 from lsm_fragment.errors import CorruptFragmentError, LimitError, UnsupportedVersionError
 from tests.format.test_templates import block_of, logs, template_of
@@ -135,7 +135,7 @@ def test_what_is_written_within_a_limit_is_read_within_it_whichever_rows_come_fi
     written = 0
     for limit in range(0, encode_array(divided).decoded_bytes + 1000, 500):
         monkeypatch.setattr(
-            "lsm_fragment.fitting.most_written_bytes", lambda _stored, limit=limit: limit
+            "lsm_fragment.encodings.fitting.most_written_bytes", lambda _stored, limit=limit: limit
         )
         for name in ("block", "template_chunk"):
             most = f"lsm_fragment.container.{name}.most_chunk_bytes"

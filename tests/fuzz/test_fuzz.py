@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsm_fragment import decode, limits, open_fragment
+from lsm_fragment import limits, open_fragment
 from lsm_fragment.container import pages, stream_reader
+from lsm_fragment.encodings import coding as decode
 from lsm_fragment.errors import CorruptFragmentError, FormatError
 from lsm_fragment.native.encodings.decode import Cursor
 from tests.fuzz import mutations

@@ -15,7 +15,6 @@ from compactor.merge.group_work import ColumnRows, make_column_chunk
 from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy
-from lsm_fragment import encode
 from lsm_fragment.arrays import templated
 from lsm_fragment.arrays.dividing import split
 from lsm_fragment.arrays.sizes import total_bytes
@@ -23,6 +22,7 @@ from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.template_chunk import TemplateChunk
 from lsm_fragment.container.writer import WriterOptions
+from lsm_fragment.encodings import choice as encode
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import Pieces, pieces_of

@@ -16,7 +16,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
-from lsm_fragment import encode
+from lsm_fragment.encodings import choice as encode
 from tests.format.test_letters import ids
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table

@@ -12,7 +12,7 @@ from lsm_fragment.blocks import layout
 from lsm_fragment.blocks.compression import decompress
 from lsm_fragment.blocks.layout import BlockHeader
 from lsm_fragment.container.footer import ChunkStats
-from lsm_fragment.decode import decode_array
+from lsm_fragment.encodings.coding import decode_array
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
@@ -61,7 +61,7 @@ class Block(NamedTuple):
         """Decodes the chunk to a storage array of `dtype`. Raises `CorruptFragmentError`.
 
         Chunks of only nulls decode as any type. keep_dictionary, keep_templates, reserve: see
-        `lsm_fragment.decode.decode_array`.
+        `lsm_fragment.encodings.coding.decode_array`.
         """
         most_bytes = most_chunk_bytes(self.header.stored_bytes)
         raw = self._decompressed(most_bytes)

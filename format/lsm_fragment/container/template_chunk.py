@@ -12,7 +12,7 @@ from lsm_fragment.arrays.templated import Bits
 from lsm_fragment.blocks.compression import decompress, decompress_head, decompress_parts
 from lsm_fragment.blocks.parts import PayloadPart, checked_parts
 from lsm_fragment.container.block import Block
-from lsm_fragment.decode import TemplateDecoder, TemplateHead, template_counts
+from lsm_fragment.encodings.coding import TemplateDecoder, TemplateHead, template_counts
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.limits import most_chunk_bytes
 

@@ -6,7 +6,7 @@ rows of one source keep their order. So one forward cursor per source replays th
 A piece is `rows` rows of an array from `start` on: a row of a table of 64-bit integers, as `Piece` lays it out;
 its addresses must stay valid. The
 caller guarantees that the pieces of each source have as many rows as `origins` names (`agrees`), and that offsets and
-codes are within their bounds: `lsm_fragment.decode` checks those of every chunk.
+codes are within their bounds: `lsm_fragment.encodings.coding` checks those of every chunk.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Makes chunks that readers accept: what `lsm_fragment.decode` would refuse is stored in another way, or not
-written.
+"""Makes chunks that readers accept: what `lsm_fragment.encodings.coding` would refuse is stored in another
+way, or not written.
 
 Readers accept 1 GiB for a chunk, or a multiple of its stored bytes (`lsm_fragment.limits`). Where values
 compress further than that, they are stored in more bytes: uncompressed, and where that is not enough
@@ -19,8 +19,8 @@ from lsm_fragment.arrays.templated import TextSurvey
 from lsm_fragment.arrays.types import value_type
 from lsm_fragment.blocks.compression import compress
 from lsm_fragment.blocks.layout import MAX_META_BYTES, Codec
-from lsm_fragment.decode import decode_array
-from lsm_fragment.encode import EncodedArray, encode_array
+from lsm_fragment.encodings.choice import EncodedArray, encode_array
+from lsm_fragment.encodings.coding import decode_array
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
 from lsm_fragment.errors import LimitError
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, most_written_bytes

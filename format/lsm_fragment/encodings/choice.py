@@ -1,7 +1,7 @@
 """Encodes storage arrays to chunks: picks a light encoding from the data (SPEC section 5).
 
-The choice looks at small samples, so it is deterministic. `lsm_fragment.numbers` encodes integers. The idea
-of cascading light encodings before a general codec is BtrBlocks'.
+The choice looks at small samples, so it is deterministic. `lsm_fragment.encodings.integers` encodes
+integers. The idea of cascading light encodings before a general codec is BtrBlocks'.
 """
 
 from __future__ import annotations
@@ -70,6 +70,16 @@ from lsm_fragment.arrays.types import (
     value_type,
 )
 from lsm_fragment.blocks.compression import Part, compressed_bytes
+from lsm_fragment.encodings.integers import (
+    Survey,
+    encode_backed_ints,
+    encode_ints,
+    encode_multiples,
+    encode_surveyed,
+    sampled,
+    survey,
+)
+from lsm_fragment.encodings.letters import Lettering, find_lettering, sampled_bytes
 from lsm_fragment.encodings.node import (
     WORD_BYTES,
     Buffer,
@@ -79,16 +89,6 @@ from lsm_fragment.encodings.node import (
     pack_nodes,
     padded_bytes,
     raw_bytes,
-)
-from lsm_fragment.letters import Lettering, find_lettering, sampled_bytes
-from lsm_fragment.numbers import (
-    Survey,
-    encode_backed_ints,
-    encode_ints,
-    encode_multiples,
-    encode_surveyed,
-    sampled,
-    survey,
 )
 
 _MOST_VALUE_BYTES: Final = 24
@@ -239,8 +239,8 @@ def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
 
 
 def _most_decoded_bytes(node: Node) -> int:
-    """Returns the bytes that `lsm_fragment.decode` charges: integers as 64 bits, and once more when they are
-    wrapped."""
+    """Returns the bytes that `lsm_fragment.encodings.coding` charges: integers as 64 bits, and once more
+    when they are wrapped."""
     return node.known_bytes or _MOST_VALUE_BYTES * node.length
 
 
