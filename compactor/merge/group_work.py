@@ -33,7 +33,7 @@ from lsm_fragment.arrays.sizes import (
 from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.container.chunk import Chunk, make_chunk
-from lsm_fragment.encodings.choice import Coding, by_dictionary, recoded
+from lsm_fragment.encodings.dictionary import Coding, by_dictionary, recoded
 from lsm_fragment.errors import LimitError
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins

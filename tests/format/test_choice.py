@@ -12,7 +12,7 @@ import pytest
 from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.blocks.compression import Part
 from lsm_fragment.encodings import choice as encode
-from lsm_fragment.encodings.choice import encode_array
+from lsm_fragment.encodings.coding import encode_array
 from lsm_fragment.encodings.node import Encoding
 
 ROWS = 100_000

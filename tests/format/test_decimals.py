@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from lsm_fragment.blocks.layout import BlockKind, unpack_block_header
 from lsm_fragment.container.block import Block
 from lsm_fragment.container.chunk import make_chunk
-from lsm_fragment.encodings.choice import encode_array
-from lsm_fragment.encodings.coding import decode_array
+from lsm_fragment.encodings.coding import decode_array, encode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from lsm_fragment.keys.extremes import min_max
 from tests.support.wording import refuses

@@ -22,8 +22,8 @@ from lsm_fragment.blocks.layout import MAX_META_BYTES, BlockKind
 from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.encodings.coding import decode_array
-from lsm_fragment.encodings.integers import encode_backed_ints
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
+from lsm_fragment.encodings.packed import encode_backed_ints
 from lsm_fragment.native.arrays.text import is_ascii
 from tests.support import spec_reader
 from tests.support.loops import loops

@@ -21,8 +21,8 @@ from lsm_fragment.blocks.layout import Codec
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.container.footer import FragmentSummary
 from lsm_fragment.encodings import choice as encode
-from lsm_fragment.encodings.choice import by_dictionary, encode_array
-from lsm_fragment.encodings.coding import decode_array
+from lsm_fragment.encodings.coding import decode_array, encode_array
+from lsm_fragment.encodings.dictionary import by_dictionary
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from tests.format.test_decode import by_specification, constant, decoded, packed, with_nulls
 from tests.support.wording import refuses

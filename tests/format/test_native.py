@@ -27,7 +27,7 @@ from lsm_fragment.arrays.hashing import (
 )
 from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.storage import decoded, plain, to_storage
-from lsm_fragment.encodings.choice import by_dictionary
+from lsm_fragment.encodings.dictionary import by_dictionary
 from lsm_fragment.native.arrays import hashing, integers
 from lsm_fragment.native.encodings import bits
 from lsm_fragment.native.keys import extremes

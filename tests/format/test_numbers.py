@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from lsm_fragment import native
 from lsm_fragment.container.chunk import make_chunk
-from lsm_fragment.encodings.choice import encode_array
-from lsm_fragment.encodings.coding import decode_array
-from lsm_fragment.encodings.integers import encode_backed_ints, encode_ints, sampled
+from lsm_fragment.encodings.coding import decode_array, encode_array
+from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
+from lsm_fragment.encodings.packed import encode_backed_ints, sampled
 from tests.support.spec_reader import Cursor, unpacked
 from tests.support.wording import refuses
 

@@ -34,8 +34,7 @@ from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.container.chunk import Chunk, make_chunk
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings.choice import encode_array
-from lsm_fragment.encodings.coding import decode_array
+from lsm_fragment.encodings.coding import decode_array, encode_array
 from lsm_fragment.encodings.node import NODE_BYTES, Encoding
 from lsm_fragment.gather.columns import gather, gather_arrays
 from lsm_fragment.gather.origins import Origins

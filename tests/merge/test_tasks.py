@@ -26,7 +26,7 @@ from compactor.settings.compaction import CompactionSettings
 from lsm_fragment.container.chunk import Chunk, make_chunk
 from lsm_fragment.container.stream_reader import FragmentStream
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings.choice import Coding
+from lsm_fragment.encodings.dictionary import Coding
 from lsm_fragment.errors import LimitError
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.threads import Work

@@ -17,7 +17,8 @@ from lsm_fragment.blocks.compression import Part, compress
 from lsm_fragment.blocks.layout import BlockKind, Codec
 from lsm_fragment.blocks.parts import payload_checksum
 from lsm_fragment.container.footer import ChunkStats
-from lsm_fragment.encodings.choice import Coding, EncodedArray
+from lsm_fragment.encodings.coding import EncodedArray
+from lsm_fragment.encodings.dictionary import Coding
 from lsm_fragment.encodings.fitting import encode_fitting
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.keys.bounds import Value
@@ -84,7 +85,7 @@ def make_chunk(
     """Encodes and compresses a storage array, possibly dictionary-coded or templated.
 
     level: zstd's; 0 for no compression.
-    coding: `Coding.FINAL` if the array went through `lsm_fragment.encodings.choice.by_dictionary`. seen:
+    coding: `Coding.FINAL` if the array went through `lsm_fragment.encodings.dictionary.by_dictionary`. seen:
     what is known of a templated array that is final. Raises `LimitError` if readers would refuse it.
     """
     is_coded, has_templates = pt.is_dictionary(array.type), is_templated(array.type)

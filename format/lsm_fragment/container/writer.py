@@ -29,7 +29,7 @@ from lsm_fragment.container.footer import FragmentSummary
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.row_buffer import Pending
 from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES, ColumnSpool
-from lsm_fragment.encodings.choice import Coding, by_dictionary, recoded
+from lsm_fragment.encodings.dictionary import Coding, by_dictionary, recoded
 from lsm_fragment.errors import LimitError, OrderError, SchemaError
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import KeyComparator

@@ -8,7 +8,7 @@ and adds it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -18,7 +18,7 @@ from pyarrow import types as pt
 
 from lsm_fragment.arrays.alphabets import DIGITS
 from lsm_fragment.arrays.buffers import bits_of, fixed_width_bytes, integer_bytes
-from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes, total_bytes
+from lsm_fragment.arrays.sizes import nulls_bytes, total_bytes
 from lsm_fragment.arrays.storage import decoded
 from lsm_fragment.arrays.templated import (
     NUMBER,
@@ -27,6 +27,7 @@ from lsm_fragment.arrays.templated import (
     Bits,
     Layout,
     Slots,
+    TextSurvey,
     layout_bytes,
     layout_of,
     most_text_bytes,
@@ -40,21 +41,28 @@ from lsm_fragment.arrays.types import (
     may_be_coded,
     may_stay_coded,
 )
-from lsm_fragment.encodings.node import INT_ENCODINGS, MAX_UNBACKED_VALUES, Encoding
+from lsm_fragment.blocks.compression import Part
+from lsm_fragment.encodings.allowance import Allowance, charge_nothing, may_be_large, unfit
+from lsm_fragment.encodings.choice import encode_backed, encode_root
+from lsm_fragment.encodings.node import (
+    INT_ENCODINGS,
+    MAX_UNBACKED_VALUES,
+    MOST_VALUE_BYTES,
+    WORD_BYTES,
+    Encoding,
+    Node,
+    join_buffers,
+    pack_nodes,
+)
 from lsm_fragment.encodings.stored_templates import StoredRows, joined_stored, stored
-from lsm_fragment.limits import KEPT_RATIO, most_chunk_bytes, too_large
+from lsm_fragment.limits import most_chunk_bytes, too_large
 from lsm_fragment.native.arrays.text import is_ascii
 from lsm_fragment.native.encodings.decode import Cursor, IntegerStream
 from lsm_fragment.native.encodings.letters import MOST_FRAME_BYTES, unpack
 
-_SMALL_BYTES: Final = 16 << 10
-"""The most bytes that are allocated without asking `reserve`."""
-_LITTLE_BYTES: Final = 64 << 20
-"""The most bytes for which a kept dictionary's values are not counted."""
 _LOOKED_UP_BYTES: Final = 16
 """The most bytes of a value that takes its place at once. Wider ones are counted first, since nulls count
 nothing."""
-_FEW_BYTES: Final = 1024
 _ANY_VALUES: Final = 2**62
 _LENGTH_BYTES: Final = 4
 _OFFSET_BYTES: Final = 4
@@ -84,7 +92,7 @@ def decode_array(
     Raises `ValueError` on any inconsistency.
     """
     payload = pa.py_buffer(raw)
-    allowance = _Allowance(most_bytes or most_chunk_bytes(payload.size), reserve)
+    allowance = Allowance(most_bytes or most_chunk_bytes(payload.size), reserve)
     most_values = max(MAX_UNBACKED_VALUES, 8 * payload.size)
     chunk = _Chunk(Cursor(meta, payload, most_values, allowance.charge), allowance)
     array = chunk.decode(
@@ -164,13 +172,13 @@ class TemplateDecoder:
 
         most_bytes: see `decode_array`. Raises `ValueError`.
         """
-        self._allowance = _Allowance(most_bytes, None)
+        self._allowance = Allowance(most_bytes, None)
         most_values = max(MAX_UNBACKED_VALUES, 8 * raw_bytes)
         self._cursor = cursor = Cursor(
             meta, pa.py_buffer(head), most_values, self._allowance.charge
         )
         if cursor.take(rows) != Encoding.TEMPLATE or not is_string(dtype):
-            raise _unfit(cursor.encoding, dtype)
+            raise unfit(cursor.encoding, dtype)
         self.head = _Chunk(cursor, self._allowance).template_head(dtype, rows)
         self._variables: tuple[pa.Buffer, pa.Buffer] | None = None
 
@@ -206,7 +214,7 @@ def template_counts(meta: bytes) -> tuple[int, int]:
 
     Looks at its encoding nodes alone. Raises `ValueError`.
     """
-    cursor = Cursor(meta, pa.py_buffer(b""), _ANY_VALUES, _charge_nothing)
+    cursor = Cursor(meta, pa.py_buffer(b""), _ANY_VALUES, charge_nothing)
     if cursor.take(cursor.next_length) != Encoding.TEMPLATE:
         raise ValueError("a chunk of another encoding than its footer states")
     head_bytes, templates = cursor.param, cursor.next_length
@@ -215,35 +223,6 @@ def template_counts(meta: bytes) -> tuple[int, int]:
         cursor.take(cursor.next_length)
         nodes += cursor.children - 1
     return templates, head_bytes
-
-
-def _charge_nothing(_size: int) -> None:
-    """Allows all memory, where none is taken."""
-
-
-class _Allowance:
-    """The memory that a chunk may take."""
-
-    def __init__(self, most_bytes: int, reserve: Callable[[int], None] | None) -> None:
-        self._most_bytes = most_bytes
-        self._reserve = reserve
-        self.charged_bytes = 0
-
-    def charge(self, size: int) -> None:
-        """Counts memory before it is allocated. Raises `ValueError` if it is too much for the payload."""
-        self.charged_bytes += size
-        if self.charged_bytes > self._most_bytes:
-            raise ValueError(too_large(self.charged_bytes, self._most_bytes))
-        if self._reserve is not None and size > _SMALL_BYTES:
-            self._reserve(size)
-
-    def check_kept(self, size: int) -> None:
-        """Checks the size of the values that a kept dictionary, or kept templates, stand for.
-
-        Raises `ValueError` if it is too much for the payload.
-        """
-        if size > KEPT_RATIO * self._most_bytes:
-            raise ValueError(too_large(size, KEPT_RATIO * self._most_bytes))
 
 
 def nulls(length: int, dtype: pa.DataType) -> pa.Array:
@@ -258,7 +237,7 @@ def nulls(length: int, dtype: pa.DataType) -> pa.Array:
 class _Chunk:
     """A chunk of which one node after the other is decoded."""
 
-    def __init__(self, cursor: Cursor, allowance: _Allowance) -> None:
+    def __init__(self, cursor: Cursor, allowance: Allowance) -> None:
         self.cursor = cursor
         self._allowance = allowance
 
@@ -292,7 +271,7 @@ class _Chunk:
         elif encoding in INT_ENCODINGS:
             width, are_floats = integer_bytes(dtype), pt.is_floating(dtype)
             if width is None:
-                raise _unfit(encoding, dtype)
+                raise unfit(encoding, dtype)
             buffers = [validity, cursor.integers().words(width, are_floats)]
         elif encoding == Encoding.DECIMAL and pt.is_float64(dtype):
             buffers = [validity, self._decimals(length)]
@@ -307,7 +286,7 @@ class _Chunk:
         elif encoding == Encoding.STRUCT and pt.is_struct(dtype):
             buffers, children = [validity], self._fields(dtype, length)
         else:
-            raise _unfit(encoding, dtype)
+            raise unfit(encoding, dtype)
         array = pa.Array.from_buffers(dtype, length, buffers, null_count, children=children)
         if encoding != Encoding.LETTERS and _may_hold_others(array):
             array.validate(full=True)
@@ -371,7 +350,7 @@ class _Chunk:
         if not keep:
             return head.joined(variables, self._allowance.charge)
         rows = head.rows(variables, self._allowance.charge)
-        if _may_be_large(head.templates, length):
+        if may_be_large(head.templates, length):
             self._allowance.check_kept(most_text_bytes(rows, head.slots))
         return rows
 
@@ -465,7 +444,7 @@ class _Chunk:
             # The figure is exact, because rough ones of many fields would add up to a refusal.
             self._allowance.charge(_expanded_bytes(array))
             return decoded(array)
-        if _may_be_large(values, length):
+        if may_be_large(values, length):
             self._allowance.check_kept(_expanded_bytes(array))
         return array
 
@@ -481,25 +460,104 @@ def _may_hold_others(array: pa.Array) -> bool:
     return bool(pt.is_decimal(dtype))
 
 
-def _may_be_large(values: pa.Array, length: int) -> bool:
-    """Returns whether `length` rows of a dictionary's values, or of templates without their variables, may
-    take more than `_LITTLE_BYTES`."""
-    if is_binary_like(values.type) and length * values.get_total_buffer_size() <= _LITTLE_BYTES:
-        return False  # as most dictionaries are, whose strings need not be looked at
-    return length * _most_value_bytes(values) > _LITTLE_BYTES
-
-
-def _most_value_bytes(values: pa.Array) -> int:
-    """Returns a bound of the bytes of one value: of all where these are few, else of the heaviest."""
-    size = total_bytes(values)
-    return size if size <= _FEW_BYTES else heaviest_value_bytes(values)
-
-
 def _expanded_bytes(array: pa.Array) -> int:
     """Returns the bytes of a dictionary-coded array's values, each as often as it is used; nothing for
     nulls."""
     return total_bytes(array) - _LENGTH_BYTES * int(array.null_count)
 
 
-def _unfit(encoding: int, dtype: pa.DataType) -> ValueError:
-    return ValueError(f"encoding {Encoding(encoding).name} does not go with type {dtype}")
+_LOOSE_SHARE: Final = 32
+"""One of so many bytes may be other than packed in a payload that is stored without a codec."""
+_APART_BYTES: Final = 256 << 10
+"""Text of so many bytes is compressed apart from its lengths, since copying it takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedArray:
+    """A chunk before compression."""
+
+    encoding: Encoding
+    meta: bytes
+    parts: tuple[Part, ...]
+    """The payload, in parts that are compressed apart."""
+    decoded_bytes: int
+    """The most bytes that decoding takes, without the values that dictionaries stand for."""
+    values: int
+    """Values of all nodes together."""
+    dictionaries: int
+    """Number of dictionary nodes."""
+    text_bytes: int
+    """The bytes of all strings that templates and variables, or letters, make."""
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(part.data.nbytes for part in self.parts)
+
+    @property
+    def raw(self) -> bytes:
+        return b"".join(part.data for part in self.parts)
+
+
+def encode_array(
+    array: pa.Array,
+    *,
+    is_decided: bool = False,
+    is_backed: bool = False,
+    seen: TextSurvey | None = None,
+) -> EncodedArray:
+    """Encodes an array.
+
+    array: a storage array, or a dictionary-coded or templated one whose dictionary or templates are exactly
+    those in use, in the order of use. is_decided: whether more than nothing is known of it, see `Coding`.
+    is_backed: avoids every encoding in which values take no bytes; then `array` must not be dictionary-coded.
+    seen: what is known of a templated array.
+    """
+    root = (
+        encode_backed(array) if is_backed else encode_root(array, is_decided=is_decided, seen=seen)
+    )
+    nodes = list(root.walk())
+    return EncodedArray(
+        root.encoding,
+        pack_nodes(root),
+        _parts(root),
+        sum(map(_most_decoded_bytes, nodes)),
+        sum(node.length for node in nodes),
+        sum(node.encoding is Encoding.DICTIONARY for node in nodes),
+        sum(node.text_bytes for node in nodes),
+    )
+
+
+def _parts(root: Node) -> tuple[Part, ...]:
+    """Returns the raw payload: of templates what queries read alone and the variables; of much text its whole
+    words, which are not copied, and the rest; of other values all of it."""
+    if root.encoding is Encoding.TEMPLATE and root.param:
+        *head, numbers, texts = root.children
+        whole, rest = _apart(numbers, texts)
+        return Part(join_buffers(replace(root, children=tuple(head)))), *whole, Part(rest)
+    if root.encoding in (Encoding.VARLEN, Encoding.LETTERS) and not root.has_validity:
+        whole, raw = _apart(root, replace(root, buffers=root.buffers[1:]))
+    else:
+        whole, raw = (), join_buffers(root)
+    loose = sum(
+        memoryview(buffer).nbytes
+        for node in root.walk()
+        if not node.is_dense
+        for buffer in node.buffers
+    )
+    size = raw.nbytes + sum(part.data.nbytes for part in whole)
+    return *whole, Part(raw, loose * _LOOSE_SHARE <= size)
+
+
+def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
+    """Returns the whole words of a node's bytes as a part, if they are many; and the other bytes with what
+    follows them in the payload."""
+    data = memoryview(node.buffers[0]).cast("B")
+    whole = data.nbytes - data.nbytes % WORD_BYTES if data.nbytes >= _APART_BYTES else 0
+    others = join_buffers(replace(rest, buffers=(data[whole:], *rest.buffers)))
+    return (Part(data[:whole], node.is_dense),) if whole else (), others
+
+
+def _most_decoded_bytes(node: Node) -> int:
+    """Returns the bytes that `lsm_fragment.encodings.coding` charges: integers as 64 bits, and once more
+    when they are wrapped."""
+    return node.known_bytes or MOST_VALUE_BYTES * node.length

@@ -19,8 +19,7 @@ from lsm_fragment.arrays.templated import TextSurvey
 from lsm_fragment.arrays.types import value_type
 from lsm_fragment.blocks.compression import compress
 from lsm_fragment.blocks.layout import MAX_META_BYTES, Codec
-from lsm_fragment.encodings.choice import EncodedArray, encode_array
-from lsm_fragment.encodings.coding import decode_array
+from lsm_fragment.encodings.coding import EncodedArray, decode_array, encode_array
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
 from lsm_fragment.errors import LimitError
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, most_written_bytes

@@ -7,75 +7,26 @@ everywhere, where a sample shows that this takes less.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from lsm_fragment import native
-from lsm_fragment.blocks.compression import compressed_bytes
-from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, WORD_BYTES, Encoding, Node
+from lsm_fragment.encodings.multiple import encode_multiples
+from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, Encoding, Node
+from lsm_fragment.encodings.packed import (
+    BYTE_BITS,
+    MIN_RUN,
+    Survey,
+    encode_alike,
+    encode_backed_ints,
+    pack,
+    sampled,
+    survey,
+)
+from lsm_fragment.encodings.run_length import encode_runs
 
 IntArray = npt.NDArray[Any]
-U8 = npt.NDArray[np.uint8]
-
-BYTE_BITS: Final = 8
-_BLOCK: Final = native.encodings.bits.BLOCK_VALUES
-_SAMPLE_BLOCKS: Final = 4
-_MIN_RUN: Final = 16
-"""Average length of runs from which they are stored as such."""
-_MIN_FACTOR: Final = 8
-"""The least common factor that is worth a division of all values: it saves three bits of each."""
-_FACTOR_PROBES: Final = 256
-"""The values that are asked for a common factor before all are."""
-_LEAST_ALIKE: Final = 64
-"""The fewest values of which a codec makes anything."""
-_ALIKE_WIDTHS: Final = (1, 2, 4, 8)
-_MOST_ALIKE_SPAN: Final = 288
-"""How far above the base values may reach for 8 bits each: the few beyond 255 are patched."""
-_PAYS: Final = 0.85
-"""The share of packed bits that a codec has to reach, for the time that it takes."""
-
-
-class Survey(NamedTuple):
-    """What a sample of integers tells of all."""
-
-    by_values: int
-    """Bits of the sample when every block holds values."""
-    by_steps: int
-    by_less: int
-    """Bits of the sample when each block holds what takes less."""
-    value_base: int
-    value_span: int
-    """How far above the base values reach."""
-    step_base: int
-    step_span: int
-    changes: int
-    """How many values differ from the one before."""
-    values: int
-    """How many values the sample has."""
-
-    @property
-    def bits(self) -> float:
-        """The bits that a value takes packed."""
-        return self.by_less / max(1, self.values)
-
-    @property
-    def has_runs(self) -> bool:
-        return (self.changes + 1) * _MIN_RUN <= self.values or not self.changes
-
-
-def sampled(values: IntArray) -> IntArray:
-    """Returns a few blocks of the values, in their order."""
-    if len(values) <= _SAMPLE_BLOCKS * _BLOCK:
-        return values
-    sample = np.empty(_SAMPLE_BLOCKS * _BLOCK, dtype=values.dtype)
-    native.arrays.integers.copy_blocks(native.as_words(values), _BLOCK, native.as_words(sample))
-    return sample
-
-
-def survey(sample: IntArray) -> Survey:
-    return Survey(*native.encodings.bits.survey(sample), len(sample))
 
 
 def encode_ints(values: IntArray, *, allow_runs: bool = True) -> Node:
@@ -99,112 +50,10 @@ def encode_surveyed(
         changes = native.arrays.integers.count_changes(native.as_words(values))
         if not changes:
             return Node(Encoding.CONSTANT, length, param=int(values[0]))
-        if allow_runs and (changes + 1) * _MIN_RUN <= length:
-            return _encode_runs(values)
-    if (node := _encode_alike(values, sample, seen)) is not None:
+        if allow_runs and (changes + 1) * MIN_RUN <= length:
+            return encode_runs(values)
+    if (node := encode_alike(values, sample, seen)) is not None:
         return node
     steps_are_less = seen.by_steps < seen.by_values
     differ = seen.by_less < 0.95 * min(seen.by_steps, seen.by_values)
-    return _pack(
-        values, values_too=differ or not steps_are_less, steps_too=differ or steps_are_less
-    )
-
-
-def encode_backed_ints(values: IntArray) -> Node:
-    """Encodes integers so that each takes at least a byte."""
-    if len(values) == 0:
-        return Node(Encoding.CONSTANT, 0)
-    return _pack(values, least_width=BYTE_BITS)
-
-
-def _pack(
-    values: IntArray, *, least_width: int = 0, values_too: bool = True, steps_too: bool = False
-) -> Node:
-    room = _Room(len(values))
-    size, least = native.encodings.bits.pack(
-        values, least_width, values_too, steps_too, room.entries, room.data
-    )
-    return _node(len(values), room, size, least, is_dense=True)
-
-
-class _Room:
-    """Memory for packed values, of which `buffer` is a node's only buffer: the entries of the blocks, and
-    the data behind them. They need not be joined, since entries are whole words."""
-
-    def __init__(self, length: int) -> None:
-        entries = native.encodings.bits.ENTRY_BYTES * -(-length // _BLOCK)
-        room = np.empty(entries + native.encodings.bits.most_bytes(length), dtype=np.uint8)
-        self._all, self.entries, self.data = room, room[:entries], room[entries:]
-
-    def buffer(self, size: int) -> U8:
-        """Returns entries and `size` bytes of data, padded to whole words."""
-        stop = size + -size % WORD_BYTES
-        self.data[size:stop] = 0
-        return self._all[: len(self.entries) + stop]
-
-
-def _node(length: int, room: _Room, size: int, width: int, *, is_dense: bool) -> Node:
-    """Returns the node of packed values. size: the bytes of their data."""
-    buffers = (room.buffer(size),)
-    return Node(
-        Encoding.PACKED, length, width=width, param=size, buffers=buffers, is_dense=is_dense
-    )
-
-
-def _encode_alike(values: IntArray, sample: IntArray, seen: Survey) -> Node | None:
-    """Packs values or steps alike in all blocks, if a codec makes fewer bits of that than packing each
-    block for itself does."""
-    holds_steps = seen.by_steps < seen.by_values
-    base, span = (seen.step_base, seen.step_span) if holds_steps else seen[3:5]
-    if span >= _MOST_ALIKE_SPAN or len(values) < _LEAST_ALIKE:
-        return None
-    width = next(w for w in _ALIKE_WIDTHS if span < _MOST_ALIKE_SPAN >> (BYTE_BITS - w))
-    room = _Room(len(sample))
-    size = _pack_alike(sample, base, width, room, holds_steps=holds_steps)
-    if size < 0 or _coded_bits(room.data[:size]) > _PAYS * min(seen.by_steps, seen.by_values):
-        return None
-    room = _Room(len(values))
-    size = _pack_alike(values, base, width, room, holds_steps=holds_steps)
-    return None if size < 0 else _node(len(values), room, size, width, is_dense=False)
-
-
-def _pack_alike(values: IntArray, base: int, width: int, room: _Room, *, holds_steps: bool) -> int:
-    """Packs values or steps by one width. Returns the bytes of data; -1 if they need more bits."""
-    base &= 2**64 - 1
-    return native.encodings.bits.pack_alike(
-        values, base, width, holds_steps, room.entries, room.data
-    )
-
-
-def _coded_bits(data: U8) -> float:
-    """Returns the bits that a codec makes of bytes: by their frequencies, or by what repeats among them.
-
-    A small sample shows repeats when it is compressed, but frequencies only when they are counted.
-    """
-    by_frequency = native.encodings.bits.frequency_bits(data)
-    return min(max(by_frequency, len(data)), BYTE_BITS * compressed_bytes(data.data))
-
-
-def encode_multiples(values: IntArray, sample: IntArray) -> Node | None:
-    """Encodes multiples of one number, such as milliseconds in nanoseconds, as their quotients."""
-    probes = np.ascontiguousarray(sample[:: max(1, len(sample) // _FACTOR_PROBES)])
-    factor = native.arrays.integers.common_factor(probes, _MIN_FACTOR)
-    if not _MIN_FACTOR <= factor < 1 << 63:
-        return None
-    quotients = np.empty(len(values), dtype=np.int64)
-    if not native.arrays.integers.divide(values, factor, quotients):
-        return None
-    seen_quotients = sampled(quotients)
-    child = encode_surveyed(quotients, seen_quotients, survey(seen_quotients), allow_runs=False)
-    return Node(Encoding.MULTIPLE, len(values), param=factor, children=(child,))
-
-
-def _encode_runs(values: IntArray) -> Node:
-    changes = np.flatnonzero(values[1:] != values[:-1])
-    starts = np.concatenate(([0], changes + 1))
-    lengths = np.diff(np.append(starts, len(values)))
-    children = (
-        encode_ints(lengths, allow_runs=False),
-        encode_ints(values[starts], allow_runs=False),
-    )
-    return Node(Encoding.RUN_LENGTH, len(values), children=children)
+    return pack(values, values_too=differ or not steps_are_less, steps_too=differ or steps_are_less)

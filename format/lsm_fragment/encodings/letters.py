@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lsm_fragment import native
+from lsm_fragment.arrays.types import is_string
+from lsm_fragment.blocks.compression import compressed_bytes
+from lsm_fragment.encodings.integers import encode_ints
+from lsm_fragment.encodings.node import MOST_VALUE_BYTES, Buffer, Encoding, Node, with_validity
+from lsm_fragment.encodings.plain import is_noise
+from lsm_fragment.encodings.samples import CODEC_PAYS, sampled_bytes
+from lsm_fragment.encodings.varlen import text_parts, varlen_node
 
 U8 = npt.NDArray[np.uint8]
 
-_STRETCHES: Final = 4
-_STRETCH_BYTES: Final = 16 << 10
 _LEAST_FRAMED: Final = 64
 """The fewest values that a frame is looked for in: fewer have equal bytes by chance."""
 _NO_HOLES: Final = np.empty(0, dtype=np.uint8)
@@ -88,15 +94,83 @@ def _find_holes(data: memoryview, length: int) -> U8:
     return _NO_HOLES if all(found) else np.frombuffer(found, dtype=np.uint8)
 
 
-def sampled_bytes(data: memoryview, length: int = 1) -> memoryview:
-    """Returns a few stretches of bytes, from the first to the last, or all if these are few.
+_LEAST_LETTERS: Final = 1024
+"""The fewest bytes that are packed as letters: fewer take hardly any room, and an alphabet beside them."""
 
-    length: the bytes of a value; stretches have whole ones, unless these are long.
-    """
-    if data.nbytes <= _STRETCHES * _STRETCH_BYTES:
-        return data
-    unit = length if 0 < length <= native.encodings.letters.MOST_FRAME_BYTES else 1
-    size = _STRETCH_BYTES // unit * unit
-    step = (data.nbytes - size) // (_STRETCHES - 1) // unit * unit
-    starts = range(0, _STRETCHES * step, step)
-    return memoryview(b"".join(data[start : start + size] for start in starts))
+
+def encode_strings(array: pa.Array) -> Node:
+    """Encodes strings or binaries without a dictionary, as letters where a codec hardly makes less of
+    them."""
+    valid, lengths, data = text_parts(array)
+    is_text = is_string(array.type)
+    common = _common_length(lengths, data.nbytes)
+    packed = _by_letters(data, common, is_text=is_text)
+    if packed is None:
+        return varlen_node(valid, lengths, data, is_dense=not is_text and is_noise(data))
+    lettering, codes = packed
+    node = with_validity(
+        Encoding.LETTERS,
+        len(array),
+        valid,
+        [codes, lettering.stored_alphabet],
+        param=lettering.letters(data.nbytes),
+        is_dense=True,
+        children=(_frame_node(data, lettering.holes), _lengths_node(lengths, common)),
+    )
+    return replace(
+        node,
+        width=lettering.width,
+        known_bytes=MOST_VALUE_BYTES * len(array) + data.nbytes,
+        text_bytes=data.nbytes,
+    )
+
+
+def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Lettering, Buffer] | None:
+    """Returns how bytes are packed as letters, and their codes; None if a sample has too many different ones,
+    or a codec makes clearly less of it. length: see `find_lettering`."""
+    if data.nbytes < _LEAST_LETTERS:
+        return None
+    sample = sampled_bytes(data, length)
+    likely = find_lettering(sample, length, is_text=is_text)
+    if likely is None or not _pays(likely, sample):
+        return None
+    lettering = likely.framed_by(data)
+    if (codes := lettering.pack(data)) is not None:
+        return lettering, codes
+    # The sample has not all letters.
+    complete = find_lettering(data, length, is_text=is_text)
+    if complete is None or not _pays(complete, sample):
+        return None
+    return complete, complete.pack(data)
+
+
+def _pays(lettering: Lettering, sample: memoryview) -> bool:
+    """Returns whether a codec makes hardly less of a sample than its letters take packed, or more."""
+    if math.log2(len(lettering.alphabet)) < CODEC_PAYS * lettering.width:
+        return False  # whatever their frequencies are
+    return compressed_bytes(sample) >= CODEC_PAYS * lettering.packed_bytes(sample.nbytes)
+
+
+def _common_length(lengths: npt.NDArray[Any], total: int) -> int:
+    """Returns the bytes of every value that has any; 0 if these differ."""
+    longest = int(lengths.max(initial=0))
+    return longest if longest * np.count_nonzero(lengths) == total else 0
+
+
+def _lengths_node(lengths: npt.NDArray[Any], common: int) -> Node:
+    """Encodes lengths, those that are 0 or `common` by a bit each, which a codec need not look at."""
+    if not common or lengths.all():
+        return encode_ints(lengths)
+    present = encode_ints((lengths != 0).view(np.uint8), allow_runs=False)
+    return Node(Encoding.MULTIPLE, len(lengths), param=common, children=(present,))
+
+
+def _frame_node(data: memoryview, holes: npt.NDArray[np.uint8]) -> Node:
+    """Makes the node of what letters leave out: bytes, and nulls for letters."""
+    size = len(holes)
+    first = np.frombuffer(data[:size], dtype=np.uint8)
+    valid = None if not size else holes == 0
+    node = with_validity(
+        Encoding.PLAIN, size, valid, [np.where(holes, np.uint8(0), first)], param=1
+    )
+    return replace(node, known_bytes=size)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from lsm_fragment import native
+from lsm_fragment.arrays.buffers import pack_bits
+from lsm_fragment.blocks.compression import compressed_bytes
 
 IntArray = npt.NDArray[Any]
 Buffer = Any
@@ -128,3 +132,60 @@ def _padded(size: int) -> int:
 def _as_signed(value: int) -> int:
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >> 63 else value
+
+
+MOST_VALUE_BYTES: Final = 24
+"""Bytes that a reader charges for a value beside its data: an integer, and 16 bytes of a decimal made of
+it."""
+
+
+def under_nulls(node: Node, valid: npt.NDArray[np.bool_] | None) -> Node:
+    """Adds the validity of values to a node that has something in null places too."""
+    if valid is None:
+        return node
+    return replace(
+        node,
+        null_count=len(valid) - int(np.count_nonzero(valid)),
+        has_validity=True,
+        buffers=(pack_bits(valid), *node.buffers),
+    )
+
+
+def with_nulls_filled(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Returns values where each null has the value before it, which takes the fewest bits."""
+    out = np.empty_like(values)
+    native.arrays.integers.fill_nulls(
+        native.as_words(values), valid.view(np.uint8), native.as_words(out)
+    )
+    return out
+
+
+def with_validity(
+    encoding: Encoding,
+    length: int,
+    valid: npt.NDArray[np.bool_] | None,
+    buffers: list[Any],
+    *,
+    param: int = 0,
+    is_dense: bool = False,
+    children: tuple[Node, ...] = (),
+) -> Node:
+    nulls = 0 if valid is None else length - int(np.count_nonzero(valid))
+    if valid is not None:
+        buffers = [pack_bits(valid), *buffers]
+    return Node(
+        encoding,
+        length,
+        nulls,
+        param=param,
+        has_validity=valid is not None,
+        buffers=tuple(buffers),
+        children=children,
+        is_dense=is_dense,
+    )
+
+
+def stored_bytes(*nodes: Node) -> int:
+    """Returns the bytes of nodes, as a codec makes them."""
+    stored = compressed_bytes(b"".join(map(join_buffers, nodes)))
+    return sum(len(pack_nodes(node)) for node in nodes) + stored

@@ -1,0 +1,155 @@
+"""DICTIONARY: values as codes over the distinct ones."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum, auto
+from functools import partial
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment.arrays.buffers import dictionary_codes, fixed_width_bytes, valid_mask
+from lsm_fragment.arrays.dictionaries import with_distinct_values
+from lsm_fragment.arrays.joining import in_order_of_use
+from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.storage import decoded
+from lsm_fragment.arrays.templated import joined, numbers_of, texts_of
+from lsm_fragment.arrays.types import is_templated, may_stay_coded
+from lsm_fragment.encodings.choice import encode_fixed_width, encode_undivided
+from lsm_fragment.encodings.integers import encode_ints
+from lsm_fragment.encodings.node import Encoding, Node, with_nulls_filled, with_validity
+from lsm_fragment.encodings.packed import Survey
+from lsm_fragment.encodings.samples import (
+    CODEC_PAYS,
+    DISTINCT_LISTS_SHARE,
+    DISTINCT_SHARE,
+    are_few,
+    count_coded_values,
+    count_codes,
+    count_distinct,
+    count_values,
+    count_values_of_part,
+    middle_values,
+    number_values,
+)
+
+
+class Coding(Enum):
+    """What is known of an array beside its values."""
+
+    OPEN = auto()
+    """Nothing: the dictionary of a coded array may have equal values, and a plain array may be coded."""
+    DISTINCT = auto()
+    """The values of the dictionary are distinct; a plain array stays as it is."""
+    FINAL = auto()
+    """Besides, the dictionary or the templates are exactly those in use, in the order of their first use."""
+
+
+def encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
+    """Encodes numbers by a dictionary if codes and dictionary take less than packed numbers do."""
+    most = 1 << min(31, int(CODEC_PAYS * seen.bits))
+    coded = _by_sampled_dictionary(array, most)
+    if coded is None:
+        return None
+    distinct = len(coded.dictionary)
+    bits = len(array) * (distinct - 1).bit_length() + distinct * array.type.bit_width
+    return _encode_coded(coded) if bits < CODEC_PAYS * seen.bits * len(array) else None
+
+
+def by_dictionary(array: pa.Array) -> pa.Array:
+    """Dictionary-codes an array, values in order of use, if they repeat enough; otherwise returns it as it
+    is.
+
+    Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
+    """
+    if is_templated(array.type):
+        sample = middle_values(array)
+        for part in (numbers_of, texts_of):
+            if not are_few(array, sample, DISTINCT_SHARE, partial(count_values_of_part, part)):
+                return array  # where the variables of rows differ, so do rows
+        return _by_sampled_dictionary(joined(array)) or array
+    if may_stay_coded(array.type):
+        return _by_sampled_dictionary(array) or array
+    return array
+
+
+def recoded(array: pa.Array) -> pa.Array:
+    """Returns what `by_dictionary` makes of the strings, binaries, lists or maps that a coded array stands
+    for."""
+    share = DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else DISTINCT_SHARE
+    present, sample = len(array) - array.null_count, middle_values(array)
+    is_part = len(sample) < len(array)
+    if present < 2:
+        return decoded(array)
+    are_many = len(array.dictionary) * share > present
+    # As in `by_dictionary`, a sample decides whether all values are looked at.
+    if are_many and is_part and not are_few(array, sample, share, count_coded_values):
+        return decoded(array)
+    if are_many or not _is_distinct(array.dictionary):
+        array = with_distinct_values(array)
+    array = in_order_of_use(array)
+    if len(array.dictionary) * share > present:
+        return decoded(array)
+    is_few = not is_part or are_few(array, middle_values(array), share, count_codes)
+    return array if is_few else decoded(array)
+
+
+def encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
+    coded = _by_sampled_dictionary(array)
+    return None if coded is None else _encode_coded(coded)
+
+
+def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) -> pa.Array | None:
+    """Dictionary-codes an array if its values repeat enough and at most so many are distinct, else None.
+
+    Samples before it hashes everything.
+    """
+    present = len(array) - array.null_count
+    if present < 2:
+        return None
+    share = DISTINCT_LISTS_SHARE if pt.is_nested(array.type) else DISTINCT_SHARE
+    sample = middle_values(array)
+    if len(sample) < len(array) and not are_few(array, sample, share, count_values, most_distinct):
+        return None
+    return _coded_values(array, min(most_distinct, present // share))
+
+
+def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
+    """Dictionary-codes values; None if there are more than `most` distinct ones."""
+    found = number_values(array, most)
+    if found is None:
+        return None
+    codes, firsts = found
+    valid = valid_mask(array)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes, mask=None if valid is None else ~valid),
+        take(array, firsts),
+        safe=False,
+    )
+
+
+def encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
+    present = len(array) - array.null_count
+    if not (is_distinct or _is_distinct(array.dictionary)):
+        array = with_distinct_values(array)
+    share = DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else DISTINCT_SHARE
+    if len(array.dictionary) * share > present:
+        values = decoded(array)
+        is_fixed = fixed_width_bytes(values.type) is not None
+        return encode_fixed_width(values) if is_fixed else encode_undivided(values)
+    return _encode_coded(array)
+
+
+def _is_distinct(values: pa.Array) -> bool:
+    """Returns whether values are distinct; False also where hashes collide."""
+    return values.null_count == 0 and count_distinct(values) == len(values)
+
+
+def _encode_coded(array: pa.Array) -> Node:
+    """Makes a DICTIONARY node of a dictionary-coded array whose values are distinct and all used."""
+    valid, codes = valid_mask(array), dictionary_codes(array)
+    if valid is not None:
+        codes = with_nulls_filled(codes, valid)
+    children = (encode_ints(codes), encode_undivided(array.dictionary))
+    return with_validity(Encoding.DICTIONARY, len(array), valid, [], children=children)

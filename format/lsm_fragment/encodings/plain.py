@@ -1,0 +1,78 @@
+"""PLAIN: values as they are, or bits of booleans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lsm_fragment.arrays.buffers import (
+    bits_of,
+    fixed_width_bytes,
+    fixed_width_view,
+    pack_bits,
+    valid_mask,
+)
+from lsm_fragment.blocks.compression import compressed_bytes
+from lsm_fragment.encodings.node import WORD_BYTES, Buffer, Encoding, Node, with_validity
+from lsm_fragment.encodings.packed import Survey
+from lsm_fragment.encodings.samples import CODEC_PAYS, SAMPLE_VALUES, sampled_bytes
+
+_PLAIN_SHARE: Final = 0.97
+"""Share of their bits from which values are rather stored as they are, which takes no decoding."""
+
+
+def plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> bool | None:
+    """Returns None if packed numbers take less than those as they are; else whether a codec is no use to
+    these."""
+    bits = array.type.bit_width
+    if 2 * seen.bits < bits:
+        return None
+    sample = sample[: 2 * SAMPLE_VALUES]
+    if 8 * compressed_bytes(sample.tobytes()) < CODEC_PAYS * seen.bits * len(sample):
+        return False
+    return True if seen.bits > _PLAIN_SHARE * bits else None
+
+
+def encode_wide(array: pa.Array) -> Node:
+    """Encodes values that are no integers as they are, without a codec if a sample does not shrink."""
+    node = encode_plain(array)
+    return replace(node, is_dense=is_noise(node.buffers[-1]))
+
+
+def is_noise(data: Buffer) -> bool:
+    """Returns whether a codec is no use to bytes, as a sample shows."""
+    sample = sampled_bytes(memoryview(data).cast("B"))
+    return compressed_bytes(sample) > _PLAIN_SHARE * sample.nbytes
+
+
+def encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:
+    width = fixed_width_bytes(array.type)
+    assert width is not None
+    valid = valid_mask(array)
+    if width == 0:
+        return with_validity(Encoding.PLAIN, len(array), valid, [np.empty(0, np.uint8)])
+    word = WORD_BYTES if width % WORD_BYTES == 0 else width if width in (1, 2, 4) else 1
+    words = fixed_width_view(array, np.dtype((f"u{word}", (width // word,)))).reshape(
+        len(array), -1
+    )
+    if valid is not None:
+        words = np.where(valid[:, None], words, words.dtype.type(0))
+    return with_validity(
+        Encoding.PLAIN, len(array), valid, [words.reshape(-1)], param=width, is_dense=is_dense
+    )
+
+
+def encode_bool(array: pa.Array) -> Node:
+    valid = valid_mask(array)
+    values = bits_of(array.buffers()[1], array.offset, len(array))
+    bits = pack_bits(values if valid is None else values & valid)
+    return with_validity(Encoding.PLAIN, len(array), valid, [bits])
+
+
+def bytes_node(data: memoryview) -> Node:
+    size = data.nbytes
+    return Node(Encoding.PLAIN, size, param=1, buffers=(data,), known_bytes=size)

@@ -1,0 +1,50 @@
+"""VARLEN: strings and binaries as lengths and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsm_fragment.arrays.buffers import binary_parts, valid_mask
+from lsm_fragment.arrays.sizes import hidden_bytes
+from lsm_fragment.encodings.integers import encode_ints
+from lsm_fragment.encodings.node import Encoding, Node, with_validity
+
+
+def encode_varlen(array: pa.Array, ints: Callable[[npt.NDArray[Any]], Node] = encode_ints) -> Node:
+    return varlen_node(*text_parts(array), ints=ints)
+
+
+def varlen_node(
+    valid: npt.NDArray[np.bool_] | None,
+    lengths: npt.NDArray[Any],
+    data: memoryview,
+    *,
+    is_dense: bool = False,
+    ints: Callable[[npt.NDArray[Any]], Node] = encode_ints,
+) -> Node:
+    return with_validity(
+        Encoding.VARLEN,
+        len(lengths),
+        valid,
+        [data],
+        param=data.nbytes,
+        is_dense=is_dense,
+        children=(ints(lengths),),
+    )
+
+
+def text_parts(
+    array: pa.Array,
+) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[Any], memoryview]:
+    """Returns which strings or binaries are valid, the length of each, 0 for nulls, and all their bytes."""
+    valid = valid_mask(array)
+    if hidden_bytes(array):
+        array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
+    offsets, data = binary_parts(array)
+    return valid, np.diff(offsets), data[int(offsets[0]) : int(offsets[-1])]
