@@ -11,7 +11,7 @@ import pytest
 
 from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.blocks.compression import Part
-from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings import dictionary, samples
 from lsm_fragment.encodings.coding import encode_array
 from lsm_fragment.encodings.node import Encoding
 
@@ -25,13 +25,14 @@ def mostly_null(values: Sequence[str], every: int) -> pa.Array:
 
 def lengths_looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Returns a list that gets the rows of every array whose values are looked at."""
-    codes, lengths = encode._codes, list[int]()
+    codes, lengths = samples.number_values, list[int]()
 
     def noted(array: pa.Array, most: int) -> object:
         lengths.append(len(array))
         return codes(array, most)
 
-    monkeypatch.setattr(encode, "_codes", noted)
+    monkeypatch.setattr(samples, "number_values", noted)
+    monkeypatch.setattr(dictionary, "number_values", noted)
     return lengths
 
 
@@ -80,9 +81,9 @@ def test_values_that_recur_far_apart_get_a_dictionary(distinct: int) -> None:
     names = [f"name {n * 7919 % 1_000_003:x}" for n in range(distinct)]
     drawn = pa.array([names[place] for place in rng.integers(0, distinct, ROWS)])
     assert encode_array(drawn).encoding is Encoding.DICTIONARY
-    coded = encode.by_dictionary(drawn)
+    coded = dictionary.by_dictionary(drawn)
     assert pa.types.is_dictionary(coded.type)
-    assert pa.types.is_dictionary(encode.recoded(coded).type)
+    assert pa.types.is_dictionary(dictionary.recoded(coded).type)
 
 
 @pytest.mark.parametrize("distinct", [1, 40, ROWS // 4, ROWS // 2, ROWS])
@@ -95,13 +96,13 @@ def test_rows_that_are_coded_each_by_itself_are_stored_as_if_they_were_not(disti
         codes = pa.array([None] * values.null_count, pa.int32())
         each = pa.DictionaryArray.from_arrays(pa.concat_arrays([codes, indices]), values)
         plain = values.take(each.indices)
-        assert encode.recoded(each).equals(encode.by_dictionary(plain))
+        assert dictionary.recoded(each).equals(dictionary.by_dictionary(plain))
 
 
 def test_coded_lists_may_all_be_null_in_the_middle() -> None:
     codes = [*[0, 1] * 3_000, *[None] * ROWS, *[1, 0] * 3_000]
     coded = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array([["a"], ["b"]]))
-    assert encode.recoded(coded).equals(coded)
+    assert dictionary.recoded(coded).equals(coded)
 
 
 @pytest.mark.parametrize("often", [0, 10_000])
@@ -139,7 +140,7 @@ def test_values_that_are_equal_only_to_their_neighbours_are_not_all_looked_at(
 )
 def test_lists_that_recur_get_a_dictionary_of_lists_that_differ(values: list[object]) -> None:
     lists = pa.array(values).take(pa.array([n * n % len(values) for n in range(5000)]))
-    coded = encode.by_dictionary(lists)
+    coded = dictionary.by_dictionary(lists)
     assert coded.indices.null_count == lists.null_count
     assert len(coded.dictionary) == len(
         {str(value) for value in lists.to_pylist() if value is not None}

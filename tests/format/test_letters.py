@@ -20,7 +20,8 @@ from lsm_fragment.blocks.compression import decompress
 from lsm_fragment.blocks.layout import Codec
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.container.footer import FragmentSummary
-from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings import choice
+from lsm_fragment.encodings import letters as by_letters
 from lsm_fragment.encodings.coding import decode_array, encode_array
 from lsm_fragment.encodings.dictionary import by_dictionary
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
@@ -268,9 +269,9 @@ def texts(draw: st.DrawFn) -> pa.Array:
 def test_text_of_few_letters_comes_back(array: pa.Array, is_packed: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if is_packed:  # where a codec would do better, and where there are few bytes
-            patch.setattr(encode, "_CODEC_PAYS", 0)
-            patch.setattr(encode, "_LEAST_LETTERS", 0)
-            patch.setattr(encode, "_encode_by_templates", lambda array: None)
+            patch.setattr(by_letters, "CODEC_PAYS", 0)
+            patch.setattr(by_letters, "_LEAST_LETTERS", 0)
+            patch.setattr(choice, "encode_by_templates", lambda array: None)
         encoded = encode_array(array, is_decided=is_packed)
     found = decode_array(encoded.meta, encoded.raw, array.type, len(array))
     found.validate(full=True)
@@ -375,7 +376,7 @@ def test_random_text_of_few_letters_is_packed_and_takes_no_codec(
     alphabet: bytes, bits: int, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = pa.array(ids(5000, alphabet=alphabet))
-    monkeypatch.setattr(encode, "_encode_by_templates", lambda array: None)
+    monkeypatch.setattr(choice, "encode_by_templates", lambda array: None)
     for dtype in TYPES:
         chunk = make_chunk(values.cast(dtype), level=level)
         assert (chunk.encoding, chunk.codec) == ("LETTERS", Codec.NONE)
@@ -493,7 +494,7 @@ def test_only_binaries_have_alphabets_beyond_ascii() -> None:
     letters = np.frombuffer("αβγδεζηθικ".encode(), dtype=np.uint8).reshape(-1, 2)
     values = [letters[rng.integers(0, 10, 20)].tobytes() for _ in range(5000)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encode, "_CODEC_PAYS", 0)
+        patch.setattr(by_letters, "CODEC_PAYS", 0)
         binary = make_chunk(pa.array(values, pa.binary()), level=1)
         text = make_chunk(pa.array(values, pa.binary()).cast(pa.string()), level=1)
     assert (binary.encoding, text.encoding) == ("LETTERS", "VARLEN")

@@ -20,10 +20,9 @@ from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings import choice as encode
-from lsm_fragment.encodings import coding as decode
-from lsm_fragment.encodings import fitting, node
+from lsm_fragment.encodings import coding, fitting, node
 from lsm_fragment.encodings import integers as numbers
+from lsm_fragment.encodings.allowance import Allowance
 from lsm_fragment.errors import CorruptFragmentError, LimitError, SchemaError
 from lsm_fragment.limits import MAX_METADATA_BYTES
 from tests.format.test_letters import ids
@@ -231,16 +230,16 @@ def test_what_decoding_takes_is_never_more_than_was_foreseen(
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     array = pa.concat_arrays([array] * times).slice(0, rows)
-    encoded = encode.encode_array(array)
+    encoded = coding.encode_array(array)
     taken = 0
 
-    def charge(allowance: decode._Allowance, size: int) -> None:
+    def charge(allowance: Allowance, size: int) -> None:
         nonlocal taken
         taken += size
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode._Allowance, "charge", charge)
-        decode.decode_array(encoded.meta, encoded.raw, array.type, len(array))
+        patch.setattr(Allowance, "charge", charge)
+        coding.decode_array(encoded.meta, encoded.raw, array.type, len(array))
     assert taken <= fitting._most_needed_bytes(encoded, array, 1 << 30)
 
 

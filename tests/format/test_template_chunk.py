@@ -25,8 +25,9 @@ from lsm_fragment.container.template_chunk import (
     has_templates,
     read_sizes,
 )
-from lsm_fragment.encodings.coding import encode_array, template_counts
+from lsm_fragment.encodings.coding import encode_array
 from lsm_fragment.encodings.node import NODE_BYTES
+from lsm_fragment.encodings.template_decoder import template_counts
 from lsm_fragment.errors import CorruptFragmentError, LimitError, UnsupportedVersionError
 from tests.format.test_templates import block_of, logs, template_of
 

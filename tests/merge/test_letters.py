@@ -8,8 +8,10 @@ import pytest
 
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings import choice, letters
+from lsm_fragment.encodings.letters import encode_strings
 from lsm_fragment.encodings.node import Encoding, Node
+from lsm_fragment.encodings.template import encode_by_templates
 from tests.format.test_letters import ids, uuids
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
@@ -22,13 +24,13 @@ ROWS = 2000
 @pytest.fixture(autouse=True)
 def _no_templates_of_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves ids of random letters text, whatever templates take for them."""
-    by_templates, as_strings = encode._encode_by_templates, encode._encode_strings
+    by_templates, as_strings = encode_by_templates, encode_strings
 
     def chosen(array: pa.Array) -> Node | None:
         is_packed = as_strings(array).encoding is Encoding.LETTERS
         return None if is_packed else by_templates(array)
 
-    monkeypatch.setattr(encode, "_encode_by_templates", chosen)
+    monkeypatch.setattr(choice, "encode_by_templates", chosen)
 
 
 def some_ids(seed: int) -> pa.Array:
@@ -113,7 +115,7 @@ def test_row_groups_of_ids_have_as_many_rows_as_those_of_text(
         return [group.rows for reader in readers for group in reader.footer.row_groups]
 
     packed = max(rows_of_groups())
-    monkeypatch.setattr(encode, "_by_letters", lambda data, length, *, is_text: None)
+    monkeypatch.setattr(letters, "_by_letters", lambda data, length, *, is_text: None)
     assert packed == pytest.approx(max(rows_of_groups()), rel=0.2)
 
 

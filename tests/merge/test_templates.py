@@ -22,7 +22,7 @@ from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.template_chunk import TemplateChunk
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings import choice
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import Pieces, pieces_of
@@ -69,7 +69,7 @@ def test_templates_of_several_inputs_are_joined(monkeypatch: pytest.MonkeyPatch)
         asked.append(len(array))
         return templated.joined(array)
 
-    monkeypatch.setattr(encode, "joined", joined)
+    monkeypatch.setattr(choice, "joined", joined)
     merged = merged_rows(tables, max_rows=3000)
     assert encodings(merged) == {"TEMPLATE"}
     assert asked == []
@@ -89,7 +89,7 @@ def test_templates_merge_with_columns_that_are_stored_otherwise(other: pa.Array)
 def test_a_table_of_plain_fragments_gets_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = interleaved([messages(seed, 2000) for seed in range(2)])
     with monkeypatch.context() as patch:
-        patch.setattr(encode, "_encode_by_templates", lambda array: None)
+        patch.setattr(choice, "encode_by_templates", lambda array: None)
         fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
     footers = [FragmentReader(BytesSource(data), len(data), "in").footer for data in fragments]
     assert {c.encoding for footer in footers for c in footer.columns["v"]} == {"VARLEN"}

@@ -16,7 +16,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
-from lsm_fragment.encodings import choice as encode
+from lsm_fragment.encodings import choice
 from tests.format.test_letters import ids
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
@@ -42,7 +42,7 @@ def some_rows() -> list[pa.Table]:
 
 @pytest.fixture(params=[False, True], ids=["as ingested", "compacted"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    monkeypatch.setattr(encode, "_encode_by_templates", lambda array: None)
+    monkeypatch.setattr(choice, "encode_by_templates", lambda array: None)
     store = MemoryStore()
     for table in some_rows():
         append_table(store, table, "trace", IngestOptions(skips=SKIPS), max_rows=400)

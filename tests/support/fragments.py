@@ -12,7 +12,7 @@ from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.stream_reader import FragmentStream
 from lsm_fragment.container.writer import FragmentWriter, WriterOptions
-from lsm_fragment.encodings.coding import nulls
+from lsm_fragment.encodings.null import nulls
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
 

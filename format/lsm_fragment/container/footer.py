@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.encodings.registry import LESS_THAN_TEXT
 from lsm_fragment.keys.bounds import Bound, Value
 
-_LESS_THAN_TEXT: Final = frozenset({Encoding.TEMPLATE.name, Encoding.LETTERS.name})
 """Encodings whose payload has fewer bytes than the strings that it stands for."""
 
 
@@ -45,7 +44,7 @@ class ChunkStats(NamedTuple):
     def value_bytes(self) -> int:
         """Bytes of the payload, or of the strings that templates and variables or letters make: by these row
         groups are cut, whatever their strings are stored as."""
-        is_less = self.encoding in _LESS_THAN_TEXT
+        is_less = self.encoding in LESS_THAN_TEXT
         return max(self.raw_bytes, self.decoded_bytes) if is_less else self.raw_bytes
 
     @property

@@ -28,7 +28,7 @@ from lsm_fragment.container.tables import (
     unpack_values,
     value_kind,
 )
-from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.encodings.registry import NAMES, NUMBERS
 from lsm_fragment.errors import SchemaError, cause_of
 from lsm_fragment.short_texts import remembered
 
@@ -37,8 +37,6 @@ PAGE_BYTES: Final = 64 << 10
 _HEAD: Final = struct.Struct("<QIIIIQQ")
 _COUNTS: Final = 5
 """The first fields of `ChunkStats`, which are 64-bit numbers in arrays one after the other."""
-_ENCODINGS: Final = {encoding.name: int(encoding) for encoding in Encoding}
-_NAMES: Final = {int(encoding): encoding.name for encoding in Encoding}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class ColumnRecord:
         counts, end = table.counts(_COUNTS * self.count), _COUNTS * self.count
         columns = [counts[start : start + self.count] for start in range(0, end, self.count)]
         try:
-            encodings = [_NAMES[code] for code in table.raw(self.count)]
+            encodings = [NAMES[code] for code in table.raw(self.count)]
         except KeyError as error:
             raise ValueError(f"a chunk of encoding {error}") from None
         kind = self._parsed()[1]
@@ -115,7 +113,7 @@ def pack_record(field: pa.Field, chunks: Sequence[ChunkStats], start: int, end: 
         *counts, encodings, low, high = zip(*chunks, strict=True)
         kind = value_kind(storage_type(field.type))
         parts += [packed("Q", values) for values in counts]
-        parts.append(padded(bytes(map(_ENCODINGS.__getitem__, encodings))))
+        parts.append(padded(bytes(map(NUMBERS.__getitem__, encodings))))
         parts += [pack_values(low, kind), pack_values(high, kind)]
     size = _HEAD.size + sum(map(len, parts))
     head = _HEAD.pack(size, len(name), len(text), len(chunks), 0, start, end)

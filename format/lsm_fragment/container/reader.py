@@ -28,8 +28,8 @@ from lsm_fragment.container.template_chunk import (
     has_templates,
     read_sizes,
 )
-from lsm_fragment.encodings.coding import nulls
 from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.encodings.null import nulls
 from lsm_fragment.errors import CorruptFragmentError, SchemaError
 from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.comparator import KeyComparator

@@ -20,7 +20,7 @@ from lsm_fragment.container.directory import Directory, DirectoryHead, PageTable
 from lsm_fragment.container.footer import ChunkStats
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.pages import ColumnRecord, check_records, unpack_page
-from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.encodings.registry import NUMBERS
 from lsm_fragment.errors import CorruptFragmentError, SchemaError
 from lsm_fragment.keys.sort_schema import column_order
 
@@ -249,7 +249,6 @@ class FragmentStream:
 
 _CHUNK: Final = struct.Struct("<BQQQQ")
 _NULL_COUNT: Final = slice(16, 24)
-_ENCODINGS: Final = {encoding.name: int(encoding) for encoding in Encoding}
 
 
 class Sequel:
@@ -273,7 +272,7 @@ class Sequel:
         for chunk in chunks:
             self._seen.update(
                 _CHUNK.pack(
-                    _ENCODINGS[chunk.encoding], chunk.null_count, chunk.offset, chunk.stored_bytes,
+                    NUMBERS[chunk.encoding], chunk.null_count, chunk.offset, chunk.stored_bytes,
                     chunk.raw_bytes,
                 )
             )  # fmt: skip

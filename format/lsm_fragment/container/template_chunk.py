@@ -12,8 +12,9 @@ from lsm_fragment.arrays.templated import Bits
 from lsm_fragment.blocks.compression import decompress, decompress_head, decompress_parts
 from lsm_fragment.blocks.parts import PayloadPart, checked_parts
 from lsm_fragment.container.block import Block
-from lsm_fragment.encodings.coding import TemplateDecoder, TemplateHead, template_counts
 from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.encodings.template import TemplateHead
+from lsm_fragment.encodings.template_decoder import TemplateDecoder, template_counts
 from lsm_fragment.limits import most_chunk_bytes
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
 from lsm_fragment.arrays.types import is_binary_like
-from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.limits import KEPT_RATIO, too_large
 
 _SMALL_BYTES: Final = 16 << 10
@@ -60,7 +59,3 @@ def _most_value_bytes(values: pa.Array) -> int:
     """Returns a bound of the bytes of one value: of all where these are few, else of the heaviest."""
     size = total_bytes(values)
     return size if size <= _FEW_BYTES else heaviest_value_bytes(values)
-
-
-def unfit(encoding: int, dtype: pa.DataType) -> ValueError:
-    return ValueError(f"encoding {Encoding(encoding).name} does not go with type {dtype}")

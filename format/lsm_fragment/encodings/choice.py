@@ -6,6 +6,7 @@ integers. The idea of cascading light encodings before a general codec is BtrBlo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +22,7 @@ from lsm_fragment.arrays.buffers import (
     int_dtype,
     valid_mask,
 )
-from lsm_fragment.arrays.moves import list_parts
-from lsm_fragment.arrays.sizes import nulls_bytes
+from lsm_fragment.arrays.storage import decoded
 from lsm_fragment.arrays.templated import (
     TextSurvey,
     joined,
@@ -35,33 +35,32 @@ from lsm_fragment.arrays.types import (
     is_string,
     is_templated,
     may_stay_coded,
-    value_type,
 )
 from lsm_fragment.encodings.decimal import encode_decimals
 from lsm_fragment.encodings.dictionary import (
     encode_by_sampled_dictionary,
     encode_by_small_dictionary,
-    encode_dictionary_array,
+    encode_coded,
+    is_worth_its_dictionary,
 )
-from lsm_fragment.encodings.fixed_list import encode_fixed
-from lsm_fragment.encodings.integers import encode_surveyed
+from lsm_fragment.encodings.fixed_list import encode_fixed_lists
+from lsm_fragment.encodings.integers import encode_ints, encode_surveyed, multiples
 from lsm_fragment.encodings.letters import encode_strings
 from lsm_fragment.encodings.list import encode_lists
-from lsm_fragment.encodings.multiple import encode_multiples
 from lsm_fragment.encodings.node import (
-    Encoding,
     Node,
     under_nulls,
     with_nulls_filled,
-    with_validity,
 )
+from lsm_fragment.encodings.null import encode_nulls
 from lsm_fragment.encodings.packed import encode_backed_ints, sampled, survey
 from lsm_fragment.encodings.plain import encode_bool, encode_plain, encode_wide, plain_is_dense
+from lsm_fragment.encodings.struct import encode_structs
 from lsm_fragment.encodings.template import encode_by_templates, encode_templated
 from lsm_fragment.encodings.varlen import encode_varlen
 
 _WIDE_BITS: Final = 4
-"""Packed bits of a value from which other encodings of numbers than by bits are tried."""
+"""Try other integer encodings once bit-packing needs more than this many bits per value."""
 
 
 def encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) -> Node:
@@ -74,20 +73,19 @@ def encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) -
             joined(array)
         )
     if is_string(array.type):
-        coded = None if is_decided else encode_by_sampled_dictionary(array)
+        coded = None if is_decided else encode_by_sampled_dictionary(array, encode_undivided)
         return coded or encode_by_templates(array) or encode_strings(array)
     return encode(array, is_decided=is_decided)
 
 
 def encode(array: pa.Array, *, is_decided: bool = False) -> Node:
-    length, dtype = len(array), array.type
-    if array.null_count == length:
-        stored = value_type(dtype)
-        return Node(Encoding.NULL, length, length, known_bytes=nulls_bytes(length, stored))
+    dtype = array.type
+    if array.null_count == len(array):
+        return encode_nulls(array)
     if pt.is_dictionary(dtype):
-        return encode_dictionary_array(array, is_distinct=is_decided)
+        return _encode_dictionary_array(array, is_distinct=is_decided)
     if is_binary_like(dtype):
-        coded = None if is_decided else encode_by_sampled_dictionary(array)
+        coded = None if is_decided else encode_by_sampled_dictionary(array, encode_undivided)
         return coded or encode_strings(array)
     if is_decided and may_stay_coded(dtype):
         return encode_undivided(array)
@@ -104,7 +102,7 @@ def encode(array: pa.Array, *, is_decided: bool = False) -> Node:
 def encode_fixed_width(array: pa.Array) -> Node:
     words, valid = _words(array), valid_mask(array)
     if words is None:
-        return encode_by_sampled_dictionary(array) or encode_wide(array)
+        return encode_by_sampled_dictionary(array, encode_undivided) or encode_wide(array)
     if valid is not None:
         words = with_nulls_filled(words, valid)
     sample = _as_integers(sampled(words), array.type)
@@ -113,11 +111,11 @@ def encode_fixed_width(array: pa.Array) -> Node:
     if is_wide:
         if (node := encode_decimals(words, array.type, seen)) is not None:
             return under_nulls(node, valid)
-        if (node := encode_by_small_dictionary(array, seen)) is not None:
+        if (node := encode_by_small_dictionary(array, seen, encode_undivided)) is not None:
             return node
     integers = _as_integers(words, array.type)
     if is_wide:
-        if (node := encode_multiples(integers, sample)) is not None:
+        if (node := multiples(integers, sample)) is not None:
             return under_nulls(node, valid)
         if (is_dense := plain_is_dense(array, sample, seen)) is not None:
             return encode_plain(array, is_dense=is_dense)
@@ -153,16 +151,22 @@ def _as_integers(words: npt.NDArray[Any], dtype: pa.DataType) -> npt.NDArray[Any
 # --- dictionaries ---------------------------------------------------------------------------
 
 
+def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
+    array, is_worth_it = is_worth_its_dictionary(array, is_distinct=is_distinct)
+    if is_worth_it:
+        return encode_coded(array, encode_undivided)
+    values = decoded(array)
+    is_fixed = fixed_width_bytes(values.type) is not None
+    return encode_fixed_width(values) if is_fixed else encode_undivided(values)
+
+
 def encode_undivided(values: pa.Array) -> Node:
     """Encodes values without a dictionary."""
     if is_binary_like(values.type):
         return encode_strings(values)
     if is_list_like(values.type) or pt.is_map(values.type):
-        return encode_lists(values)
+        return encode_lists(values, encode_ints, encode)
     return encode_plain(values)
-
-
-# --- templates ------------------------------------------------------------------------------
 
 
 # --- strings and nested ---------------------------------------------------------------------
@@ -170,8 +174,8 @@ def encode_undivided(values: pa.Array) -> Node:
 
 def _encode_nested(array: pa.Array) -> Node:
     if is_list_like(array.type) or pt.is_map(array.type):
-        return encode_by_sampled_dictionary(array) or encode_lists(array)
-    return encode_fixed(array, encode)
+        return encode_by_sampled_dictionary(array, encode_undivided) or encode_undivided(array)
+    return _encode_fixed(array, encode)
 
 
 # --- bytes for every value ------------------------------------------------------------------
@@ -183,9 +187,9 @@ def encode_backed(array: pa.Array) -> Node:
     Only values of type null, which have no other encoding, take no bytes.
     """
     array = text(array)
-    dtype, length = array.type, len(array)
+    dtype = array.type
     if pt.is_null(dtype):
-        return encode(array)
+        return encode_nulls(array)
     if is_binary_like(dtype):
         return encode_varlen(array, encode_backed_ints)
     if pt.is_boolean(dtype):
@@ -193,7 +197,11 @@ def encode_backed(array: pa.Array) -> Node:
     if fixed_width_bytes(dtype) is not None:
         return encode_plain(array)
     if is_list_like(dtype) or pt.is_map(dtype):
-        counts, items = list_parts(array)
-        children = (encode_backed_ints(counts), encode_backed(items))
-        return with_validity(Encoding.LIST, length, valid_mask(array), [], children=children)
-    return encode_fixed(array, encode_backed)
+        return encode_lists(array, encode_backed_ints, encode_backed)
+    return _encode_fixed(array, encode_backed)
+
+
+def _encode_fixed(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
+    if pt.is_fixed_size_list(array.type):
+        return encode_fixed_lists(array, child)
+    return encode_structs(array, child)

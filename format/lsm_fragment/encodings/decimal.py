@@ -14,11 +14,15 @@ from lsm_fragment import native
 from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.node import Encoding, Node
 from lsm_fragment.encodings.packed import Survey, sampled, survey
+from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
+
+ENCODING = Encoding.DECIMAL
+SHAPE = NodeShape(children=1, has_param=True)
 
 _OTHERS_SHARE: Final = 32
-"""One of so many doubles may be no decimal of few digits."""
+"""Use DECIMAL only if at most 1 value in 32 is an exception."""
 _OTHER_BITS: Final = 96
-"""What a double that is none takes: its row and itself."""
+"""Bits per exception: a 32-bit row number and the 64-bit value."""
 
 
 def encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) -> Node | None:
@@ -48,3 +52,18 @@ def encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) -
         children=(encode_ints(integers),),
         is_dense=True,
     )
+
+
+def fits(dtype: pa.DataType) -> bool:
+    return bool(pt.is_float64(dtype))
+
+
+def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) -> pa.Array:
+    cursor = reader.cursor
+    digits, others = cursor.param & 0xFF, cursor.param >> 8
+    validity, nulls = reader.validity()
+    if not 0 <= others <= length:
+        raise ValueError("decimals of impossible digits, or more others than values")
+    rows, values = cursor.buffer(4 * others), cursor.buffer(8 * others)
+    doubles = cursor.child_integers(length).decimals(digits, rows, values)
+    return pa.Array.from_buffers(dtype, length, [validity, doubles], nulls)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
@@ -13,13 +15,15 @@ from lsm_fragment.arrays.buffers import dictionary_codes, fixed_width_bytes, val
 from lsm_fragment.arrays.dictionaries import with_distinct_values
 from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.sizes import total_bytes
 from lsm_fragment.arrays.storage import decoded
 from lsm_fragment.arrays.templated import joined, numbers_of, texts_of
-from lsm_fragment.arrays.types import is_templated, may_stay_coded
-from lsm_fragment.encodings.choice import encode_fixed_width, encode_undivided
+from lsm_fragment.arrays.types import is_templated, may_be_coded, may_stay_coded
+from lsm_fragment.encodings.allowance import may_be_large
 from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.node import Encoding, Node, with_nulls_filled, with_validity
 from lsm_fragment.encodings.packed import Survey
+from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import (
     CODEC_PAYS,
     DISTINCT_LISTS_SHARE,
@@ -34,6 +38,16 @@ from lsm_fragment.encodings.samples import (
     number_values,
 )
 
+ENCODING = Encoding.DICTIONARY
+SHAPE = NodeShape(children=2)
+_LENGTH_BYTES: Final = 4
+_LOOKED_UP_BYTES: Final = 16
+"""Look up values of up to this width at once. Count wider ones first, since nulls count nothing."""
+
+
+EncodeValues = Callable[[pa.Array], Node]
+"""Encodes the values of a dictionary, none of them by a dictionary."""
+
 
 class Coding(Enum):
     """What is known of an array beside its values."""
@@ -46,7 +60,9 @@ class Coding(Enum):
     """Besides, the dictionary or the templates are exactly those in use, in the order of their first use."""
 
 
-def encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
+def encode_by_small_dictionary(
+    array: pa.Array, seen: Survey, undivided: EncodeValues
+) -> Node | None:
     """Encodes numbers by a dictionary if codes and dictionary take less than packed numbers do."""
     most = 1 << min(31, int(CODEC_PAYS * seen.bits))
     coded = _by_sampled_dictionary(array, most)
@@ -54,7 +70,7 @@ def encode_by_small_dictionary(array: pa.Array, seen: Survey) -> Node | None:
         return None
     distinct = len(coded.dictionary)
     bits = len(array) * (distinct - 1).bit_length() + distinct * array.type.bit_width
-    return _encode_coded(coded) if bits < CODEC_PAYS * seen.bits * len(array) else None
+    return encode_coded(coded, undivided) if bits < CODEC_PAYS * seen.bits * len(array) else None
 
 
 def by_dictionary(array: pa.Array) -> pa.Array:
@@ -95,9 +111,10 @@ def recoded(array: pa.Array) -> pa.Array:
     return array if is_few else decoded(array)
 
 
-def encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
+def encode_by_sampled_dictionary(array: pa.Array, undivided: EncodeValues) -> Node | None:
+    """Encodes values by a dictionary; None if they do not repeat enough."""
     coded = _by_sampled_dictionary(array)
-    return None if coded is None else _encode_coded(coded)
+    return None if coded is None else encode_coded(coded, undivided)
 
 
 def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) -> pa.Array | None:
@@ -129,16 +146,12 @@ def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
     )
 
 
-def encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
-    present = len(array) - array.null_count
+def is_worth_its_dictionary(array: pa.Array, *, is_distinct: bool) -> tuple[pa.Array, bool]:
+    """Returns a coded array with distinct values, and whether these are few enough to stay coded."""
     if not (is_distinct or _is_distinct(array.dictionary)):
         array = with_distinct_values(array)
     share = DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else DISTINCT_SHARE
-    if len(array.dictionary) * share > present:
-        values = decoded(array)
-        is_fixed = fixed_width_bytes(values.type) is not None
-        return encode_fixed_width(values) if is_fixed else encode_undivided(values)
-    return _encode_coded(array)
+    return array, len(array.dictionary) * share <= len(array) - array.null_count
 
 
 def _is_distinct(values: pa.Array) -> bool:
@@ -146,10 +159,53 @@ def _is_distinct(values: pa.Array) -> bool:
     return values.null_count == 0 and count_distinct(values) == len(values)
 
 
-def _encode_coded(array: pa.Array) -> Node:
-    """Makes a DICTIONARY node of a dictionary-coded array whose values are distinct and all used."""
+def encode_coded(array: pa.Array, undivided: EncodeValues) -> Node:
+    """Encodes a dictionary-coded array whose values are distinct and all used."""
     valid, codes = valid_mask(array), dictionary_codes(array)
     if valid is not None:
         codes = with_nulls_filled(codes, valid)
-    children = (encode_ints(codes), encode_undivided(array.dictionary))
+    children = (encode_ints(codes), undivided(array.dictionary))
     return with_validity(Encoding.DICTIONARY, len(array), valid, [], children=children)
+
+
+def fits(dtype: pa.DataType) -> bool:
+    return may_be_coded(dtype)
+
+
+def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> pa.Array:
+    validity, nulls = reader.validity()
+    codes = reader.cursor.child_integers(length)
+    values = _take_values(reader, dtype, length)
+    width, count = fixed_width_bytes(dtype), len(values)
+    if count and width is not None and width <= _LOOKED_UP_BYTES:
+        buffers = [validity, codes.looked_up(values.buffers()[1], count, width)]
+        return pa.Array.from_buffers(dtype, length, buffers, nulls)
+    buffers = [validity, codes.codes(count)]
+    indices = pa.Array.from_buffers(pa.int32(), length, buffers, nulls)
+    array = pa.DictionaryArray.from_arrays(indices, values, safe=False)
+    if not (keep.dictionary and may_stay_coded(dtype)):
+        # The figure is exact, because rough ones of many fields would add up to a refusal.
+        reader.allowance.charge(_expanded_bytes(array))
+        return decoded(array)
+    if may_be_large(values, length):
+        reader.allowance.check_kept(_expanded_bytes(array))
+    return array
+
+
+def _take_values(reader: ChunkReader, dtype: pa.DataType, length: int) -> pa.Array:
+    """Takes the node of the distinct values of `length` rows."""
+    count = reader.cursor.next_length
+    if count > length:
+        raise ValueError("a dictionary with more entries than values")
+    if reader.cursor.next_encoding == Encoding.DICTIONARY:
+        raise ValueError("a dictionary of dictionaries")
+    values = reader.decode(dtype, count)
+    if values.null_count:
+        raise ValueError("a null in a dictionary")
+    return values
+
+
+def _expanded_bytes(array: pa.Array) -> int:
+    """Returns the bytes of a dictionary-coded array's values, each as often as it is used; nothing for
+    nulls."""
+    return total_bytes(array) - _LENGTH_BYTES * int(array.null_count)

@@ -10,16 +10,23 @@ from pyarrow import types as pt
 from lsm_fragment.arrays.buffers import valid_mask
 from lsm_fragment.arrays.moves import present_items
 from lsm_fragment.encodings.node import Encoding, Node, with_validity
+from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
+
+ENCODING = Encoding.FIXED_LIST
+SHAPE = NodeShape(children=1)
 
 
-def encode_fixed(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
-    """Encodes structs and lists of fixed size."""
-    dtype, length, valid = array.type, len(array), valid_mask(array)
-    if pt.is_fixed_size_list(dtype):
-        items = child(present_items(array))  # as structs do, lists push their nulls down
-        return with_validity(Encoding.FIXED_LIST, length, valid, [], children=(items,))
-    if pt.is_struct(dtype):
-        # flatten() pushes the struct's nulls into its fields, which normalises the values under them.
-        children = tuple(child(part) for part in array.flatten())
-        return with_validity(Encoding.STRUCT, length, valid, [], children=children)
-    raise AssertionError(f"not a storage type: {dtype}")
+def encode_fixed_lists(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
+    """Encodes lists of fixed size. child: encodes their items."""
+    items = child(present_items(array))  # as structs do, lists push their nulls down
+    return with_validity(Encoding.FIXED_LIST, len(array), valid_mask(array), [], children=(items,))
+
+
+def fits(dtype: pa.DataType) -> bool:
+    return bool(pt.is_fixed_size_list(dtype))
+
+
+def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) -> pa.Array:
+    validity, nulls = reader.validity()
+    items = reader.decode(dtype.value_type, length * dtype.list_size)
+    return pa.Array.from_buffers(dtype, length, [validity], nulls, children=[items])

@@ -11,16 +11,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lsm_fragment import native
-from lsm_fragment.arrays.types import is_string
+from lsm_fragment.arrays.buffers import bits_of
+from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_string
 from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.node import MOST_VALUE_BYTES, Buffer, Encoding, Node, with_validity
-from lsm_fragment.encodings.plain import is_noise
+from lsm_fragment.encodings.plain import is_noise, take_values
+from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import CODEC_PAYS, sampled_bytes
 from lsm_fragment.encodings.varlen import text_parts, varlen_node
+from lsm_fragment.native.encodings.decode import Cursor
+
+ENCODING = Encoding.LETTERS
+SHAPE = NodeShape(children=2, has_width=True, has_param=True)
 
 U8 = npt.NDArray[np.uint8]
 
+_MOST_BITS: Final = 6
 _LEAST_FRAMED: Final = 64
 """The fewest values that a frame is looked for in: fewer have equal bytes by chance."""
 _NO_HOLES: Final = np.empty(0, dtype=np.uint8)
@@ -95,7 +102,7 @@ def _find_holes(data: memoryview, length: int) -> U8:
 
 
 _LEAST_LETTERS: Final = 1024
-"""The fewest bytes that are packed as letters: fewer take hardly any room, and an alphabet beside them."""
+"""Below this size, letter packing does not pay for storing its alphabet."""
 
 
 def encode_strings(array: pa.Array) -> Node:
@@ -174,3 +181,41 @@ def _frame_node(data: memoryview, holes: npt.NDArray[np.uint8]) -> Node:
         Encoding.PLAIN, size, valid, [np.where(holes, np.uint8(0), first)], param=1
     )
     return replace(node, known_bytes=size)
+
+
+def fits(dtype: pa.DataType) -> bool:
+    return is_binary_like(dtype)
+
+
+def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) -> pa.Array:
+    cursor, letters, width = reader.cursor, reader.cursor.param, reader.cursor.width
+    validity, nulls = reader.validity()
+    if not 1 <= width <= _MOST_BITS:
+        raise ValueError(f"letters of {width} bits")
+    if letters < 0:
+        raise ValueError("fewer letters than none")
+    codes = cursor.buffer(letters // 8 * width + (letters % 8 * width + 7) // 8)
+    alphabet = cursor.buffer(1 << width)
+    holes, frame = _take_frame(cursor)
+    in_row = int(np.count_nonzero(holes))
+    size = letters // in_row * len(holes) if in_row else letters
+    reader.allowance.charge(size)
+    offsets = cursor.child_integers(length).offsets(size, is_large_offsets(dtype))
+    text = native.encodings.letters.unpack(
+        codes, alphabet, width, letters, holes, frame, is_string(dtype)
+    )
+    return pa.Array.from_buffers(dtype, length, [validity, offsets, text], nulls)
+
+
+def _take_frame(cursor: Cursor) -> tuple[U8, U8]:
+    """Takes the node of what letters leave out. Returns for each place whether a letter stands there, and the
+    bytes that stand in the others."""
+    size = cursor.next_length
+    most = native.encodings.letters.MOST_FRAME_BYTES
+    if cursor.take(size) != Encoding.PLAIN or size > most:
+        raise ValueError(f"a frame of letters that is not PLAIN with up to {most} bytes")
+    if size and not cursor.null_count:
+        raise ValueError("a frame that has no place for letters")
+    holes = ~bits_of(cursor.validity(), 0, size)
+    frame = np.frombuffer(take_values(cursor, pa.uint8(), size), dtype=np.uint8)
+    return holes.view(np.uint8), frame

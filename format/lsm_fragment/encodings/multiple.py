@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from lsm_fragment import native
-from lsm_fragment.encodings.integers import IntArray, encode_surveyed
-from lsm_fragment.encodings.node import Encoding, Node
-from lsm_fragment.encodings.packed import sampled, survey
+from lsm_fragment.encodings.node import Encoding, IntArray, Node
+from lsm_fragment.encodings.reading import NodeShape, decode_integers, integers_fit
+
+ENCODING = Encoding.MULTIPLE
+SHAPE = NodeShape(children=1, has_param=True)
+fits, decode = integers_fit, decode_integers
 
 _MIN_FACTOR: Final = 8
 """The least common factor that is worth a division of all values: it saves three bits of each."""
@@ -17,8 +21,13 @@ _FACTOR_PROBES: Final = 256
 """The values that are asked for a common factor before all are."""
 
 
-def encode_multiples(values: IntArray, sample: IntArray) -> Node | None:
-    """Encodes multiples of one number, such as milliseconds in nanoseconds, as their quotients."""
+def encode_multiples(
+    values: IntArray, sample: IntArray, quotients_of: Callable[[IntArray], Node]
+) -> Node | None:
+    """Encodes multiples of one number as their quotients; None if the sample has no common factor.
+
+    quotients_of: encodes integers by CONSTANT or PACKED.
+    """
     probes = np.ascontiguousarray(sample[:: max(1, len(sample) // _FACTOR_PROBES)])
     factor = native.arrays.integers.common_factor(probes, _MIN_FACTOR)
     if not _MIN_FACTOR <= factor < 1 << 63:
@@ -26,6 +35,5 @@ def encode_multiples(values: IntArray, sample: IntArray) -> Node | None:
     quotients = np.empty(len(values), dtype=np.int64)
     if not native.arrays.integers.divide(values, factor, quotients):
         return None
-    seen_quotients = sampled(quotients)
-    child = encode_surveyed(quotients, seen_quotients, survey(seen_quotients), allow_runs=False)
-    return Node(Encoding.MULTIPLE, len(values), param=factor, children=(child,))
+    children = (quotients_of(quotients),)
+    return Node(Encoding.MULTIPLE, len(values), param=factor, children=children)

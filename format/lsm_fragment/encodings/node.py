@@ -15,6 +15,7 @@ import pyarrow as pa
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.blocks.compression import compressed_bytes
+from lsm_fragment.native.encodings import decode
 
 IntArray = npt.NDArray[Any]
 Buffer = Any
@@ -26,18 +27,18 @@ _FLAG_VALIDITY: Final = 1
 
 
 class Encoding(IntEnum):
-    NULL = 0
+    NULL = decode.ALL_NULL
     PLAIN = 1
-    CONSTANT = 2
-    PACKED = 3
-    RUN_LENGTH = 4
+    CONSTANT = decode.CONSTANT
+    PACKED = decode.PACKED
+    RUN_LENGTH = decode.RUN_LENGTH
     DICTIONARY = 5
     VARLEN = 6
     LIST = 7
     FIXED_LIST = 8
     STRUCT = 9
     DECIMAL = 10
-    MULTIPLE = 11
+    MULTIPLE = decode.MULTIPLE
     TEMPLATE = 12
     LETTERS = 13
 
@@ -45,10 +46,6 @@ class Encoding(IntEnum):
 MAX_UNBACKED_VALUES: Final = 1 << 27
 """The most values of a node beyond 8 for each byte of the chunk's payload. It bounds what constants and
 nulls, which take no bytes, can make a reader allocate."""
-
-INT_ENCODINGS: Final = frozenset(
-    {Encoding.CONSTANT, Encoding.PACKED, Encoding.RUN_LENGTH, Encoding.MULTIPLE}
-)
 
 
 @dataclass(frozen=True, slots=True)

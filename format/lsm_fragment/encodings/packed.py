@@ -9,8 +9,13 @@ import numpy.typing as npt
 
 from lsm_fragment import native
 from lsm_fragment.blocks.compression import compressed_bytes
-from lsm_fragment.encodings.integers import IntArray
-from lsm_fragment.encodings.node import WORD_BYTES, Encoding, Node
+from lsm_fragment.encodings.constant import encode_constant
+from lsm_fragment.encodings.node import WORD_BYTES, Encoding, IntArray, Node
+from lsm_fragment.encodings.reading import NodeShape, decode_integers, integers_fit
+
+ENCODING = Encoding.PACKED
+SHAPE = NodeShape(has_width=True, has_param=True)
+fits, decode = integers_fit, decode_integers
 
 U8 = npt.NDArray[np.uint8]
 
@@ -72,7 +77,7 @@ def survey(sample: IntArray) -> Survey:
 def encode_backed_ints(values: IntArray) -> Node:
     """Encodes integers so that each takes at least a byte."""
     if len(values) == 0:
-        return Node(Encoding.CONSTANT, 0)
+        return encode_constant(0)
     return pack(values, least_width=BYTE_BITS)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import (
     bits_of,
@@ -19,7 +20,12 @@ from lsm_fragment.arrays.buffers import (
 from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.node import WORD_BYTES, Buffer, Encoding, Node, with_validity
 from lsm_fragment.encodings.packed import Survey
+from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape, checked
 from lsm_fragment.encodings.samples import CODEC_PAYS, SAMPLE_VALUES, sampled_bytes
+from lsm_fragment.native.encodings.decode import Cursor
+
+ENCODING = Encoding.PLAIN
+SHAPE = NodeShape(has_param=True)
 
 _PLAIN_SHARE: Final = 0.97
 """Share of their bits from which values are rather stored as they are, which takes no decoding."""
@@ -76,3 +82,23 @@ def encode_bool(array: pa.Array) -> Node:
 def bytes_node(data: memoryview) -> Node:
     size = data.nbytes
     return Node(Encoding.PLAIN, size, param=1, buffers=(data,), known_bytes=size)
+
+
+def fits(dtype: pa.DataType) -> bool:
+    return bool(pt.is_boolean(dtype)) or fixed_width_bytes(dtype) is not None
+
+
+def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) -> pa.Array:
+    validity, nulls = reader.validity()
+    buffers = [validity, take_values(reader.cursor, dtype, length)]
+    return checked(pa.Array.from_buffers(dtype, length, buffers, nulls))
+
+
+def take_values(cursor: Cursor, dtype: pa.DataType, length: int) -> pa.Buffer:
+    """Takes the values of the node that was taken last. Raises `ValueError`."""
+    width = cursor.param
+    if pt.is_boolean(dtype) and not width:
+        return cursor.buffer((length + 7) // 8)
+    if width != fixed_width_bytes(dtype):
+        raise ValueError(f"PLAIN values of {width} bytes for type {dtype}")
+    return cursor.buffer(length * width)

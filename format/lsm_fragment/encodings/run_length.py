@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from lsm_fragment.encodings.integers import IntArray, encode_ints
-from lsm_fragment.encodings.node import Encoding, Node
+from lsm_fragment.encodings.node import Encoding, IntArray, Node
+from lsm_fragment.encodings.reading import NodeShape, decode_integers, integers_fit
+
+ENCODING = Encoding.RUN_LENGTH
+SHAPE = NodeShape(children=2)
+fits, decode = integers_fit, decode_integers
 
 
-def encode_runs(values: IntArray) -> Node:
+def encode_runs(values: IntArray, ints: Callable[[IntArray], Node]) -> Node:
+    """Encodes integers as runs. ints: encodes integers without runs."""
     changes = np.flatnonzero(values[1:] != values[:-1])
     starts = np.concatenate(([0], changes + 1))
     lengths = np.diff(np.append(starts, len(values)))
     children = (
-        encode_ints(lengths, allow_runs=False),
-        encode_ints(values[starts], allow_runs=False),
+        ints(lengths),
+        ints(values[starts]),
     )
     return Node(Encoding.RUN_LENGTH, len(values), children=children)

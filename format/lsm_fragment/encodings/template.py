@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lsm_fragment.arrays.alphabets import DIGITS
 from lsm_fragment.arrays.buffers import binary_parts, valid_mask
 from lsm_fragment.arrays.dividing import (
     NO_VARYING_WORDS,
@@ -18,18 +21,25 @@ from lsm_fragment.arrays.dividing import (
 )
 from lsm_fragment.arrays.sizes import rows_within, total_bytes
 from lsm_fragment.arrays.templated import (
+    NUMBER,
     TEMPLATES_SHARE,
     U64,
+    Bits,
+    Layout,
+    Slots,
     codes_of,
     count_marks,
     layout_bytes,
+    layout_of,
     most_text_bytes,
     numbers_of,
     slots_of,
     templates_of,
     texts_of,
 )
+from lsm_fragment.arrays.types import is_string
 from lsm_fragment.blocks.compression import compressed_bytes
+from lsm_fragment.encodings.allowance import may_be_large
 from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.letters import encode_strings
 from lsm_fragment.encodings.node import (
@@ -43,27 +53,34 @@ from lsm_fragment.encodings.node import (
     with_nulls_filled,
     with_validity,
 )
-from lsm_fragment.encodings.plain import bytes_node
+from lsm_fragment.encodings.plain import bytes_node, take_values
+from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import CODEC_PAYS, estimate_distinct
+from lsm_fragment.encodings.stored_templates import StoredRows, joined_stored, stored
 from lsm_fragment.encodings.varlen import encode_varlen
+from lsm_fragment.native.encodings.decode import Cursor, IntegerStream
+
+ENCODING = Encoding.TEMPLATE
+SHAPE = NodeShape(children=5, has_param=True)
 
 _LEAST_TEMPLATED: Final = 64
-"""The fewest strings for which templates are tried."""
+"""Do not try templates on fewer strings."""
 _SAMPLE_ROWS: Final = 1024
 _SAMPLE_TEXT_BYTES: Final = 128 << 10
 """The most text that is compressed to see whether templates pay."""
 _LENGTH_BYTES: Final = 4
+_OFFSET_BYTES: Final = 4
 _SAMPLE_VARIABLES_BYTES: Final = 64 << 10
 _SAMPLE_TEMPLATES_SHARE: Final = 2
-"""Rows of a sample to each template from which templates hardly recur in it."""
+"""Below 2 sampled rows per template, templates are treated as non-recurring."""
 _TEMPLATE_BYTES_SHARE: Final = 2
-"""Bytes of text to each byte of templates, at least."""
+"""Require at least 2 bytes of text per byte of template."""
 _TEMPLATES_PAY: Final = 1.05
-"""The share of the bytes of text that templates and variables may take, for the time that they spare."""
+"""Accept templates that take up to 5% more bytes than text, for the time that they save."""
 _ALL_VARIABLE: Final = 0.95
-"""The share of a text in variables from which templates spare nothing, as of ids and tokens."""
+"""Skip templates above this variable-byte fraction (ids, tokens): they would save nothing."""
 _MOSTLY_VARIABLE: Final = 0.75
-"""The share of a text in variables from which templates spare no time, and so have to spare bytes."""
+"""Above this variable-byte fraction, templates must also save bytes: they no longer save time."""
 
 
 def encode_by_templates(array: pa.Array) -> Node | None:
@@ -180,3 +197,107 @@ def _middle_bytes(data: Buffer) -> memoryview:
     view = memoryview(data).cast("B")
     start = max(0, (view.nbytes - _SAMPLE_VARIABLES_BYTES) // 2)
     return view[start : start + _SAMPLE_VARIABLES_BYTES]
+
+
+def fits(dtype: pa.DataType) -> bool:
+    return is_string(dtype)
+
+
+def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> pa.Array:
+    head = take_head(reader, dtype, length)
+    variables = take_variables(reader.cursor)
+    if not keep.templates:
+        return head.joined(variables, reader.allowance.charge)
+    rows = head.rows(variables, reader.allowance.charge)
+    if may_be_large(head.templates, length):
+        reader.allowance.check_kept(most_text_bytes(rows, head.slots))
+    return rows
+
+
+@dataclass(frozen=True)
+class TemplateHead:
+    """What a chunk of strings that is stored as templates says without their variables."""
+
+    templates: pa.Array
+    """May be more than rows use."""
+    slots: Slots
+    length: int
+    """How many rows there are."""
+    validity: pa.Buffer | None
+    """The bitmap of rows that are not null; None if none is."""
+    null_count: int
+    _codes: IntegerStream
+    _alphabets: pa.Buffer
+    """Those of the slots for texts."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        return layout_of(self.templates, self.slots.all_numbers + self.slots.all_texts)
+
+    @cached_property
+    def alphabets(self) -> U64:
+        """The bytes of each slot (`lsm_fragment.arrays.alphabets`)."""
+        alphabets = np.full(len(self.layout.kinds), DIGITS, dtype=np.uint64)
+        alphabets[self.layout.kinds != NUMBER] = np.frombuffer(self._alphabets, dtype=np.uint64)
+        return alphabets
+
+    @cached_property
+    def codes(self) -> pa.Array:
+        """The template of each row, null where the string is; decoded when asked for. Raises `ValueError`."""
+        buffers = [self.validity, self._codes.codes(len(self.templates))]
+        return pa.Array.from_buffers(pa.int32(), self.length, buffers, self.null_count)
+
+    def rows(
+        self, variables: tuple[pa.Buffer, pa.Buffer], charge: Callable[[int], None]
+    ) -> pa.Array:
+        """Returns a templated array. variables: numbers and texts. Raises `ValueError`."""
+        charge(2 * _OFFSET_BYTES * len(self.codes))
+        return stored(self._with(variables), charge)
+
+    def joined(
+        self,
+        variables: tuple[pa.Buffer, pa.Buffer],
+        charge: Callable[[int], None],
+        chosen: Bits | None = None,
+    ) -> pa.Array:
+        """Returns the strings of the chosen rows, or of all. variables: see `rows`. Raises `ValueError`."""
+        return joined_stored(self._with(variables), self.layout, charge, chosen)
+
+    def _with(self, variables: tuple[pa.Buffer, pa.Buffer]) -> StoredRows:
+        return StoredRows(self.templates, self.slots, self.codes, *variables)
+
+
+def take_head(reader: ChunkReader, dtype: pa.DataType, length: int) -> TemplateHead:
+    """Takes the validity of a node of templates, and those children that say nothing of variables."""
+    cursor = reader.cursor
+    head_bytes, start = cursor.param, cursor.position
+    validity, nulls = reader.validity()
+    templates = _take_templates(reader, dtype)
+    codes = cursor.child_integers(length)
+    slots = slots_of(templates)
+    reader.allowance.charge(layout_bytes(len(templates), slots.all_numbers + slots.all_texts))
+    alphabets = cursor.child_integers(slots.all_texts).words(8)
+    if cursor.position - start != head_bytes:
+        raise ValueError("templates and codes take other bytes than their node states")
+    return TemplateHead(templates, slots, length, validity, nulls, codes, alphabets)
+
+
+def _take_templates(reader: ChunkReader, dtype: pa.DataType) -> pa.Array:
+    if reader.cursor.next_encoding != Encoding.VARLEN:
+        raise ValueError("templates have strings that are not VARLEN")
+    strings = reader.decode(dtype, reader.cursor.next_length)
+    if strings.null_count:
+        raise ValueError("a null among templates")
+    return strings
+
+
+def take_variables(cursor: Cursor) -> tuple[pa.Buffer, pa.Buffer]:
+    """Takes the children of a node of templates that `take_head` leaves: numbers and texts."""
+    return _take_bytes(cursor), _take_bytes(cursor)
+
+
+def _take_bytes(cursor: Cursor) -> pa.Buffer:
+    length = cursor.next_length
+    if cursor.take(length) != Encoding.PLAIN or cursor.null_count:
+        raise ValueError("variables of templates are not PLAIN bytes")
+    return take_values(cursor, pa.uint8(), length)

@@ -2,6 +2,14 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+ALL_NULL: int
+CONSTANT: int
+PACKED: int
+RUN_LENGTH: int
+MULTIPLE: int
+
+def declare(encoding: int, children: int, has_width: bool, has_param: bool) -> None: ...
+
 class IntegerStream:
     def words(self, width: int, are_floats: bool = False) -> pa.Buffer: ...
     def offsets(self, total: int, is_large: bool) -> pa.Buffer: ...

@@ -23,25 +23,17 @@ cdef enum:
     NODE = 32
     HAS_VALIDITY = 1
     MOST_LENGTH_BITS = 48  # no value is longer, and so many lengths of a block cannot overflow
-    MOST_LETTER_BITS = 6
     MOST_EXACT_BITS = 53  # of integers that doubles hold exactly
 
-cdef enum:  # as `lsm_fragment.encodings.node.Encoding` has them
+cpdef enum:  # the encodings that are read here; `lsm_fragment.encodings.node.Encoding` takes their numbers
     ALL_NULL = 0
-    PLAIN = 1
     CONSTANT = 2
     PACKED = 3
     RUN_LENGTH = 4
-    DICTIONARY = 5
-    VARLEN = 6
-    LISTS = 7
-    FIXED_LISTS = 8
-    STRUCTS = 9
-    DECIMALS = 10
     MULTIPLE = 11
-    TEMPLATES = 12
-    LETTERS = 13
-    ENCODINGS = 14
+
+cdef enum:
+    MOST_ENCODINGS = 32
 
 cdef enum:  # what a stream may be found to be; all are below 0
     UNFIT = -1
@@ -53,13 +45,21 @@ cdef enum:  # what a stream may be found to be; all are below 0
 cdef int IN_MULTIPLES = 1 << CONSTANT | 1 << PACKED
 cdef int IN_RUNS = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE
 cdef int IN_CHILDREN = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE | 1 << RUN_LENGTH
-cdef int WITH_WIDTH = 1 << PACKED | 1 << LETTERS
-cdef int WITH_PARAM = (
-    1 << PLAIN | 1 << CONSTANT | 1 << PACKED | 1 << VARLEN | 1 << DECIMALS | 1 << MULTIPLE | 1 << TEMPLATES
-    | 1 << LETTERS
-)
-cdef int[ENCODINGS] CHILDREN
-CHILDREN[:] = [0, 0, 0, 0, 2, 2, 1, 2, 1, -1, 1, 1, 5, 2]
+
+# What nodes of an encoding may say, as `declare` was told; bit k is that of encoding k.
+cdef uint32_t KNOWN = 0, WITH_WIDTH = 0, WITH_PARAM = 0
+cdef int[MOST_ENCODINGS] CHILDREN
+
+
+def declare(int encoding, int children, bint has_width, bint has_param):
+    """Makes an encoding known: nodes may have so many children, any number if -1, a width, and a parameter."""
+    global KNOWN, WITH_WIDTH, WITH_PARAM
+    if not 0 <= encoding < MOST_ENCODINGS:
+        raise ValueError(f"{encoding} is not the number of an encoding")
+    KNOWN |= <uint32_t>1 << encoding
+    WITH_WIDTH |= <uint32_t>has_width << encoding
+    WITH_PARAM |= <uint32_t>has_param << encoding
+    CHILDREN[encoding] = children
 
 
 cdef struct Node:
@@ -656,7 +656,7 @@ def root_of(meta):
 cdef int check_node(const Node* node) except -1:
     if node.flags & ~HAS_VALIDITY or node.reserved:
         raise ValueError("an encoding node has unknown flags")
-    if node.encoding >= ENCODINGS:
+    if node.encoding >= MOST_ENCODINGS or not (KNOWN >> node.encoding) & 1:
         raise ValueError(f"{node.encoding} is not a valid Encoding")
     if CHILDREN[node.encoding] >= 0 and <int64_t>node.children != CHILDREN[node.encoding]:
         raise ValueError(f"an encoding node has {node.children} children")
@@ -666,10 +666,8 @@ cdef int check_node(const Node* node) except -1:
         raise ValueError("an encoding node contradicts itself about nulls")
     if node.encoding == ALL_NULL and (node.null_count != node.length or node.flags):
         raise ValueError("NULL with values that are none")
-    if (node.width and not (1 << node.encoding) & WITH_WIDTH) or (node.param and not (1 << node.encoding) & WITH_PARAM):
+    if (node.width and not (WITH_WIDTH >> node.encoding) & 1) or (node.param and not (WITH_PARAM >> node.encoding) & 1):
         raise ValueError("an encoding node has a width or a parameter that it does not need")
-    if node.encoding == LETTERS and not 1 <= node.width <= MOST_LETTER_BITS:
-        raise ValueError(f"letters of {node.width} bits")
     return 0
 
 
