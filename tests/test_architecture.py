@@ -219,15 +219,16 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/table/": "the log's own columns, and times",
     "compactor/write/delete": "bits of rows",
 }
-"""What may be moved by Arrow's kernels, of which `tests/format/test_kernels.py` shows that they are right for
-flat values; all else goes through `lsm_fragment.arrays.moves` and `lsm_fragment.arrays.batches` (decision 66)."""
+"""What Arrow's kernels may move: `tests/format/test_kernels.py` shows that they are right for flat values.
+All else goes through `moves` and `batches` of `lsm_fragment.arrays` (decision 66)."""
 OWN_TAKERS: Final = (
     "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/key_merge.py",
     "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
     "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
     "compactor/pipelines/range_join.py", "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
     "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/lsm_fragment/threads.py",
-    "format/lsm_fragment/encodings/coding.py", "format/lsm_fragment/arrays/sizes.py", "format/lsm_fragment/container/writer.py",
+    "format/lsm_fragment/encodings/coding.py", "format/lsm_fragment/arrays/sizes.py",
+    "format/lsm_fragment/container/writer.py",
 )  # fmt: skip
 """Files in which `take` is a method of our own classes, or of numpy."""
 
@@ -253,7 +254,7 @@ def test_kernels_of_arrow_move_flat_values_only() -> None:
         for name in moving_calls(path):
             known = [prefix for prefix in allowed if place(path).startswith(prefix)]
             assert any(name in allowed[prefix] for prefix in known), (
-                f"{place(path)} calls `{name}`: take `lsm_fragment.arrays.moves` or `lsm_fragment.arrays.batches`"
+                f"{place(path)} calls `{name}`: take `moves` or `batches` of `lsm_fragment.arrays`"
             )
             used |= set(known)
     assert used == set(allowed), f"superfluous: {set(allowed) - used}"

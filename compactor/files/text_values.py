@@ -3,9 +3,9 @@
 JSON has booleans, numbers, strings, lists and objects; the *wire type* of a column is the type that its text
 is parsed as first. Other values are written as follows, in files read and written alike:
 
-- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `lsm_fragment.arrays.times` says. For a
-  timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with a zone gives
-  the wall time in UTC;
+- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `lsm_fragment.arrays.times`
+  says. For a timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with
+  a zone gives the wall time in UTC;
 - durations are integers in the type's unit; decimals are strings or numbers, never rounded, and
   only strings where the scale is negative or above the precision;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};

@@ -1,18 +1,16 @@
-"""Streamable row-group fragment format. `format/SPEC.md` is the byte-level contract.
+"""The fragment format, byte by byte: `format/SPEC.md` is the contract. It knows nothing of tables and stores.
 
-writer, emitter      write rows, or whole columns, as bytes
-stream_reader        reads forward from the first byte, without footer or seeking
-reader               reads at random by the footer
-open                 opens a file, or bytes in memory, as a stream of Arrow
-blocks               read and make blocks of chunks and of everything else
-footer, pages,       say where chunks are and what is known of them: what there is to say, pages of columns,
-directory, tables    the directory of pages, and the binary tables that both are
-footer_reader        reads of a footer what is asked for
-encode, decode       turn arrays into chunks and back
-ordering, keys       compare rows: whole columns, single keys
-hashing, sizes       compute the commutative row hash, and the bytes of rows
-schema, types        describe header, sort schema, Arrow types
-layout, compression  lay out prologue, blocks and trailer; compress with zstd
+A **fragment** is one immutable object: a header, the chunks of the sort columns row group by row group, the
+chunks of every other column, a footer. A **chunk** holds the values of one column in one row group. The
+rooms, from the top; each imports only rooms below it:
+
+container   reads and writes a fragment in the order of its bytes: `writer`, `stream_reader`, `reader`, `open`
+gather      takes rows of several sources in merged order, one column at a time
+encodings   turns an array into the payload of a chunk and back; one file for each encoding
+keys        answers which row comes before which: sort schema, normalised keys, bounds
+arrays      brings Arrow arrays into the forms that are stored and moved: types, hashing, nesting, templates
+blocks      lays out blocks: header, parts, checksums, codec
+native      holds the compiled loops, in the rooms of the Python files that call them
 """
 
 from typing import TYPE_CHECKING, Any

@@ -53,7 +53,7 @@ class KeyLayout:
         """types: storage types of the columns of `sort`. Those of order none are ignored."""
         pairs = list(zip(map(value_type, types), ordering(sort), strict=False))
         self.columns = [(dtype, _fields(dtype, column)) for dtype, column in pairs]
-        """The type of each column, and the first fields of `Column` in `lsm_fragment.native.keys.normalised`."""
+        """The type of each column, and the first fields of its `Column` (`native.keys.normalised`)."""
         self.widths = np.array(
             [-1 if (width := key_width(dtype)) is None else width for dtype, _ in pairs],
             dtype=np.int64,
@@ -123,7 +123,7 @@ class KeyColumns:
     def _column(
         self, dtype: pa.DataType, fields: tuple[int, ...], array: pa.Array
     ) -> tuple[int, ...]:
-        """Returns the fields of `Column` in `lsm_fragment.native.keys.normalised`, and holds what they point to."""
+        """Returns the fields of a `Column` (`native.keys.normalised`), and holds what they point to."""
         places, codes, size = array, 0, 0
         if isinstance(array, pa.DictionaryArray):
             places, array = array.indices, array.dictionary
