@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -258,22 +256,30 @@ def test_files_of_one_source_with_other_types_ask_for_fields(tmp_path: Path) -> 
         run_files(nodes)
 
 
-def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
-    rows = "".join(f'{{"n": {n}, "t": "{"x" * 50}"}}\n' for n in range(400_000))
-    (tmp_path / "in.ndjson").write_text(rows)
+_TERMINATED: Final = """
+import os, signal, sys
+from compactor.cli.main import main
+from compactor.files.write import StagedSink
+write = StagedSink.write
+StagedSink.write = lambda *given: (write(*given), os.kill(os.getpid(), signal.SIGTERM))
+if sys.argv.pop(1) == "named":
+    del os.O_TMPFILE
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("kind", ["unnamed", "named"])
+def test_sigterm_leaves_nothing_behind(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "in.ndjson").write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
     spec = tmp_path / "p.json"
     nodes = {
         "a": {"source": {"path": str(tmp_path / "in.ndjson")}},
         "o": {"output": {"input": "a", "path": str(tmp_path / "o.xml")}},
     }
     spec.write_text(json.dumps({"nodes": nodes}))
-    command = [sys.executable, "-m", "compactor.cli.main", "run", str(spec)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and not list(tmp_path.glob(".o.xml.*")):
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and "nothing unfinished is visible" in said
+    command = [sys.executable, "-c", _TERMINATED, kind, "run", str(spec)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 130 and "nothing unfinished is visible" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.ndjson", "p.json"]
 
 

@@ -237,7 +237,7 @@ def test_a_page_that_cannot_be_written_leaves_what_was_there(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("compactor.files.write.os.fsync", full)
+        patched.setattr("compactor.files.staging.os.fsync", full)
         assert run(["report", table, "-o", str(out)]) == 1
     says(capfd.readouterr().err)
     assert out.read_text() == "older"
