@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from typing import Final
 
-OF_MEMORY: Final = "there is not enough memory: give the process more, or a lower --memory"
+OF_MEMORY: Final = "there is not enough memory: give the process more, or a lower --memory-limit"
 OF_THREADS: Final = (
     "no thread can be started: raise the limit (`ulimit -u`, or the container's pids limit)"
 )

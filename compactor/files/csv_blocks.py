@@ -57,7 +57,8 @@ class CsvBlocks:
         for block in self._blocks():
             self._bad = 0
             table = self._parsed(block)
-            yield one_batch(table)
+            if table.num_rows:
+                yield one_batch(table)
             self.rows_before += table.num_rows + self._bad
 
     def _blocks(self) -> Iterator[bytes]:

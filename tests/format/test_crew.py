@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import closing
 
 import pytest
@@ -92,34 +91,24 @@ def test_closing_ends_the_threads() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
 
 
-def test_no_thread_works_on_after_a_failure_to_start_another(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("threads_left", [0, 1])
+def test_work_is_done_by_the_threads_there_are_where_no_other_can_start(
+    threads_left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start, started = threading.Thread.start, list[threading.Thread]()
-    has_begun, is_left = threading.Event(), threading.Event()
-    done: list[int] = []
 
-    def start_one(thread: threading.Thread) -> None:
-        if started:
-            assert has_begun.wait(10)
-            is_left.set()
+    def start_few(thread: threading.Thread) -> None:
+        if len(started) == threads_left:
             raise RuntimeError("can't start new thread")
         started.append(thread)
         start(thread)
 
-    def work(item: int) -> None:
-        has_begun.set()
-        is_left.wait(10)
-        time.sleep(0.02)
-        done.append(item)
-
-    monkeypatch.setattr(threading.Thread, "start", start_one)
+    monkeypatch.setattr(threading.Thread, "start", start_few)
     with closing(Crew(3)) as crew:
-        with pytest.raises(RuntimeError, match="start new thread"):
-            crew.each(work, range(100))
-        before = len(done)
-        time.sleep(0.1)
-        assert len(done) == before < 100
+        assert crew.each(lambda item: 2 * item, range(100)) == list(range(0, 200, 2))
+        begun = [crew.begin(lambda item=item: item) for item in range(10)]
+        assert [crew.wait(work) for work in begun] == list(range(10))
+    assert len(started) == threads_left
 
 
 def test_a_thread_may_begin_work_while_the_caller_takes_some() -> None:

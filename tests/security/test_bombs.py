@@ -136,13 +136,13 @@ _READ_WITH_LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
 from compactor import Table
-from compactor.errors import InputError
+from compactor.errors import MachineError
 taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 limit = taken + (128 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
     Table.create(sys.argv[2], sys.argv[1], "k")
-except InputError as error:
+except MachineError as error:
     print(error)
 """
 

@@ -95,7 +95,7 @@ def decode_integers(reader: ChunkReader, dtype: pa.DataType, length: int, _keep:
 def checked(array: pa.Array) -> pa.Array:
     """Returns the array. Raises `ValueError` if values are not of their type.
 
-    Callers rely on valid UTF-8, and small decimals of more digits than their type could not be compared.
+    Callers rely on valid UTF-8, and conditions on decimals that have no more digits than their type.
     """
     if _may_hold_others(array):
         array.validate(full=True)
@@ -107,7 +107,7 @@ def _may_hold_others(array: pa.Array) -> bool:
     dtype = array.type
     if is_string(dtype):
         return not is_ascii(array.buffers()[2])
-    return bool(pt.is_decimal(dtype) and dtype.bit_width <= 64)
+    return bool(pt.is_decimal(dtype))
 
 
 def unfit(encoding: int, dtype: pa.DataType) -> ValueError:
