@@ -10,8 +10,14 @@ OF_MEMORY: Final = "there is not enough memory: give the process more, or a lowe
 OF_THREADS: Final = (
     "no thread can be started: raise the limit (`ulimit -u`, or the container's pids limit)"
 )
-_MEMORY_TEXTS: Final = ("bad_alloc", "allocation error : not enough memory", "alloc of size")
-_WITHOUT_KIND: Final = {"RuntimeError", "OSError", "ArrowException"}
+_MEMORY_TEXTS: Final = (
+    "bad_alloc",
+    "allocation error : not enough memory",
+    "alloc of size",
+    "failed to map segment",
+    "can't load unicodedata",
+)
+_WITHOUT_KIND: Final = {"ImportError", "OSError", "RuntimeError", "SyntaxError", "ArrowException"}
 """The classes of errors that only their text tells apart. Texts of others may quote values."""
 _THREAD_TEXTS: Final = ("can't start new thread", "failed to launch worker thread")
 
