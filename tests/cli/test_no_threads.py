@@ -119,6 +119,10 @@ def test_a_command_works_in_the_threads_that_start_or_says_that_none_does(
     assert code == _DONE or (needs_arrows and code == _NO_MEANS)
 
 
+@pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "search",
+    reason="where memory ends differs from machine to machine: `make test-long` looks for new places",
+)
 @pytest.mark.long
 @pytest.mark.parametrize("mebibytes", [360, 400, 440, 520])
 @pytest.mark.parametrize("line", _COMMANDS)
