@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_work_is_done_by_the_threads_there_are_where_no_other_can_start(
     monkeypatch.setattr(threading.Thread, "start", start_few)
     with closing(Crew(3)) as crew:
         assert crew.each(lambda item: 2 * item, range(100)) == list(range(0, 200, 2))
-        begun = [crew.begin(lambda item=item: item) for item in range(10)]
+        begun = [crew.begin(partial(int, item)) for item in range(10)]
         assert [crew.wait(work) for work in begun] == list(range(10))
     assert len(started) == threads_left
 
