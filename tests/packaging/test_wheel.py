@@ -18,7 +18,7 @@ import pytest
 
 import lsm_fragment
 
-pytestmark = pytest.mark.program
+pytestmark = [pytest.mark.program, pytest.mark.timeout(1800)]
 
 ROOT: Final = Path(__file__).parents[2]
 NEEDED: Final = {
@@ -28,7 +28,7 @@ NEEDED: Final = {
     "compactor/spark/conf/log4j2.properties",
     "compactor/__main__.py",
 }
-_TIMEOUT_SECONDS: Final = 280
+_TIMEOUT_SECONDS: Final = 1500
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
