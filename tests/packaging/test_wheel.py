@@ -110,7 +110,9 @@ def test_the_sdist_and_the_wheel_have_what_is_needed_and_nothing_else(built: Bui
     with tarfile.open(built.sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     loops = ROOT / "format/lsm_fragment/native"
-    sources = [path for ending in ("py", "pyi", "pyx", "pxd") for path in loops.rglob(f"*.{ending}")]
+    sources = [
+        path for ending in ("py", "pyi", "pyx", "pxd") for path in loops.rglob(f"*.{ending}")
+    ]
     for path in (*sources, ROOT / "setup.py"):
         assert path.relative_to(ROOT).as_posix() in inside
     in_sdist = {name.replace("lsm_fragment/", "format/lsm_fragment/") for name in NEEDED}
