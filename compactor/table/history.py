@@ -385,11 +385,13 @@ class History:
             self._check_nothing_lost(snapshot, files.beyond, damaged)
         except ObjectNotFoundError as error:
             raise _GapError(self._removed_meanwhile(start.version)) from error
-        except _ForeignError as foreign:
-            # To another table's start, this table's own versions are foreign.
+        except DataError as error:
+            # After a start that is not the log's, whole versions are foreign or contradict one another.
             if not self.still_has(start):
                 return None
-            raise _GapError(DataError(str(foreign))) from foreign
+            if isinstance(error, _ForeignError):
+                raise _GapError(DataError(str(error))) from error
+            raise
         if (start.version or files.end) and not self.still_has(start):
             return None
         self._strays.update(files.beyond)
@@ -449,10 +451,14 @@ class History:
 
     def _replayed(self, start: Snapshot, number: int) -> Snapshot | None:
         try:
-            versions = list(self._read_after(start, number))
+            snapshot = replay(start, self._read_after(start, number))
         except ObjectNotFoundError:
             return None
-        return replay(start, versions) if self.still_has(start) else None
+        except DataError:
+            if self.still_has(start):
+                raise
+            return None
+        return snapshot if self.still_has(start) else None
 
     def _removed_meanwhile(self, version: int) -> OvertakenError:
         return OvertakenError(

@@ -187,6 +187,21 @@ def test_a_table_created_anew_in_place_of_another_is_opened(world: World) -> Non
     assert running.refresh().table_id == again.log.latest.table_id
 
 
+def test_what_a_sleeper_creates_again_does_not_make_the_log_after_it_damaged(world: World) -> None:
+    filled(world, 6)
+    slow = world.open()
+    assert slow.refresh().version == 6
+    key = world.add("seventh")
+    world.remove(key)
+    filled(world, 2)
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    assert world.log.history.marks().floor == 8
+    again = Version(7, "sleeper", 1, Changes(Operation.LEASE), slow.latest.table_id)
+    put_version(world, again)
+    assert slow.refresh().version == world.log.latest.version
+
+
 # --- versions that are lost at the end ---
 
 
