@@ -145,7 +145,7 @@ class World:
         """
         if isinstance(error, FragmentMissingError):
             key = error.name.removeprefix(f"{SimulatedStore.url}/")
-            assert key in self.vandal.lost, f"{error!r}, and it is not lost"
+            assert key in self.vandal.once_lost, f"{error!r}, and it was never lost"
             assert _ADVICE.search(str(error)), f"{error!r} does not say what to do"
         if isinstance(error, DataError):
             is_removed = removed != self.auditor.log_files_removed and "backup" not in str(error)

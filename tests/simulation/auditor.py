@@ -359,7 +359,7 @@ class Auditor:
 
     def missing(self, key: str, version: int) -> None:
         """A reader did not find a fragment of its version."""
-        is_known = version < self.snapshot.oldest or key in self.vandal.lost
+        is_known = version < self.snapshot.oldest or key in self.vandal.once_lost
         assert is_known, f"{key} of version {version} is missing"
 
     def expected(self) -> Counter[Row]:

@@ -43,6 +43,8 @@ class Vandal:
         """What was where something is damaged that nothing else holds."""
         self.lost: dict[str, bytes] = {}
         """Fragments that are gone, with what was in them."""
+        self.once_lost: set[str] = set()
+        """These, and those that have been restored: who missed one may say so later."""
         self.was_here = False
         self.hurts = False
         """Whether the table has been damaged, at some time, so that it may refuse to be read."""
@@ -90,6 +92,7 @@ class Vandal:
         key = self._random.choice(live)
         self._note(f"vandal: {key} is lost")
         self.lost[key] = self._shared.objects[key]
+        self.once_lost.add(key)
         self._shared.remove(key)
         self.was_here = True
         return key
