@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
+import mmap
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from pyarrow import types as pt
 
 from compactor.common.counts import counted
 from compactor.common.ipc import READING
+from compactor.common.shortage import no_thread
 from compactor.errors import InputError
 from compactor.files.column_names import check_names
 from compactor.files.foreign_types import naming_foreign_types
@@ -254,7 +257,7 @@ class ArrowBatches(FileBatches):
         with reading(path):
             self._source = pa.OSFile(path)
             with naming_foreign_types(path):
-                self._reader = _ipc_reader(self._source)
+                self._reader = _ipc_reader(self._source, path)
             check_names(self._reader.schema, path)
         self._consumed = 0
         self.schema = _plain_schema(path, with_said_types(self._reader.schema))
@@ -279,11 +282,20 @@ class ArrowBatches(FileBatches):
         if isinstance(self._reader, pa.ipc.RecordBatchFileReader):
             count = self._reader.num_record_batches
             for index in range(count):
-                yield self._reader.get_batch(index), self.bytes_total * (index + 1) // count
+                yield self._batch(index), self.bytes_total * (index + 1) // count
         else:
             for batch in self._reader:
                 yield batch, int(self._source.tell())
             self._check_end(int(self._source.tell()))
+
+    def _batch(self, index: int) -> pa.RecordBatch:
+        try:
+            return self._reader.get_batch(index)
+        except pa.ArrowException as error:
+            if not no_thread(error):
+                raise
+        self._reader = _file_in_memory(self.path)
+        return self._reader.get_batch(index)
 
     def _check_end(self, end: int) -> None:
         """Raises `InputError` for a stream without its end mark, or with data after it.
@@ -383,11 +395,16 @@ def _is_of_file(error: Exception) -> bool:
     return not (is_of_system or isinstance(error, MemoryError))
 
 
-def _ipc_reader(source: Any) -> Any:
+def _ipc_reader(source: Any, path: str) -> Any:
     start, size = source.read(len(_IPC_FILE_MAGIC)), source.size()
     source.seek(0)
     if start == _IPC_FILE_MAGIC:
-        return pa.ipc.open_file(source, options=READING)
+        try:
+            return pa.ipc.open_file(source, options=READING)
+        except pa.ArrowException as error:
+            if not no_thread(error):
+                raise
+        return _file_in_memory(path)
     schema_bytes = int.from_bytes(start[:_OLD_PREFIX_BYTES], "little")
     is_old = (
         _OLD_PREFIX_BYTES + schema_bytes <= size and (_OLD_PREFIX_BYTES + schema_bytes) % 8 == 0
@@ -395,6 +412,13 @@ def _ipc_reader(source: Any) -> Any:
     if start.startswith(_IPC_STREAM_START) or is_old:
         return pa.ipc.open_stream(source, options=READING)
     raise ValueError("neither an Arrow IPC file nor an IPC stream")
+
+
+def _file_in_memory(path: str) -> pa.ipc.RecordBatchFileReader:
+    """Opens an IPC file as mapped memory, which alone Arrow reads without a thread of its own."""
+    with Path(path).open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)), options=READING)
 
 
 def _plain_schema(path: str, stored: pa.Schema) -> pa.Schema:

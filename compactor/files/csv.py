@@ -8,38 +8,32 @@ where a blank line is a null.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pcsv
 
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
-from compactor.files.csv_blocks import MAX_ROW_BYTES, CsvBlocks, LongRowError
+from compactor.files.csv_rows import FIRST_ROW, OddRow, cut_rows
 from compactor.files.json_fields import MAX_COLUMNS
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
 from compactor.files.readings import ALL_READINGS, Readings
-from compactor.files.source import BadRow, FileBatches, Ordinals, Places
+from compactor.files.source import BadRow, FileBatches, Ordinals
 from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
 
+MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
-_FIRST_ROW: Final = 2
-"""Number of the first row; the header is row 1."""
-_STRAY: Final = "\x1a"
-"""SUBSTITUTE, which replaces each byte that is not UTF-8 without changing the length."""
-_ESCAPED: Final = re.compile("[\udc80-\udcff]")
-_ROW_NUMBER: Final = re.compile(r"^CSV parse error: Row #(\d+): ")
 
 
 class CsvBatches(FileBatches):
@@ -60,18 +54,17 @@ class CsvBatches(FileBatches):
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
         self._kept_column = kept_column
-        self._unreadable: dict[int, str] = {}
-        """Reasons of the rows that Arrow skips in either pass, by their place."""
+        self._odd: dict[int, str] = {}
+        """Reasons of the rows that have more or fewer cells than the header, by their place."""
         self._unfit: dict[int, str] = {}
         """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
-        self._last_unreadable = ""
         self._source = FileBytes(path, compression)
         try:
             self._header = _read_header(path, self._source, known_schema)
             self.schema = self._learn(known_schema, on_scan)
         finally:
             self._source.close()
-        bad = sorted((self._unfit | self._unreadable).items())
+        bad = sorted((self._unfit | self._odd).items())
         self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in bad]
 
     @property
@@ -167,7 +160,7 @@ class CsvBatches(FileBatches):
         value = cell.as_py()
         shown = "an empty cell" if value is None else repr(value[:60])
         return (
-            f"{self.path}, row {ordinal + _FIRST_ROW:,}: column {field.name!r}: {shown} can't be read as "
+            f"{self.path}, row {ordinal + FIRST_ROW:,}: column {field.name!r}: {shown} can't be read as "
             f"{field.type} ({one_line(error)}): correct the value or leave the cell empty"
         )
 
@@ -177,83 +170,68 @@ class CsvBatches(FileBatches):
             return
         self._source.close()
         self._source = FileBytes(self.path, self._compression)
-        rows, last_place, last_cell = 0, -1, None
-        places = Places(list(self._unreadable))
-        source = _Utf8(self._source) if self._leaves_out else self._source
-        tail = _Tail(source)
-        handler = self._skip if self._leaves_out else None
-        blocks = CsvBlocks(tail, self._header.names, handler)
-        try:
-            for batch in blocks:
-                if len(self._unreadable) != places.left_out:
-                    places = Places(list(self._unreadable))
-                ordinals = places.of(rows, batch.num_rows)
-                rows += batch.num_rows
-                last_place, last_cell = int(ordinals[-1]), batch.columns[-1][-1]
-                columns = batch.columns
-                if isinstance(source, _Utf8) and source.has_strays:
-                    ordinals, columns = self._without_strays(ordinals, columns)
-                if len(ordinals):
-                    named = zip(columns, self._header.names, strict=True)
-                    yield ordinals, [self._decoded(c, name, ordinals) for c, name in named]
-        except (pa.ArrowInvalid, LongRowError) as error:
-            raise InputError(
-                f"{self.path}{_explained(error, last_place + 1, blocks.rows_before)}"
-            ) from None
-        last_bad = next(reversed(self._unreadable), -1)
-        if last_bad > last_place:
-            last_place, is_open = last_bad, _is_open(self._last_unreadable)
-        else:
-            is_open = tail.ends_inside_quotes(last_cell)
-        if is_open:
-            raise InputError(
-                f"{self.path}, row {last_place + _FIRST_ROW:,}: its quoted last cell never ends: close the "
-                "quotes, or fetch the file again if it is cut off"
-            )
+        for rows in cut_rows(self.path, self._source, len(self._header.names), MAX_ROW_BYTES):
+            self._note_odd(rows.odd)
+            ordinals, cells = self._texts(rows.ordinals, rows.cells)
+            if len(ordinals):
+                yield ordinals, cells
 
-    def _skip(self, row: pcsv.InvalidRow) -> str:
-        place = row.number - _FIRST_ROW
-        self._last_unreadable = row.text
-        if place not in self._unreadable:
-            shown = row.text[:60].replace(_STRAY, "\N{REPLACEMENT CHARACTER}")
-            self._unreadable[place] = (
-                f"{self.path}, row {row.number:,}: expected {counted(row.expected_columns, 'column')}, "
-                f"got {row.actual_columns}: {shown!r}: give every row one cell per column"
+    def _note_odd(self, odd: Sequence[OddRow]) -> None:
+        """Notes rows that have more or fewer cells than the header, or raises `InputError` for the first."""
+        for row in odd:
+            reason = (
+                f"{self.path}, row {row.ordinal + FIRST_ROW:,}: expected "
+                f"{counted(len(self._header.names), 'column')}, got {row.cells}: {row.shown!r}: give every "
+                "row one cell per column"
             )
-        return "skip"
+            if not self._leaves_out:
+                raise InputError(reason)
+            self._odd[row.ordinal] = reason
 
-    def _without_strays(
-        self, ordinals: Ordinals, columns: list[pa.Array]
-    ) -> tuple[Ordinals, list[pa.Array]]:
-        """Returns the rows that are UTF-8 and notes the others."""
-        is_known = np.ones(len(ordinals), dtype=np.bool_)
+    def _texts(self, ordinals: Ordinals, cells: list[pa.Array]) -> tuple[Ordinals, list[pa.Array]]:
+        """Returns rows as strings, without those that are not UTF-8, which it notes.
+
+        Raises `InputError` for the first of them, unless bad rows are left out.
+        """
         is_sound = np.ones(len(ordinals), dtype=np.bool_)
-        for column, name in zip(columns, self._header.names, strict=True):
-            found = pc.match_substring(column, _STRAY).fill_null(False)
-            is_stray = found.to_numpy(zero_copy_only=False)
-            for place in ordinals[is_stray].tolist():
-                self._unfit.setdefault(place, self._not_utf8(place, name))
-            is_sound &= ~is_stray
+        is_known = is_sound
+        for column, name in zip(cells, self._header.names, strict=True):
+            strange = self._not_text(column)
+            for place in ordinals[strange].tolist():
+                reason = self._not_utf8(place, name)
+                if not self._leaves_out:
+                    raise InputError(reason)
+                self._unfit.setdefault(place, reason)
+            is_text = np.ones(len(ordinals), dtype=np.bool_)
+            is_text[strange] = False
+            is_sound = is_sound & is_text
             if name == self._kept_column:
-                is_known = ~is_stray
-        known = pa.array(is_known & ~is_sound)
-        self._keep(
-            ordinals[is_known & ~is_sound],
-            [column.filter(known).cast(pa.string()) for column in columns],
-        )
-        kept = pa.array(is_sound)
-        return ordinals[is_sound], [column.filter(kept) for column in columns]
+                is_known = is_text
+        if not is_sound.all():
+            kept = pa.array(is_known & ~is_sound)
+            texts = [
+                column.filter(kept).cast(pa.string()) if name == self._kept_column else column
+                for column, name in zip(cells, self._header.names, strict=True)
+            ]
+            self._keep(ordinals[is_known & ~is_sound], texts)
+            sound = pa.array(is_sound)
+            ordinals, cells = ordinals[is_sound], [column.filter(sound) for column in cells]
+        return ordinals, [column.cast(pa.string()) for column in cells]
 
-    def _decoded(self, column: pa.Array, name: str, ordinals: Ordinals) -> pa.Array:
+    def _not_text(self, column: pa.Array) -> list[int]:
+        """Returns the rows with a cell that is not UTF-8; only the first, unless bad rows are left out."""
         try:
-            return column.cast(pa.string())
-        except pa.ArrowInvalid:
-            bad, _ = first_failing(len(column), lambda n: column.slice(0, n).cast(pa.string()))
-            raise InputError(self._not_utf8(int(ordinals[bad - 1]), name)) from None
+            column.cast(pa.string())
+        except PROBLEMS:
+            failing = failing_rows(
+                len(column), lambda start, stop: column[start:stop].cast(pa.string())
+            )
+            return [row for row, _ in (failing if self._leaves_out else islice(failing, 1))]
+        return []
 
     def _not_utf8(self, ordinal: int, name: str) -> str:
         return (
-            f"{self.path}, row {ordinal + _FIRST_ROW:,}: column {name!r} is not valid UTF-8: save the "
+            f"{self.path}, row {ordinal + FIRST_ROW:,}: column {name!r} is not valid UTF-8: save the "
             "file as UTF-8"
         )
 
@@ -262,66 +240,6 @@ class CsvBatches(FileBatches):
 class _Header:
     names: list[str]
     has_rows: bool
-
-
-class _Utf8:
-    """A source that replaces bytes that are not UTF-8 by `_STRAY`: Arrow can't report a bad row with such."""
-
-    def __init__(self, source: FileBytes) -> None:
-        self._source = source
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self.has_strays = False
-
-    def read(self, size: int) -> bytes:
-        while True:
-            # The decoder may still hold the start of a character.
-            data = self._source.read(max(1, size - 3))
-            text = self._decoder.decode(data, final=not data)
-            if text or not data:
-                break
-        try:
-            return text.encode()
-        except UnicodeEncodeError:
-            self.has_strays = True
-            return _ESCAPED.sub(_STRAY, text).encode()
-
-
-class _Tail:
-    """A source that remembers its last bytes, because Arrow accepts the end of the file for a missing end
-    quote.
-
-    It also ends the last line: at the end of a file Arrow takes an empty cell after a quoted one for quoted,
-    and so for an empty string.
-    """
-
-    def __init__(self, source: FileBytes | _Utf8) -> None:
-        self._source = source
-        self._tail = b""
-
-    def read(self, size: int) -> bytes:
-        data = self._source.read(size)
-        if not data and self._tail and self._tail[-1:] not in b"\r\n":
-            data = b"\n"
-        self._tail = (self._tail + data if len(data) < 4096 else data)[-65_536:]
-        return data
-
-    def ends_inside_quotes(self, last_cell: pa.BinaryScalar | None) -> bool:
-        """Returns whether the last cell has an opening quote and no closing one."""
-        value = None if last_cell is None else last_cell.as_py()
-        if not value:
-            return False
-        opened = b'"' + value.replace(b'"', b'""')
-        return self._tail.endswith(opened) or opened.endswith(self._tail)
-
-
-def _is_open(row: str) -> bool:
-    """Returns whether the text of a row ends inside quotes."""
-    try:
-        list(csv.reader(io.StringIO(row, newline=""), strict=True))
-    except csv.Error as error:
-        # A cell that is too long for this reader is the rest of the file after an open quote.
-        return "unexpected end" in str(error) or "field larger" in str(error)
-    return False
 
 
 def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
@@ -367,18 +285,3 @@ def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:
         return any(row or blank_counts for row in rows)
     except csv.Error:
         return True
-
-
-def _explained(error: Exception, ordinal: int, rows_before: int) -> str:
-    """ordinal: of the row after the last that was read. rows_before: those before the block."""
-    row = ordinal + _FIRST_ROW
-    if isinstance(error, LongRowError):
-        return (
-            f", row {row:,} or later: is longer than {MAX_ROW_BYTES >> 20} MiB: look for a quote that is "
-            "never closed"
-        )
-    cause = one_line(error)
-    if found := _ROW_NUMBER.match(cause):
-        rest = cause[found.end() :][:120]
-        return f", row {rows_before + int(found[1]):,}: {rest}: give every row one cell per column"
-    return f", row {row:,} or later: {cause}: correct it"

@@ -11,6 +11,8 @@ import pyarrow.json as pj
 from pyarrow import types as pt
 
 from compactor.common.arrow_memory import native_reader
+from compactor.common.shortage import no_thread
+from compactor.files.json_in_python import rows_of
 from lsm_fragment.arrays.batches import one_batch
 from lsm_fragment.arrays.types import MAX_NESTING
 
@@ -69,6 +71,18 @@ def typed_nulls(dtype: pa.DataType) -> pa.DataType:
 
 
 def _read(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
+    try:
+        return _read_by_arrow(block, types, other_fields)
+    except pa.ArrowException as error:
+        if not no_thread(error):
+            raise
+    try:
+        return pa.Table.from_batches([rows_of(block, types, other_fields)])
+    except RecursionError:
+        raise NestingError from None
+
+
+def _read_by_arrow(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
     rows = pj.open_json(
         native_reader(block),
         # One chunk, so that what Arrow accepts does not depend on where it would cut.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import InputError
-from compactor.files import csv, csv_blocks
+from compactor.files import csv
 from compactor.files.number_text import read_floats
 from compactor.files.read import open_table_file
 from tests.files.reading import put, refusal, schema, table_of
@@ -164,8 +164,6 @@ def test_a_closed_last_cell_is_not_taken_for_an_open_one(
 
 
 def test_a_row_beyond_the_bound_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_blocks, "MAX_ROW_BYTES", 1 << 20)
-    monkeypatch.setattr(csv_blocks, "_BLOCK_BYTES", 1 << 20)
     monkeypatch.setattr(csv, "MAX_ROW_BYTES", 1 << 20)
     path = put(tmp_path, "a.csv", "a,b\n1,x\n2,%s\n" % ("x" * 900_000))
     assert table_of(path)["a"].to_pylist() == [1, 2]

@@ -1,5 +1,5 @@
-"""Loops over the values of arrays: strings, integers, text, hashes."""
+"""Loops over the values of arrays: strings, integers, text, hashes, cells of CSV."""
 
-from lsm_fragment.native.arrays import hashing, integers, patterns, strings, text
+from lsm_fragment.native.arrays import cells, hashing, integers, patterns, strings, text
 
-__all__ = ["hashing", "integers", "patterns", "strings", "text"]
+__all__ = ["cells", "hashing", "integers", "patterns", "strings", "text"]

@@ -1,0 +1,119 @@
+"""Cuts a CSV file into rows and cells, a block of whole rows at a time.
+
+Arrow's reader is not used, since it can't work without threads of its own, which may still hold the file
+when the process ends (docs/decisions/0068-work-without-threads.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.errors import InputError
+from compactor.files.source import Ordinals
+from lsm_fragment.native.arrays import cells
+
+FIRST_ROW: Final = 2
+"""Number of the first row; the header is row 1."""
+_BOM: Final = b"\xef\xbb\xbf"
+_LINE_ENDS: Final = b"\r\n"
+_SHOWN_BYTES: Final = 240
+_SHOWN_CHARACTERS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class OddRow:
+    """A row that has more or fewer cells than the header."""
+
+    ordinal: int
+    """Place among all rows, from 0."""
+    cells: int
+    shown: str
+    """The beginning of its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRows:
+    """Rows of a file in their order."""
+
+    ordinals: Ordinals
+    """Places of the rows with the right number of cells among all rows."""
+    cells: list[pa.Array]
+    """Their columns as binaries; an empty cell without quotes is null."""
+    odd: list[OddRow]
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> Iterator[CsvRows]:
+    """Yields the rows after the header. Raises `InputError` for a row that is longer than a block, or has a
+    quote that is never closed."""
+    rest = source.read(block_bytes).removeprefix(_BOM).lstrip(_LINE_ENDS)
+    row = -1  # the header
+    while rest:
+        more = source.read(block_bytes)
+        cut = cells.cut(rest, columns, columns == 1, not more, block_bytes)
+        block = _Block(rest, columns, *cut)
+        place = f"{path}, row {row + block.rows + FIRST_ROW:,}"
+        if block.is_long:
+            raise InputError(
+                f"{place} or later: is longer than {block_bytes >> 20} MiB: look for a quote that is never "
+                "closed"
+            )
+        if block.end < len(rest) and not more:
+            raise InputError(
+                f"{place}: its quoted last cell never ends: close the quotes, or fetch the file again if it "
+                "is cut off"
+            )
+        yield block.after(row)
+        row += block.rows
+        rest = rest[block.end :] + more
+
+
+class _Block(NamedTuple):
+    """A block of a file, cut into rows."""
+
+    data: bytes
+    columns: int
+    starts: npt.NDArray[np.int32]
+    stops: npt.NDArray[np.int32]
+    forms: npt.NDArray[np.uint8]
+    odd: list[tuple[int, int, int, int]]
+    rows: int
+    end: int
+    """Place of the first row that was not cut."""
+    is_long: bool
+    """Whether that one is longer than a row may be."""
+
+    def after(self, first: int) -> CsvRows:
+        """Returns the rows, of which the first has the place `first`, without the header."""
+        ordinals = np.arange(first, first + self.rows, dtype=np.int64)
+        ordinals = np.delete(ordinals, [row for row, *_ in self.odd])
+        skipped = int(len(ordinals) > 0 and ordinals[0] < 0)
+        odd = [
+            OddRow(first + row, found, _shown(self.data[start:stop]))
+            for row, found, start, stop in self.odd
+            if first + row >= 0
+        ]
+        columns = [self._column(place, skipped) for place in range(self.columns)]
+        return CsvRows(ordinals[skipped:], columns, odd)
+
+    def _column(self, place: int, skipped: int) -> pa.Array:
+        begin = skipped * self.columns
+        spans = (self.starts[begin:], self.stops[begin:], self.forms[begin:])
+        offsets, text, is_value = cells.column(self.data, *spans, place, self.columns)
+        valid = None if is_value.all() else pa.py_buffer(np.packbits(is_value, bitorder="little"))
+        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(text)]
+        return pa.Array.from_buffers(pa.binary(), len(is_value), buffers)
+
+
+def _shown(row: bytes) -> str:
+    text = row[:_SHOWN_BYTES].rstrip(_LINE_ENDS).decode(errors="replace")
+    return text[:_SHOWN_CHARACTERS]

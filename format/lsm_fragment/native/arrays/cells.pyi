@@ -1,0 +1,17 @@
+import numpy as np
+import numpy.typing as npt
+
+_Offsets = npt.NDArray[np.int32]
+_Bytes = npt.NDArray[np.uint8]
+
+def cut(
+    data: bytes, columns: int, takes_blank: bool, is_last: bool, most_bytes: int
+) -> tuple[_Offsets, _Offsets, _Bytes, list[tuple[int, int, int, int]], int, int, bool]: ...
+def column(
+    data: bytes,
+    starts: _Offsets,
+    stops: _Offsets,
+    forms: _Bytes,
+    place: int,
+    columns: int,
+) -> tuple[_Offsets, _Bytes, _Bytes]: ...

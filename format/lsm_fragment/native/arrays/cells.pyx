@@ -1,0 +1,212 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Cuts CSV into rows and cells: text between commas, quoted as in RFC 4180, and copies the cells of a column.
+
+As in most readers, text after a closing quote belongs to the cell, and a quote within an unquoted cell is a
+character like any other. A line ends with CR, LF or both.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr, memcpy
+
+cdef enum:
+    COMMA = 44
+    QUOTE = 34
+    CR = 13
+    LF = 10
+
+cdef enum Form:
+    PLAIN = 0
+    QUOTED = 1  # the span lies between the quotes
+    FOLDED = 2  # the span begins after the opening quote; quotes in it are doubled, or text follows them
+
+cdef struct Cell:
+    int64_t start
+    int64_t stop
+    int64_t after  # place of the comma or line end that follows
+    Form form
+    bint is_whole  # False if the data ends before it is known where the cell ends
+
+
+cdef struct Row:
+    int64_t cells
+    int64_t after  # place of the next row
+    bint is_whole
+
+
+cdef inline bint ends_cell(uint8_t byte) noexcept nogil:
+    return byte == COMMA or byte == LF or byte == CR
+
+
+cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size) noexcept nogil:
+    while at < size and not ends_cell(data[at]):
+        at += 1
+    return at
+
+
+cdef Cell quoted_cell(const uint8_t* data, int64_t start, int64_t size, bint is_last) noexcept nogil:
+    """Returns the cell whose opening quote is before `start`. is_last: nothing follows the data."""
+    cdef Cell cell
+    cdef const void* found
+    cdef int64_t at = start
+    cell.start, cell.form, cell.is_whole = start, QUOTED, False
+    while True:
+        found = memchr(data + at, QUOTE, size - at)
+        if found is NULL:
+            return cell
+        at = <const uint8_t*>found - data + 1
+        if at == size and not is_last:
+            return cell
+        if at == size or data[at] != QUOTE:
+            break
+        cell.form = FOLDED
+        at += 1
+    if at < size and not ends_cell(data[at]):
+        cell.form = FOLDED
+    cell.after = unquoted_end(data, at, size)
+    cell.stop = cell.after if cell.form == FOLDED else at - 1
+    cell.is_whole = cell.after < size or is_last
+    return cell
+
+
+cdef Cell plain_cell(const uint8_t* data, int64_t start, int64_t size, bint is_last) noexcept nogil:
+    cdef Cell cell
+    cell.start, cell.form = start, PLAIN
+    cell.stop = cell.after = unquoted_end(data, start, size)
+    cell.is_whole = cell.after < size or is_last
+    return cell
+
+
+cdef Row one_row(
+    const uint8_t* data, int64_t at, int64_t size, bint is_last,
+    int32_t* starts, int32_t* stops, uint8_t* forms, int64_t columns,
+) noexcept nogil:
+    """Cuts the row at `at`; notes its first `columns` cells."""
+    cdef Row row
+    cdef Cell cell
+    row.cells = 0
+    while True:
+        if at < size and data[at] == QUOTE:
+            cell = quoted_cell(data, at + 1, size, is_last)
+        else:
+            cell = plain_cell(data, at, size, is_last)
+        row.is_whole = cell.is_whole
+        if not row.is_whole:
+            return row
+        if row.cells < columns:
+            starts[row.cells], stops[row.cells] = <int32_t>cell.start, <int32_t>cell.stop
+            forms[row.cells] = cell.form
+        row.cells += 1
+        at = cell.after
+        if at == size or data[at] != COMMA:
+            break
+        at += 1
+    if at < size and data[at] == CR:
+        if at + 1 == size and not is_last:
+            row.is_whole = False  # a line feed may follow
+        at += 1
+        if at < size and data[at] == LF:
+            at += 1
+    elif at < size:
+        at += 1
+    row.after = at
+    return row
+
+
+cdef int64_t most_cells(const uint8_t* data, int64_t size) noexcept nogil:
+    cdef int64_t place, found = 1
+    for place in range(size):
+        found += ends_cell(data[place])
+    return found
+
+
+def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t most_bytes):
+    """Cuts rows of `columns` cells, up to one of more than `most_bytes`.
+
+    takes_blank: whether a blank line is a row; if not, it is skipped. is_last: whether nothing follows `data`;
+    if not, the last row, which may go on, is left out. `data` has at most 2 GiB.
+
+    Returns the starts, stops and forms of the cells, row by row; the numbers of the rows of other widths among
+    all rows, each with its cells, start and stop; the number of all rows; the place of the first row left out; and
+    whether that one is longer than `most_bytes`.
+    """
+    cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0
+    cdef const uint8_t* bytes_ = &data[0] if size else NULL
+    cdef int64_t most = most_cells(bytes_, size) // columns * columns + columns
+    cdef int32_t[::1] starts = np.empty(most, np.int32), stops = np.empty(most, np.int32)
+    cdef uint8_t[::1] forms = np.empty(most, np.uint8)
+    cdef Row row
+    cdef bint is_long = False
+    odd = []
+    with nogil:
+        while at < size:
+            if not takes_blank and (data[at] == LF or data[at] == CR):
+                at += 1
+                continue
+            row = one_row(
+                bytes_, at, size, is_last,
+                &starts[good * columns], &stops[good * columns], &forms[good * columns], columns,
+            )
+            if (row.after if row.is_whole else size) - at > most_bytes:
+                is_long = True
+                break
+            if not row.is_whole:
+                break
+            if row.cells == columns:
+                good += 1
+            else:
+                with gil:
+                    odd.append((rows, row.cells, at, row.after))
+            rows += 1
+            at = row.after
+    cells = good * columns
+    found = (np.asarray(starts)[:cells], np.asarray(stops)[:cells], np.asarray(forms)[:cells])
+    return (*found, odd, rows, at, is_long)
+
+
+cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into) noexcept nogil:
+    """Copies what a cell with quotes in it says; returns its length."""
+    cdef int64_t length = 0
+    cdef bint is_quoted = True
+    while at < stop:
+        if is_quoted and data[at] == QUOTE:
+            at += 1
+            if at == stop or data[at] != QUOTE:
+                is_quoted = False
+                continue
+        into[length] = data[at]
+        length += 1
+        at += 1
+    return length
+
+
+def column(
+    const uint8_t[::1] data,
+    const int32_t[::1] starts,
+    const int32_t[::1] stops,
+    const uint8_t[::1] forms,
+    int64_t place,
+    int64_t columns,
+):
+    """Returns offsets and bytes of the cells of the column at `place`, and whether each is a value: an empty cell
+    without quotes is none."""
+    cdef int64_t rows = starts.shape[0] // columns, row, cell, total = 0, size, length
+    for row in range(rows):
+        total += stops[place + row * columns] - starts[place + row * columns]
+    cdef int32_t[::1] offsets = np.empty(rows + 1, np.int32)
+    cdef uint8_t[::1] text = np.empty(max(total, 1), np.uint8), is_value = np.empty(rows, np.uint8)
+    size = 0
+    with nogil:
+        for row in range(rows):
+            cell = place + row * columns
+            offsets[row] = <int32_t>size
+            length = stops[cell] - starts[cell]
+            is_value[row] = length > 0 or forms[cell] != PLAIN
+            if forms[cell] == FOLDED:
+                length = unfold(&data[0], starts[cell], stops[cell], &text[size])
+            elif length:
+                memcpy(&text[size], &data[starts[cell]], length)
+            size += length
+        offsets[rows] = <int32_t>size
+    return np.asarray(offsets), np.asarray(text)[:size], np.asarray(is_value)
