@@ -168,6 +168,8 @@ class _Announcer(Silent):
             stderr.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
+        if finished.outcome.is_of_machine:
+            return  # said once, by the error that ends the command
         if finished.outcome.failure and not finished.is_void:
             warn(Message(f"attempt {finished.attempt} failed: ", finished.outcome.failure))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.status import Status
 from rich.table import Table
 
 from compactor.common import logs
@@ -45,10 +46,30 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
         transient=True,
         disable=not stderr.is_terminal or logs.is_json(),
     )
-    with bar:
+    with _shown(bar):
         task = bar.add_task(description, total=total)
 
         def advance(to: int, total: int | None = None) -> None:
             bar.update(task, completed=to, total=total)
 
         yield advance
+
+
+@contextmanager
+def status(text: str) -> Iterator[Callable[[str], None]]:
+    """Shows a text on stderr while the block runs, on terminals only. Yields a function that changes it."""
+    shown = stderr.status(text)
+    is_shown = stderr.is_terminal and not logs.is_json()
+    with _shown(shown) if is_shown else nullcontext():
+        yield shown.update
+
+
+@contextmanager
+def _shown(display: Progress | Status) -> Iterator[None]:
+    """Shows something that a thread draws again and again, if one can start."""
+    with suppress(RuntimeError, MemoryError):
+        display.start()
+    try:
+        yield
+    finally:
+        display.stop()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from compactor.cli.display import stderr
+from compactor.cli.display import status
 from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import size_bytes
@@ -110,10 +110,10 @@ def entity_merge_command(
         check_not_over(locate(loaded, folder), lines)
     rows: Iterable[pa.RecordBatch] | None = None
     of = spec if store is None else store.url
-    with telemetry("entity-merge", of, targets) as told, stderr.status("entity-merge") as status:
+    with telemetry("entity-merge", of, targets) as told, status("entity-merge") as changed:
 
         def show(what: str) -> None:
-            status.update(f"entity-merge: {what}")
+            changed(f"entity-merge: {what}")
 
         limit = memory_limit_bytes or (None if on_spark else DEFAULT_MEMORY_BYTES)
         run = EntityRun(loaded, store, folder, full, limit, show)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import mmap
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,14 +14,31 @@ from typing import Final
 
 from compactor.common.garbage import leave_alone_for_good
 
-_BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
+_ROOM_BYTES: Final = 224 << 20
+"""Address space that the libraries take."""
+_NO_THREADS: Final = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 
 
 @contextmanager
 def frugal_imports() -> Iterator[None]:
-    """Saves half of the CPU seconds that a block takes to import NumPy and PyArrow."""
-    with _one_blas_thread(), _few_arrow_threads(), _no_pandas_for_arrow(), _nothing_collected():
+    """Saves half of the CPU seconds that a block takes to import NumPy and PyArrow.
+
+    Raises MemoryError if there is no memory for them.
+    """
+    _check_room()
+    with _no_idle_threads(), _few_arrow_threads(), _no_pandas_for_arrow(), _nothing_collected():
         yield
+
+
+def _check_room() -> None:
+    """Raises MemoryError if the libraries would not fit: NumPy's linear algebra ends the process then."""
+    try:
+        mmap.mmap(-1, _ROOM_BYTES, prot=mmap.PROT_READ).close()
+    except OSError as error:
+        raise MemoryError from error
 
 
 @contextmanager
@@ -39,17 +57,20 @@ def _nothing_collected() -> Iterator[None]:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """NumPy's linear algebra, which nothing here uses, starts a thread for each core, and they begin by
-    spinning. The environment is put back, so that processes started later are not told."""
-    if _BLAS_THREADS in os.environ:
-        yield
-        return
-    os.environ[_BLAS_THREADS] = "1"
+def _no_idle_threads() -> Iterator[None]:
+    """NumPy's linear algebra, which nothing here uses, starts a thread for each core, and interrupts the
+    process if it can't; one of Arrow's allocators starts one. The environment is put back, so that processes
+    started later are not told."""
+    before = {name: os.environ.get(name) for name in _NO_THREADS}
+    os.environ.update(_NO_THREADS)
     try:
         yield
     finally:
-        del os.environ[_BLAS_THREADS]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

@@ -84,7 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Py4J logs tracebacks of errors that we report in one line ourselves.
     logging.getLogger().addHandler(logging.NullHandler())
     logs.take_over_stderr()
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+    exit_code = run(sys.argv[1:] if arguments is None else list(arguments))
+    if exit_code == MachineError.exit_code:
+        # What the interpreter and libraries do at their end takes memory, too, and can crash for want of it.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
 def run(arguments: Sequence[str]) -> int:

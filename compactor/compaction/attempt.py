@@ -70,7 +70,7 @@ def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcom
             outcome = attempt.run()
         except FoldError as error:
             outcome = failed(compaction, attempt.named(error))
-        except (CompactorError, FormatError) as error:
+        except (CompactorError, FormatError, MemoryError) as error:
             outcome = failed(compaction, error)
         outcome = replace(outcome, record=attempt.record())
         # The driver warns of a failure, since it knows how often the compaction was tried.

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, Self
 
 from compactor.common.message import Message
+from compactor.common.shortage import shortage
 from compactor.errors import DamagedInputError, FragmentMissingError, message_of
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.errors import MemoryLimitError
@@ -140,6 +141,8 @@ class Outcome:
     """
     is_final: bool = False
     """Whether every other attempt would fail alike: for want of memory, or because a sum does not fit."""
+    is_of_machine: bool = False
+    """Whether the machine had no memory or no thread for the attempt."""
     record: AttemptRecord | None = None
     """None if the attempt could not report, as when its executor was lost."""
 
@@ -153,6 +156,7 @@ class Outcome:
                 "culprit": self.culprit,
                 "is_damage": self.is_damage,
                 "is_final": self.is_final,
+                "is_of_machine": self.is_of_machine,
                 "record": None if self.record is None else asdict(self.record),
             }
         )
@@ -170,12 +174,15 @@ class Outcome:
             document["culprit"],
             document["is_damage"],
             document["is_final"],
+            document["is_of_machine"],
             None if record is None else AttemptRecord(**record),
         )
 
 
 def failed(compaction: Compaction, error: Exception) -> Outcome:
     """Returns the outcome of an attempt that ended in `error`."""
+    if (lacks := shortage(error)) is not None:
+        return Outcome(compaction.compaction_id, failure=Message(lacks), is_of_machine=True)
     # The message is stored in the log for good, so it must hold no secrets.
     message = Message(f"{type(error).__name__}: ", message_of(error))
     keys = [entry.key for entry in compaction.spec.inputs]

@@ -444,7 +444,7 @@ class Driver:
             wait = MAX_RETRY_SECONDS  # by then the rows or the settings may be others
         until = self._log.clock.now_unix_ms() + round(wait * 1000)
         is_hopeless = outcome.is_final or failures >= self._settings.max_attempts
-        is_given_up = self._settings.gives_up and is_hopeless
+        is_given_up = self._settings.gives_up and (is_hopeless or outcome.is_of_machine)
         return _Setback(failures, damages, outcome.failure or "", None if is_given_up else until)
 
     def _release(

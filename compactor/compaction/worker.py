@@ -17,7 +17,7 @@ from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
-from compactor.errors import CompactorError, JobError, TableNotFoundError
+from compactor.errors import CompactorError, JobError, MachineError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.settings.compaction import Policy
 from compactor.table.snapshot import Snapshot
@@ -242,9 +242,11 @@ def compact(
 
 
 def check_done(driver: Driver, report: CompactReport) -> None:
-    """Raises if compactions are left over: `JobError` or, for want of memory, `ConfigError`."""
+    """Raises if compactions are left over: `JobError`, `MachineError` if the machine had too little for them,
+    or `ConfigError` if the memory limit is too low."""
     if report.lost:
-        raise JobError(explain_lost(report))
+        is_of_machine = all(lost.outcome.is_of_machine for lost in report.lost)
+        raise (MachineError if is_of_machine else JobError)(explain_lost(report))
     refuse(driver.plan(driver.log.latest))
     check_quarantine(driver.log.latest)
 

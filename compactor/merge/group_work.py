@@ -99,7 +99,9 @@ def _naming(column: str) -> Iterator[None]:
     """Has errors of the block name the column."""
     try:
         yield
-    except (LimitError, MemoryError, pa.ArrowInvalid) as error:
+    except MemoryError as error:  # NumPy's can't be made of a text
+        raise MemoryError(f"column {column!r}: {error}") from error
+    except (LimitError, pa.ArrowInvalid) as error:
         raise type(error)(f"column {column!r}: {error}") from error
 
 
