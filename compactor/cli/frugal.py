@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import mmap
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Final
 
 from compactor.common.garbage import leave_alone_for_good
+from compactor.common.shortage import check_room
 
 _ROOM_BYTES: Final = 224 << 20
 """Address space that the libraries take."""
@@ -20,6 +20,8 @@ _NO_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
+"""Keeps libraries from starting threads as they are loaded, here and in processes started later. Nothing needs
+them, and the linear algebra of NumPy and SciPy interrupts a process where it can't start one for each core."""
 
 
 @contextmanager
@@ -28,17 +30,10 @@ def frugal_imports() -> Iterator[None]:
 
     Raises MemoryError if there is no memory for them.
     """
-    _check_room()
-    with _no_idle_threads(), _few_arrow_threads(), _no_pandas_for_arrow(), _nothing_collected():
+    check_room(_ROOM_BYTES)
+    os.environ.update(_NO_THREADS)
+    with _few_arrow_threads(), _no_pandas_for_arrow(), _nothing_collected():
         yield
-
-
-def _check_room() -> None:
-    """Raises MemoryError if the libraries would not fit: NumPy's linear algebra ends the process then."""
-    try:
-        mmap.mmap(-1, _ROOM_BYTES, prot=mmap.PROT_READ).close()
-    except OSError as error:
-        raise MemoryError from error
 
 
 @contextmanager
@@ -54,23 +49,6 @@ def _nothing_collected() -> Iterator[None]:
         atexit.register(gc.unfreeze)  # libraries tell of what they find left over
         if was_on:
             gc.enable()
-
-
-@contextmanager
-def _no_idle_threads() -> Iterator[None]:
-    """NumPy's linear algebra, which nothing here uses, starts a thread for each core, and interrupts the
-    process if it can't; one of Arrow's allocators starts one. The environment is put back, so that processes
-    started later are not told."""
-    before = {name: os.environ.get(name) for name in _NO_THREADS}
-    os.environ.update(_NO_THREADS)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,7 @@ _MEMORY_TEXTS: Final = (
 )
 _WITHOUT_KIND: Final = {"ImportError", "OSError", "RuntimeError", "SyntaxError", "ArrowException"}
 """The classes of errors that only their text tells apart. Texts of others may quote values."""
+_ROOM_BYTES: Final = 64 << 20
 _THREAD_TEXTS: Final = ("can't start new thread", "failed to launch worker thread")
 
 
@@ -40,12 +42,33 @@ def _shortage(error: BaseException) -> str | None:
         return OF_MEMORY
     if isinstance(error, OSError) and error.errno is not None:
         return OF_MEMORY if error.errno == errno.ENOMEM else None
+    if isinstance(error, SystemError):  # libraries forget to say why they failed
+        return None if _has_room() else OF_MEMORY
     if type(error).__name__ not in _WITHOUT_KIND:
         return None
     text = str(error).lower()
     if any(known in text for known in _THREAD_TEXTS):
         return OF_THREADS
     return OF_MEMORY if any(known in text for known in _MEMORY_TEXTS) else None
+
+
+def check_room(size: int) -> None:
+    """Raises MemoryError if so much address space is not free.
+
+    To be called before libraries are loaded that do worse where they find none.
+    """
+    try:
+        mmap.mmap(-1, size, prot=mmap.PROT_READ).close()
+    except OSError as error:
+        raise MemoryError from error
+
+
+def _has_room() -> bool:
+    try:
+        check_room(_ROOM_BYTES)
+    except MemoryError:
+        return False
+    return True
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
