@@ -20,8 +20,8 @@ _NO_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Keeps libraries from starting threads as they are loaded, here and in processes started later. Nothing needs
-them, and the linear algebra of NumPy and SciPy interrupts a process where it can't start one for each core."""
+"""Keeps libraries from starting threads as they are loaded, here and in processes started later. Nothing
+needs them, and the linear algebra of NumPy and SciPy interrupts a process where it can't start any."""
 
 
 @contextmanager
