@@ -4,7 +4,8 @@ Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zo
 number would be read back as a rounded double), binaries base64, durations integers in the type's unit,
 intervals ISO 8601 durations. Integers are exact; NaN and the infinities, which JSON lacks, are null. Maps
 with string keys may be objects; all others, and those that are to be read back, are lists of {"key": ...,
-"value": ...}. Columns of the type arrow.json, and such fields of structs, are the JSON that they hold.
+"value": ...}. Maps that are to be read back can't have NaN or an infinity as a key, because no key may be
+null. Columns of the type arrow.json, and such fields of structs, are the JSON that they hold.
 """
 
 from __future__ import annotations
@@ -144,6 +145,8 @@ def _array_text(array: pa.Array, map_objects: bool) -> pa.Array:
             values = json_values(values, map_objects=True)
             texts = joined(json_values(keys), text_scalar(":"), values)
         else:
+            if not map_objects:
+                _check_keys(keys)
             pairs = pa.StructArray.from_arrays([keys, values], names=["key", "value"])
             texts = json_values(pairs, map_objects=map_objects)
     else:
@@ -151,6 +154,14 @@ def _array_text(array: pa.Array, map_objects: bool) -> pa.Array:
     lists = build_list(pa.large_list(pa.large_string()), counts, texts, None)
     inside = pc.binary_join(lists, text_scalar(","))
     return joined(text_scalar(brackets[0]), inside, text_scalar(brackets[1]))
+
+
+def _check_keys(keys: pa.Array) -> None:
+    keys = to_storage(keys)
+    if pt.is_floating(keys.type) and pc.all(pc.is_finite(keys)).as_py() is False:
+        raise UnwritableError(
+            "a map has NaN or an infinity as a key, which JSON lacks: write Parquet, or leave the column out"
+        )
 
 
 def _quoted(text: pa.Array) -> pa.Array:

@@ -224,7 +224,10 @@ def _place(batch: pa.RecordBatch, kind: FileKind) -> str:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             alone = pa.RecordBatch.from_arrays([column], names=[name])
-            _ = xml_rows(alone) if kind.format is FileFormat.XML else json_lines(alone)
+            if kind.format is FileFormat.XML:
+                xml_rows(alone)
+            else:
+                json_lines(alone, map_objects=False)
         except PROBLEMS:
             return f"column {name!r}: "
     return ""

@@ -191,6 +191,18 @@ def test_a_value_that_the_format_cannot_hold_is_refused_and_nothing_left(tmp_pat
         json_lines(table.to_batches()[0])
 
 
+@pytest.mark.parametrize("ending", ["ndjson", "csv"])
+@pytest.mark.parametrize("key", [float("nan"), float("inf")])
+def test_a_key_that_json_lacks_is_refused_where_maps_are_read_back(
+    tmp_path: Path, ending: str, key: float
+) -> None:
+    maps = pa.array([[(1.0, "a")], [(key, "b")]], pa.map_(pa.float32(), pa.string()))
+    path = tmp_path / f"x.{ending}"
+    with refuses(InputError):
+        write(path, pa.table({"n": [1, 2], "m": maps}))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.csv.gz", "a.ndjson.zst"])
 def test_an_error_half_way_leaves_the_old_file_and_nothing_beside_it(
     tmp_path: Path, name: str
