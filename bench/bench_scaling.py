@@ -46,7 +46,7 @@ GROUPS: Final = ("rows", "fan-in", "columns", "sparse")
 _INPUTS: Final = 16
 _ORDER: Final = "order"
 _WARM_ROWS: Final = 20_000
-_COLUMN_SHARE: Final = 100
+_COLUMN_DIVISOR: Final = 100
 """Of the rows: with a thousand columns a table of all of them would not be small any more."""
 
 
@@ -67,7 +67,7 @@ def cases(rows: int) -> Iterator[Case]:
     for inputs in (4, 16, 64, 256, 512):
         if inputs <= rows:
             yield Case("fan-in", f"{inputs} inputs", inputs, logs(rows, inputs))
-    each = max(1, rows // _COLUMN_SHARE // _INPUTS)
+    each = max(1, rows // _COLUMN_DIVISOR // _INPUTS)
     for columns in (10, 100, 1_000):
         yield Case("columns", f"{columns:,} columns", columns, _dense(columns, each), "k")
     for columns in (100, 1_000, 10_000):

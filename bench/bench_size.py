@@ -39,7 +39,7 @@ from lsm_fragment.container.reader import FragmentReader
 SORTS: Final = (LOG_SORT, "timestamp")
 LEVELS: Final = (1, 3)
 LARGE_GROUP_ROWS: Final = 131_072
-MOST_RATIO: Final = 1.05
+MAX_RATIO: Final = 1.05
 
 
 def sizes_of_table(store: Store, level: int) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ def groups_of(table: pa.Table, rows: int) -> Iterable[pa.RecordBatch]:
 
 
 def is_worse(case: dict[str, Any]) -> bool:
-    return bool(max(case["ratio_same_groups"], case["ratio_large_groups"]) > MOST_RATIO)
+    return bool(max(case["ratio_same_groups"], case["ratio_large_groups"]) > MAX_RATIO)
 
 
 def show(cases: Iterable[dict[str, Any]]) -> None:

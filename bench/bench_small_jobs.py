@@ -42,8 +42,8 @@ from compactor.table.metadata import TimeWindows
 from compactor.write.ingest import IngestOptions
 
 _HOUR_SECONDS: Final = 3600
-_MOST_MS: Final = 20.0
-_MOST_SECONDS: Final = 3.0
+_MAX_MS: Final = 20.0
+_MAX_SECONDS: Final = 3.0
 _FIRST: Final = 2
 """Compactions of the start-up: a session is up when the first one has run."""
 
@@ -141,8 +141,8 @@ def profile(table: Path) -> None:
 
 def within_targets(case: dict[str, Any]) -> bool:
     if case["case"] == "many tiny":
-        return bool(case["ms_each"] <= _MOST_MS)
-    return bool(case["seconds"] < _MOST_SECONDS)
+        return bool(case["ms_each"] <= _MAX_MS)
+    return bool(case["seconds"] < _MAX_SECONDS)
 
 
 def show(cases: list[dict[str, Any]]) -> None:

@@ -24,7 +24,7 @@ from bench.log_parameters import Parameters
 LEVELS: Final = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _TEMPLATE_FILE: Final = Path(__file__).with_name("log_templates.txt")
 _PARAMETER: Final = re.compile(r"\{([a-z][a-z0-9]*)\}")
-_REPEAT_SHARE: Final = 0.4
+_REPEAT_FRACTION: Final = 0.4
 """Share of rows that repeat the template of the family's row before: loops log in runs."""
 
 
@@ -92,7 +92,7 @@ def choose(
         numbers = np.array([i for i, t in enumerate(templates()) if t.family == name])
         weights = np.array([templates()[i].weight for i in numbers])
         drawn = rng.choice(numbers, len(rows), p=weights / weights.sum())
-        fresh = rng.random(len(rows)) >= _REPEAT_SHARE
+        fresh = rng.random(len(rows)) >= _REPEAT_FRACTION
         latest = np.maximum.accumulate(np.where(fresh, np.arange(len(rows)), 0))
         chosen[rows] = drawn[latest]
     return chosen

@@ -28,7 +28,7 @@ _HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _EPOCH_MS: Final = 1_763_596_800_000
 _ROWS_PER_SPELL: Final = 24
 """Rows for which one source stays with one value of a pool: one user, one peer, one path."""
-_HELD_SHARE: Final = 0.7
+_HELD_FRACTION: Final = 0.7
 
 
 def hex_strings(raw: npt.NDArray[np.uint8], dashes_after: tuple[int, ...] = ()) -> pa.StringArray:
@@ -112,7 +112,7 @@ class Parameters:
             self._held_ranks[name] = skewed_ranks(self._rng, spells, len(pool))
         held = self._held_ranks[name][self._clock[rows] // _ROWS_PER_SPELL]
         free = skewed_ranks(self._rng, len(rows), len(pool))
-        is_held = self._rng.random(len(rows)) < _HELD_SHARE
+        is_held = self._rng.random(len(rows)) < _HELD_FRACTION
         return pool.take(pa.array(np.where(is_held, held, free)))
 
     def _recent(self, name: str, rows: Rows) -> pa.StringArray:

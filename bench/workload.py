@@ -51,11 +51,11 @@ DEFAULT_START: Final = datetime(2026, 11, 16, 6, tzinfo=UTC)
 
 _BLOCK_ROWS: Final = 1 << 19
 """Rows rendered at once: bounds the working memory and keeps a block's text far below 2 GiB."""
-_TAGS_NULL_SHARE: Final = 0.12
-_TAGS_EMPTY_SHARE: Final = 0.02
+_TAGS_NULL_FRACTION: Final = 0.12
+_TAGS_EMPTY_FRACTION: Final = 0.02
 _ROWS_PER_TRACE: Final = 6
-_SAME_TRACE_SHARE: Final = 0.6
-_HOST_SHARE_PER_AGENT: Final = 0.25
+_SAME_TRACE_FRACTION: Final = 0.6
+_HOST_FRACTION_PER_AGENT: Final = 0.25
 
 
 def make_batch(
@@ -104,7 +104,9 @@ def make_overlapping_inputs(
     for number, count in enumerate(_uneven_shares(rows, inputs, rng)):
         shift = timedelta(hours=float(rng.random()) * (hours - covered_hours))
         hosts = np.zeros(HOST_COUNT, np.bool_)
-        hosts[rng.choice(HOST_COUNT, int(HOST_COUNT * _HOST_SHARE_PER_AGENT), replace=False)] = True
+        hosts[rng.choice(HOST_COUNT, int(HOST_COUNT * _HOST_FRACTION_PER_AGENT), replace=False)] = (
+            True
+        )
         table = make_batch(
             int(count),
             seed=seed * 1_000_003 + number + 1,
@@ -237,7 +239,7 @@ def _trace_ids(
     births = random_hex(rng, rows // _ROWS_PER_TRACE + 1, 16)
     recent = np.maximum(np.arange(rows) - rng.exponential(120.0, rows).astype(np.int64), 0)
     by_process = np.argsort(placement, kind="stable")
-    begins = rng.random(rows) >= _SAME_TRACE_SHARE
+    begins = rng.random(rows) >= _SAME_TRACE_FRACTION
     begins |= np.diff(placement[by_process], prepend=-1) != 0
     latest = np.maximum.accumulate(np.where(begins, np.arange(rows), 0))
     origin = np.empty_like(recent)
@@ -252,9 +254,9 @@ def _tags(world: Fleet, placement: npt.NDArray[np.int64], rng: np.random.Generat
     kind = rng.random(rows)
     variant = placement * TAG_VARIANTS + rng.integers(0, TAG_VARIANTS, rows)
     lists = pa.concat_arrays([world.tags, pa.array([[]], world.tags.type)])
-    is_empty = (kind >= _TAGS_NULL_SHARE) & (kind < _TAGS_NULL_SHARE + _TAGS_EMPTY_SHARE)
+    is_empty = (kind >= _TAGS_NULL_FRACTION) & (kind < _TAGS_NULL_FRACTION + _TAGS_EMPTY_FRACTION)
     index = np.where(is_empty, len(lists) - 1, variant)
-    return lists.take(pa.array(index, mask=kind < _TAGS_NULL_SHARE))
+    return lists.take(pa.array(index, mask=kind < _TAGS_NULL_FRACTION))
 
 
 def _cpu_ratios(host: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.float64]:

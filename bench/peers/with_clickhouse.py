@@ -13,7 +13,7 @@ from chdb.session import Session
 
 from bench.peers.contract import Task
 
-_MOST_LOW_CARDINALITY = 10_000
+_MAX_LOW_CARDINALITY = 10_000
 _TABLE_SETTINGS = (
     "enable_vertical_merge_algorithm = 1",
     "vertical_merge_algorithm_min_rows_to_activate = 1",
@@ -122,7 +122,7 @@ class ClickHouseMerge:
 class ClickHouseLowCardinality(ClickHouseMerge):
     settings = (
         ClickHouseMerge.settings
-        + f"; LowCardinality where a source has at most {_MOST_LOW_CARDINALITY:,} texts"
+        + f"; LowCardinality where a source has at most {_MAX_LOW_CARDINALITY:,} texts"
     )
     low_cardinality = True
 
@@ -160,7 +160,7 @@ def _of_few_values(task: Task) -> set[str]:
         field.name
         for field in table.schema
         if pa.types.is_string(field.type)
-        and len(table[field.name].unique()) <= min(_MOST_LOW_CARDINALITY, table.num_rows // 10)
+        and len(table[field.name].unique()) <= min(_MAX_LOW_CARDINALITY, table.num_rows // 10)
     }
 
 

@@ -21,8 +21,8 @@ from bench.workload import SortOrder, make_batch, make_overlapping_inputs, sort_
 
 _SEED: Final = 7
 _STRETCHES: Final = 4
-_YOUNG_SHARE: Final = 11
-_TOUCHED_SHARE: Final = 10
+_YOUNG_DIVISOR: Final = 11
+_TOUCHED_DIVISOR: Final = 10
 _GROUPED: Final = ("service", "host", "timestamp")
 _INTERLEAVED: Final = ("timestamp",)
 
@@ -152,14 +152,14 @@ def _overlapping(rows: int, inputs: int) -> Iterator[pa.Table]:
 def _disjoint_runs(rows: int, inputs: int) -> Iterator[pa.Table]:
     """Yields an old run and a young one with a tenth of its rows, which lie in four stretches of time that
     hold a tenth of the old run's rows."""
-    young_rows = rows // _YOUNG_SHARE
+    young_rows = rows // _YOUNG_DIVISOR
     parts = list(make_overlapping_inputs(rows - young_rows, inputs, seed=_SEED))
     old = sort_rows(pa.concat_tables(parts), [("timestamp", "ascending")])
     parts.clear()
     yield old
     rng = np.random.default_rng(_SEED)
     times = old["timestamp"].cast(pa.int64()).to_numpy()
-    width = len(times) // _TOUCHED_SHARE // _STRETCHES
+    width = len(times) // _TOUCHED_DIVISOR // _STRETCHES
     starts = (np.arange(_STRETCHES) * 2 + 1) * len(times) // (2 * _STRETCHES)
     picked = np.concatenate([times[start : start + width] for start in starts])
     drawn = np.sort(rng.choice(picked, young_rows))

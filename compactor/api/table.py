@@ -44,7 +44,7 @@ from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine
 from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _VACUUM: Final = VacuumSettings()
 
@@ -113,14 +113,14 @@ class Table(TableView):
         else:
             with (
                 StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches,
-                closing(Crew(options.threads)) as crew,
+                closing(ThreadPool(options.threads)) as pool,
             ):
                 if latest.metadata is None and (sort or batches.sort) is None:
                     raise UsageError(
                         "sort_by: name the columns that sort the new table, such as 'service,time:desc'"
                     )
                 report = ingest_batches(
-                    self._store, self._log, latest, batches, sort, options, crew=crew
+                    self._store, self._log, latest, batches, sort, options, pool=pool
                 )
         self._snapshot = self._log.latest
         return report

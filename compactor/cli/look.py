@@ -41,8 +41,8 @@ from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.names import quoted
 
-_MOST_FRAGMENTS: Final = 40
-_MOST_CHUNKS: Final = 32
+_MAX_FRAGMENTS: Final = 40
+_MAX_CHUNKS: Final = 32
 _SHOWN: Final = 20
 """How many templates are shown."""
 
@@ -61,7 +61,7 @@ Examples:
     "--all",
     "show_all",
     is_flag=True,
-    help=f"Show all fragments, or all chunks of templates, not only the first {_MOST_FRAGMENTS}.",
+    help=f"Show all fragments, or all chunks of templates, not only the first {_MAX_FRAGMENTS}.",
 )
 @click.option(
     "--column",
@@ -90,7 +90,7 @@ def inspect_command(
         templates = _templates(found, column)
         echo_json(asdict(templates)) if as_json else print_stored_templates(templates)
     elif isinstance(found, FragmentReader):
-        document = _fragment_json(found, most_chunks=None if show_all else _MOST_FRAGMENTS)
+        document = _fragment_json(found, max_chunks=None if show_all else _MAX_FRAGMENTS)
         echo_json(document) if as_json else _print_fragment(document, found.header)
     elif as_json:
         echo_json(_table_json(*found))
@@ -101,14 +101,14 @@ def inspect_command(
 def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> StoredTemplates:
     if isinstance(found, FragmentReader):
         found.project([column])
-        return stored_templates(column, column, [found], most_chunks=_MOST_CHUNKS, shown=_SHOWN)
+        return stored_templates(column, column, [found], max_chunks=_MAX_CHUNKS, shown=_SHOWN)
     store, snapshot = found
     [name] = stored_schema(snapshot.table, scan_schema(snapshot.table, [column])).names
     readers = [
         open_fragment(store, entry.key, entry.size_bytes)
-        for entry in evenly(snapshot.by_age(), _MOST_CHUNKS)
+        for entry in evenly(snapshot.by_age(), _MAX_CHUNKS)
     ]
-    return stored_templates(column, name, readers, most_chunks=_MOST_CHUNKS, shown=_SHOWN)
+    return stored_templates(column, name, readers, max_chunks=_MAX_CHUNKS, shown=_SHOWN)
 
 
 def _open(
@@ -185,7 +185,7 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     click.echo("")
     compare = table.comparator()
     ordered = sorted(entries, key=lambda e: (e.level, key_range(e, compare)[0], e.sequence))
-    shown = ordered if show_all else ordered[:_MOST_FRAGMENTS]
+    shown = ordered if show_all else ordered[:_MAX_FRAGMENTS]
     columns = [("level", True), ("rows", True), ("bytes", True), ("row groups", True),
                ("fragment", False), ("first key", False), ("last key", False)]  # fmt: skip
     print_table(
@@ -233,7 +233,7 @@ def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[st
     ]
 
 
-def _fragment_json(reader: FragmentReader, *, most_chunks: int | None) -> dict[str, Any]:
+def _fragment_json(reader: FragmentReader, *, max_chunks: int | None) -> dict[str, Any]:
     footer, header = reader.footer, reader.header
     templated = [
         (name, group) for name in footer.columns for group in reader.templated_groups(name)
@@ -265,7 +265,7 @@ def _fragment_json(reader: FragmentReader, *, most_chunks: int | None) -> dict[s
         "chunks_of_templates": len(templated),
         "templates": [
             {"column": name, "row_group": group, **reader.template_sizes(name, group)._asdict()}
-            for name, group in templated[:most_chunks]
+            for name, group in templated[:max_chunks]
         ],
     }
 
@@ -297,10 +297,10 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     columns = [("row group", True), ("rows", True), ("first key", False), ("last key", False)]
     print_table(None, columns, [
         [str(index), f"{g['rows']:,}", key_text(g["first_key"], types), key_text(g["last_key"], types)]
-        for index, g in enumerate(groups[:_MOST_FRAGMENTS])
+        for index, g in enumerate(groups[:_MAX_FRAGMENTS])
     ])  # fmt: skip
-    if len(groups) > _MOST_FRAGMENTS:
-        click.echo(f"... and {len(groups) - _MOST_FRAGMENTS} more (--json shows them)")
+    if len(groups) > _MAX_FRAGMENTS:
+        click.echo(f"... and {len(groups) - _MAX_FRAGMENTS} more (--json shows them)")
 
 
 def _print_template_sizes(document: dict[str, Any]) -> None:

@@ -64,9 +64,9 @@ _SECRET_NAME: Final = re.compile(
 _OWN_KEYS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _PLACE_NAME: Final = re.compile(r"(?i)_(?:file|path|dir|directory|uri|url|endpoint)$")
 """Names of variables that say where a secret is stored."""
-_LEAST_LENGTH: Final = 8
+_MIN_LENGTH: Final = 8
 """Shorter values are ordinary words, such as the `test` of emulators."""
-_LEAST_GIVEN_LENGTH: Final = 4
+_MIN_GIVEN_LENGTH: Final = 4
 
 
 def redacted(
@@ -78,7 +78,7 @@ def redacted(
     variables of the environment named secret, password, token, headers and the like. also: more secrets,
     which may be shorter than those of the environment.
     """
-    given = (secret for secret in also if len(secret) >= _LEAST_GIVEN_LENGTH)
+    given = (secret for secret in also if len(secret) >= _MIN_GIVEN_LENGTH)
     if secrets := [*_secrets(environment), *given]:
         text = _without(text, secrets)
     text = _USER_INFO.sub(rf"\1{HIDDEN}@", text)
@@ -151,7 +151,7 @@ def _secrets(environment: Mapping[str, str]) -> list[str]:
             found.update(values + [unquote(item) for item in values])
         else:
             found.add(value)
-    return sorted(secret for secret in found if len(secret) >= _LEAST_LENGTH)
+    return sorted(secret for secret in found if len(secret) >= _MIN_LENGTH)
 
 
 def _is_secret(name: str, value: str) -> bool:

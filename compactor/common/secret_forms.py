@@ -27,11 +27,11 @@ _FORMS: Final = re.compile(
     rb"|&(?:amp;)*(amp|lt|gt|quot|apos|#0*3[49]|#[xX]0*2[27]);"
 )
 _ENTITIES: Final = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
-_MOST_ROUNDS: Final = 8
+_MAX_ROUNDS: Final = 8
 """Limit of nested encodings, such as JSON within JSON."""
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/"
 """Alphabet of base64 in the plain form."""
-_LEAST_LENGTH: Final = 6
+_MIN_LENGTH: Final = 6
 """Secrets with a shorter plain form, which ordinary text may contain, are searched for as written."""
 
 
@@ -66,7 +66,7 @@ class _Needles:
         self.plain: list[tuple[bytes, bool]] = []
         for secret in secrets:
             plain = _plain(secret).text
-            if len(plain) < _LEAST_LENGTH:
+            if len(plain) < _MIN_LENGTH:
                 self.raw.append(secret)
                 continue
             self.plain.append((plain, False))
@@ -88,7 +88,7 @@ def _base64_cores(secret: bytes) -> Iterator[bytes]:
 
 def _plain(text: bytes) -> _Read:
     read = _Read(text, list(range(len(text))), list(range(1, len(text) + 1)))
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         # This comes first, since a line end may break an escape.
         before = read = _replaced(read, _PASSED_OVER, lambda _: b"")
         read = _replaced(read, _FORMS, _meaning)

@@ -79,7 +79,7 @@ class FinishedCompaction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setback:
+class _Backoff:
     """The reason why a fragment is not compacted for now, and until when."""
 
     failures: int
@@ -139,10 +139,10 @@ class Driver:
         self._owner = owner or this_owner()
         self._owner_is_gone = owner_is_gone
         self._running: dict[str, tuple[Compaction, Estimate]] = {}
-        self._setbacks: dict[str, _Setback] = {}
-        """Setbacks by the fragment's key."""
+        self._backoffs: dict[str, _Backoff] = {}
+        """Backoffs by the fragment's key."""
         self.retry_unix_ms: int | None = None
-        """When the first setback that the last decision left out may be tried again; None without one."""
+        """When the first backoff that the last decision left out may be tried again; None without one."""
         self.waits_for_quiet = False
         """Whether the last decision left out a compaction that must run alone."""
         self._unanswered: set[str] = set()
@@ -180,9 +180,9 @@ class Driver:
         now = self._log.clock.now_unix_ms()
         snapshot = snapshot.without_leases(judged.void)
         avoided = {
-            key: Quarantine(key, setback.reason, now)
-            for key, setback in self._setbacks.items()
-            if key in snapshot.fragments and (setback.until_unix_ms is None or setback.waits(now))
+            key: Quarantine(key, backoff.reason, now)
+            for key, backoff in self._backoffs.items()
+            if key in snapshot.fragments and (backoff.until_unix_ms is None or backoff.waits(now))
         }
         snapshot = replace(snapshot, quarantine={**avoided, **snapshot.quarantine})
         return plan_compactions(snapshot, self._settings.policy, self._settings.compaction, now)
@@ -344,12 +344,12 @@ class Driver:
 
     def _forget_gone(self, snapshot: Snapshot) -> None:
         """Forgets the failures of fragments that are no longer live."""
-        for key in [key for key in self._setbacks if key not in snapshot.fragments]:
-            del self._setbacks[key]
+        for key in [key for key in self._backoffs if key not in snapshot.fragments]:
+            del self._backoffs[key]
 
     def _next_retry(self) -> int | None:
         now = self._log.clock.now_unix_ms()
-        waiting = [s for s in self._setbacks.values() if s.waits(now)]
+        waiting = [s for s in self._backoffs.values() if s.waits(now)]
         return min((s.until_unix_ms for s in waiting if s.until_unix_ms is not None), default=None)
 
     # --- commit outcomes ---
@@ -414,9 +414,9 @@ class Driver:
         inputs = [entry.key for entry in compaction.spec.inputs]
         # If the failure names one input, it holds up no others.
         about = [outcome.culprit] if outcome.culprit in inputs else inputs
-        setbacks = {key: self._setback(key, outcome) for key in about}
+        backoffs = {key: self._backoff(key, outcome) for key in about}
         most = self._settings.max_attempts
-        quarantined = tuple(key for key, setback in setbacks.items() if setback.damages >= most)
+        quarantined = tuple(key for key, backoff in backoffs.items() if backoff.damages >= most)
         runs = (self._record(outcome),)
         is_void = not self._release(
             [outcome.compaction_id], quarantined, str(outcome.failure or ""), runs
@@ -427,16 +427,16 @@ class Driver:
         if is_void:
             return finished
         # This comes last: an outcome that could not be committed is finished again.
-        self._setbacks.update(setbacks)
-        until = max((s.until_unix_ms or 0 for s in setbacks.values()), default=0)
+        self._backoffs.update(backoffs)
+        until = max((s.until_unix_ms or 0 for s in backoffs.values()), default=0)
         left = (until - self._log.clock.now_unix_ms()) / 1000
         return replace(
             finished, retry_seconds=max(0.0, left) if until and not quarantined else None
         )
 
-    def _setback(self, key: str, outcome: Outcome) -> _Setback:
+    def _backoff(self, key: str, outcome: Outcome) -> _Backoff:
         """Returns what stands against a fragment after one more failure."""
-        before = self._setbacks.get(key)
+        before = self._backoffs.get(key)
         failures = 1 + (before.failures if before else 0)
         damages = int(outcome.is_damage) + (before.damages if before else 0)
         wait = backoff_seconds(failures, self._settings.retry_seconds, MAX_RETRY_SECONDS)
@@ -445,7 +445,7 @@ class Driver:
         until = self._log.clock.now_unix_ms() + round(wait * 1000)
         is_hopeless = outcome.is_final or failures >= self._settings.max_attempts
         is_given_up = self._settings.gives_up and (is_hopeless or outcome.is_of_machine)
-        return _Setback(failures, damages, outcome.failure or "", None if is_given_up else until)
+        return _Backoff(failures, damages, outcome.failure or "", None if is_given_up else until)
 
     def _release(
         self,
@@ -486,8 +486,8 @@ class Driver:
     def _attempt(self, outcome: Outcome) -> int:
         """Returns how often this driver has tried to merge any of those inputs, this attempt included."""
         compaction, _ = self._running[outcome.compaction_id]
-        found = (self._setbacks.get(entry.key) for entry in compaction.spec.inputs)
-        return 1 + max((setback.failures for setback in found if setback), default=0)
+        found = (self._backoffs.get(entry.key) for entry in compaction.spec.inputs)
+        return 1 + max((backoff.failures for backoff in found if backoff), default=0)
 
     # --- leases ---
 
@@ -531,9 +531,9 @@ def _moved(move: TrivialMove) -> list[FragmentEntry]:
     return [replace(entry, level=move.output_level) for entry in move.entries]
 
 
-def backoff_seconds(failures: int, first_seconds: float, most_seconds: float) -> float:
-    """Returns the wait after a number of failures in a row: it doubles with each, up to `most_seconds`."""
-    return min(most_seconds, first_seconds * 2.0 ** min(failures - 1, 64))
+def backoff_seconds(failures: int, first_seconds: float, max_seconds: float) -> float:
+    """Returns the wait after a number of failures in a row: it doubles with each, up to `max_seconds`."""
+    return min(max_seconds, first_seconds * 2.0 ** min(failures - 1, 64))
 
 
 def _are_suspected(snapshot: Snapshot, specs: Iterable[CompactionSpec]) -> bool:

@@ -34,7 +34,7 @@ from lsm_fragment.arrays.joining import with_nulls_of
 
 ID: Final = "_id"
 IDS: Final = "$ids"
-MOST_COMBINATIONS: Final = 1_000_000
+MAX_COMBINATIONS: Final = 1_000_000
 """That `concat` makes of one entity."""
 
 
@@ -188,7 +188,7 @@ def _concat(left: Values, right: Values, rows: int) -> Values:
     starts = np.cumsum(per_row) - per_row
     repeats = per_row[left.rows]
     of_each = np.bincount(left.rows, minlength=rows) * per_row
-    if len(of_each) and (most := int(of_each.max())) > MOST_COMBINATIONS:
+    if len(of_each) and (most := int(of_each.max())) > MAX_COMBINATIONS:
         raise TooManyCombinationsError(most)
     ends = np.cumsum(repeats)
     within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from compactor.entities.entities import Entities
 from compactor.entities.expressions import (
-    MOST_COMBINATIONS,
+    MAX_COMBINATIONS,
     Expression,
     Operand,
     TooManyCombinationsError,
@@ -67,7 +67,7 @@ def values_of_rules(
             except TooManyCombinationsError as error:
                 raise JobError(
                     f"a rule: concat of {', '.join(_paths(operand))} has {error}, at most "
-                    f"{MOST_COMBINATIONS:,} are allowed: nothing was written; compare shorter lists"
+                    f"{MAX_COMBINATIONS:,} are allowed: nothing was written; compare shorter lists"
                 ) from None
             charge(found.rows.nbytes + found.texts.nbytes)
             known[operand] = Values(found.rows + starts[number], found.texts)

@@ -230,7 +230,7 @@ class _Rounds:
         return frame.sparkSession.read.schema(frame.schema).parquet(url)
 
 
-def _least_parents(edges: DataFrame) -> DataFrame:
+def _min_parents(edges: DataFrame) -> DataFrame:
     """Returns rows `node, least`: each node that has a parent once, with its smallest parent."""
     from pyspark.sql import functions as fn
 
@@ -244,7 +244,7 @@ def _large_star(edges: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as fn
 
-    of_parents = _least_parents(edges).withColumnRenamed("node", "parent")
+    of_parents = _min_parents(edges).withColumnRenamed("node", "parent")
     joined = edges.join(of_parents, "parent", "left")
     return joined.select("node", fn.coalesce("least", "parent").alias("parent")).distinct()
 
@@ -259,7 +259,7 @@ def _small_star(edges: DataFrame) -> DataFrame:
 
     is_least = fn.col("parent") == fn.col("least")
     node = fn.when(is_least, fn.col("node")).otherwise(fn.col("parent"))
-    return edges.join(_least_parents(edges), "node").select(
+    return edges.join(_min_parents(edges), "node").select(
         node.alias("node"), fn.col("least").alias("parent"), is_least.alias("least")
     )
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from compactor.files.number_text import MOST_DIGITS, float_holds, may_be_rounded
+from compactor.files.number_text import MAX_DIGITS, float_holds, may_be_rounded
 
 _LONG: Final = "|".join(
-    rf"[1-9][0-9]{{{before}}}\.[0-9]{{{MOST_DIGITS - before}}}" for before in range(MOST_DIGITS + 1)
+    rf"[1-9][0-9]{{{before}}}\.[0-9]{{{MAX_DIGITS - before}}}" for before in range(MAX_DIGITS + 1)
 )
 # With what stands before a number the expression has few states, and takes a hundredth of the time.
 _SUSPECT: Final = (
-    rf"[-:,\[\s](?:{_LONG}|[1-9][0-9]{{{MOST_DIGITS},}}[eE]|0\.0*[1-9][0-9]{{{MOST_DIGITS}}}|0\.0{{200}})"
+    rf"[-:,\[\s](?:{_LONG}|[1-9][0-9]{{{MAX_DIGITS},}}[eE]|0\.0*[1-9][0-9]{{{MAX_DIGITS}}}|0\.0{{200}})"
     r"|[0-9][eE]-[0-9]{3}"
 )
 """Fractions with more digits than a double distinguishes, and numbers that may underflow to zero."""

@@ -61,14 +61,14 @@ class _Line(NamedTuple):
     text: bytes
 
 
-def _divided(block: LineBlock, most_lines: int) -> Iterator[LineBlock]:
-    """Yields the block in blocks of at most `most_lines` lines."""
-    if block.data.count(b"\n") < most_lines:
+def _divided(block: LineBlock, max_lines: int) -> Iterator[LineBlock]:
+    """Yields the block in blocks of at most `max_lines` lines."""
+    if block.data.count(b"\n") < max_lines:
         yield block
         return
     lines = block.data.split(b"\n")
-    for start in range(0, len(lines), most_lines):
-        data = b"\n".join(lines[start : start + most_lines])
+    for start in range(0, len(lines), max_lines):
+        data = b"\n".join(lines[start : start + max_lines])
         if data.strip():
             yield LineBlock(data, block.first_line + start)
 

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MOST_DIGITS: Final = 17
+MAX_DIGITS: Final = 17
 """Significant digits that distinguish every double from all others."""
-MOST_EXACT: Final = 1 << 53
+MAX_EXACT: Final = 1 << 53
 """Number up to which a double holds all whole numbers."""
 _EXACT_BITS: Final = {16: 11, 32: 24, 64: 53}
 """Power of two up to which whole numbers are exact, by the width of the float."""
@@ -26,7 +26,7 @@ _IDENTIFIER: Final = r"^(?:[-+]?0[0-9xX]|\+[0-9]+$)"
 """Leading zeros and plus signs of whole numbers, which a number would lose. Arrow reads 0x1F as 31."""
 _NOT_FINITE: Final = r"^[-+]?(?i:nan|inf|infinity)$"
 _IS_SOMETHING: Final = r"^[-+]?[0.]*[1-9]"
-_LONG: Final = rf"^[-+]?[0.]*[1-9](?:\.?[0-9]){{{MOST_DIGITS}}}"
+_LONG: Final = rf"^[-+]?[0.]*[1-9](?:\.?[0-9]){{{MAX_DIGITS}}}"
 """More significant digits than distinguish doubles, counting trailing zeros."""
 _WHOLE: Final = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _BEYOND_INT64: Final = 2.0**63
@@ -58,10 +58,10 @@ def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         _refuse(odd, _NOT_FINITE, dtype, is_wanted=True)
     if (values == 0).any():
         _refuse(texts.filter(pc.equal(doubles, 0)), _IS_SOMETHING, dtype)
-    large = texts.filter(pa.array((np.abs(values) >= _most_exact(dtype)) & np.isfinite(values)))
+    large = texts.filter(pa.array((np.abs(values) >= _max_exact(dtype)) & np.isfinite(values)))
     _check_each(large.filter(pc.match_substring_regex(large, rf"^{_WHOLE.pattern}$")), dtype)
     # A long text may be a sign, zeros and an exponent around 17 digits: only an expression counts digits.
-    long = texts.filter(pc.greater(pc.binary_length(texts), MOST_DIGITS + 1))
+    long = texts.filter(pc.greater(pc.binary_length(texts), MAX_DIGITS + 1))
     _check_each(long.filter(pc.match_substring_regex(long, _LONG)), dtype)
     return narrowed(doubles, dtype)
 
@@ -85,7 +85,7 @@ def float_holds(text: str, dtype: pa.DataType) -> bool:
         return re.match(_IS_SOMETHING, text) is None
     mantissa = re.split("[eE]", text.lstrip("+-"))[0]
     digits = mantissa.replace(".", "").strip("0")
-    if len(digits) <= MOST_DIGITS:
+    if len(digits) <= MAX_DIGITS:
         return True
     printed = f"{abs(value):.{len(digits) - 1}e}".partition("e")[0]
     return printed.replace(".", "") == digits
@@ -120,7 +120,7 @@ def has_inexact(integers: pa.Array) -> bool:
 def may_be_rounded(doubles: pa.Array, dtype: pa.DataType) -> bool:
     """Returns whether a value may have been a whole number that the type does not hold."""
     largest = pc.max(pc.abs(doubles)).as_py()
-    return largest is not None and not largest < _most_exact(dtype)
+    return largest is not None and not largest < _max_exact(dtype)
 
 
 def _refuse(texts: pa.Array, pattern: str, dtype: pa.DataType, *, is_wanted: bool = False) -> None:
@@ -132,7 +132,7 @@ def _refuse(texts: pa.Array, pattern: str, dtype: pa.DataType, *, is_wanted: boo
         raise NumberError(texts.filter(is_found)[0].as_py(), dtype)
 
 
-def _most_exact(dtype: pa.DataType) -> float:
+def _max_exact(dtype: pa.DataType) -> float:
     return float(1 << _EXACT_BITS[dtype.bit_width])
 
 

@@ -16,7 +16,7 @@ from pyarrow import types as pt
 
 from compactor.files.json_fields import FieldPath, Fields
 from compactor.files.json_numbers import RoundedError
-from compactor.files.number_text import MOST_EXACT, has_inexact
+from compactor.files.number_text import MAX_EXACT, has_inexact
 from compactor.files.readings import TIME_READINGS, Readings
 
 _FIRST_BEYOND_INT64: Final = 2.0**63
@@ -87,7 +87,7 @@ class JsonShape:
     def _absorb_range(self, integers: pa.Array) -> None:
         least, most = pc.min_max(integers).as_py().values()
         self._negative = self._negative or least < 0
-        if not self._inexact and max(-least, most) > MOST_EXACT:
+        if not self._inexact and max(-least, most) > MAX_EXACT:
             self._inexact = has_inexact(integers)
 
     @property

@@ -28,7 +28,7 @@ from lsm_fragment.arrays.nested import (
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
 from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 ROW_GROUP_BYTES: Final = 64 << 20
 ROW_GROUP_ROWS: Final = 1 << 20
@@ -185,8 +185,8 @@ class FragmentSink(TableSink):
     def __init__(
         self, output: FileOutput, schema: pa.Schema, sort: SortSchema, threads: int
     ) -> None:
-        self._crew = Crew(threads)
-        self._writer = FragmentWriter(output, schema, sort, crew=self._crew)
+        self._pool = ThreadPool(threads)
+        self._writer = FragmentWriter(output, schema, sort, pool=self._pool)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write(batch)
@@ -196,7 +196,7 @@ class FragmentSink(TableSink):
 
     def close(self) -> None:
         self._writer.__exit__(None, None, None)
-        self._crew.close()
+        self._pool.close()
 
 
 def _is_empty_list(dtype: pa.DataType) -> bool:

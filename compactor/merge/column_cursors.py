@@ -31,7 +31,7 @@ from lsm_fragment.native.gather import rows as native
 I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]
 _NO_END: Final = np.iinfo(np.int64).max
-_FEW_SHARE: Final = 4
+_FEW_DIVISOR: Final = 4
 """The last rows of a chunk are copied if they are at most one of so many."""
 
 
@@ -151,11 +151,11 @@ class ColumnCursors:
         their place in it into `fields`."""
         array, charged, rows = self._arrays[index], int(self._charged[index]), int(fields[ROWS])
         self._drop(index)
-        if charged > self._slice_bytes and rows * _FEW_SHARE <= len(array.array):
+        if charged > self._slice_bytes and rows * _FEW_DIVISOR <= len(array.array):
             start = int(fields[START])
             # Known before they are copied: few rows may be heavy, and have all of a large dictionary.
             size = array.array.slice(start, rows).nbytes + array.beside_bytes
-            if size * _FEW_SHARE <= charged and self._budget.try_charge(STAGE, size):
+            if size * _FEW_DIVISOR <= charged and self._budget.try_charge(STAGE, size):
                 few = array.copied(start, rows)
                 beyond = max(0, few.held_bytes - size)
                 self._budget.force(STAGE, beyond)

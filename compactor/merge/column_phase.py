@@ -26,7 +26,7 @@ from compactor.rows.policy import RowFunction
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.gather.nested import positions_by_source
-from lsm_fragment.limits import most_written_bytes
+from lsm_fragment.limits import written_limit_bytes
 
 
 class _GroupFoldError(Exception):
@@ -145,7 +145,7 @@ class ColumnPhase:
             output.skips.add(output.skips.summary(name, array))
         if block is None:
             output.emitter.chunk(make_chunk(pa.nulls(order.rows, dtype), level=level))
-        elif block.header.raw_bytes > most_written_bytes(block.header.stored_bytes):
+        elif block.header.raw_bytes > written_limit_bytes(block.header.stored_bytes):
             # Only this process may read the chunk, because of a larger limit than readers have by default.
             with self._context.budget.holding("decode", block.header.raw_bytes):
                 array = block.decode(dtype, keep_dictionary=True)
@@ -165,13 +165,13 @@ class ColumnPhase:
         number: int,
     ) -> None:
         """Takes the rows of one output row group of one column, and has its chunk made."""
-        most_bytes = OVERSHOOT_FACTOR * self._target_bytes
+        max_bytes = OVERSHOOT_FACTOR * self._target_bytes
         divisible = is_divisible(order.flags, order.rows)
-        limit = most_bytes if divisible else sys.maxsize
+        limit = max_bytes if divisible else sys.maxsize
         pieces = ColumnPieces(dtype, limit, only_weighs=bool(self.splits))
         release = cursors.take(order, pieces)
         if (bits := pieces.row_bits) is not None:
-            if divisible and int(bits.sum()) > 8 * most_bytes:
+            if divisible and int(bits.sum()) > 8 * max_bytes:
                 bits = bits[positions_by_source(order.origins().sources)]
                 self.splits.add(number, stops_within(bits, self._target_bytes, order.flags))
             self._context.tasks.then(release)
@@ -182,7 +182,7 @@ class ColumnPhase:
             order.origins(),
             order.flags,
             self._function(name, page),
-            most_bytes,
+            max_bytes,
             self._context.settings.options.compression_level,
             partial(output.skips.summary, name) if output.skips.wants(name) else None,
             bool(self.splits),

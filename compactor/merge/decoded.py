@@ -16,7 +16,7 @@ from pyarrow import types as pt
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from lsm_fragment.arrays.joining import without_unused
-from lsm_fragment.arrays.sizes import cumulative_bytes, most_row_bytes
+from lsm_fragment.arrays.sizes import cumulative_bytes, max_row_bytes
 from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
 from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.gather.pieces import GatherArray, Span
@@ -153,7 +153,7 @@ class DecodedRows:
             if isinstance(part, _OnDisk):
                 return None
             if part.heaviest_bytes is None:
-                part.heaviest_bytes = max(map(most_row_bytes, part.arrays))
+                part.heaviest_bytes = max(map(max_row_bytes, part.arrays))
             most = max(most, part.heaviest_bytes)
         return most
 
@@ -381,15 +381,15 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
             return templated(templates, indices, numbers, texts)
 
 
-def _stops(arrays: Sequence[pa.Array], most_bytes: int) -> list[int]:
-    """Returns where slices of consecutive rows end, each of `most_bytes` at most or of one row.
+def _stops(arrays: Sequence[pa.Array], max_bytes: int) -> list[int]:
+    """Returns where slices of consecutive rows end, each of `max_bytes` at most or of one row.
 
     Rows may differ in weight: a few heavy ones at the end must not make one slice as heavy as the whole.
     """
     totals = sum((_held_bytes(array) for array in arrays), start=np.zeros(len(arrays[0]) + 1))
     stops = [0]
     while stops[-1] < len(arrays[0]):
-        most = totals[stops[-1]] + most_bytes
+        most = totals[stops[-1]] + max_bytes
         stops.append(max(stops[-1] + 1, int(np.searchsorted(totals, most, side="right")) - 1))
     return stops[1:]
 

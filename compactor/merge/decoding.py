@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
-from compactor.resources.merge_plan import AHEAD_SHARE
+from compactor.resources.merge_plan import AHEAD_DIVISOR
 from compactor.resources.stopwatch import Stopwatch
 from lsm_fragment.container.block import Block
 from lsm_fragment.threads import Work
 
 STAGE: Final = "decode"
 _WAIT: Final = "thread wait"
-_LEAST_BYTES: Final = 1 << 20
+_MIN_BYTES: Final = 1 << 20
 """Raw bytes of a chunk from which another thread decodes it."""
 
 
@@ -59,7 +59,7 @@ class Decoding:
 
     def begin(self, tasks: OrderedTasks) -> None:
         """Decodes the chunk in another thread, unless handing it over would take longer."""
-        if self.block.header.raw_bytes >= _LEAST_BYTES:
+        if self.block.header.raw_bytes >= _MIN_BYTES:
             self._work = tasks.begin(self._ahead)
 
     def result(self, tasks: OrderedTasks | None, watch: Stopwatch) -> pa.Array:
@@ -110,4 +110,4 @@ class Decoding:
 
 def may_decode_ahead(budget: MemoryBudget, size: int) -> bool:
     """Returns whether memory is free enough to decode a chunk of about `size` bytes before it is needed."""
-    return budget.has_room(size, budget.limit_bytes // AHEAD_SHARE)
+    return budget.has_room(size, budget.limit_bytes // AHEAD_DIVISOR)

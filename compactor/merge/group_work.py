@@ -14,7 +14,7 @@ from pyarrow import types as pt
 
 from compactor.common.counts import counted
 from compactor.merge.errors import MergeCheckError
-from compactor.merge.splits import most_plain_bytes, row_bits, stops_within
+from compactor.merge.splits import max_plain_bytes, row_bits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.stopwatch import Laps
 from compactor.rows.flags import KEPT, NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
@@ -24,8 +24,8 @@ from lsm_fragment.arrays.hashing import U64, add_column, column_contributions, s
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.nested import I64
 from lsm_fragment.arrays.sizes import (
-    most_templated_bytes,
-    most_total_bytes,
+    max_templated_bytes,
+    max_total_bytes,
     takes_at_most,
     total_bits,
     total_bytes,
@@ -56,7 +56,7 @@ class ColumnRows:
     """What becomes of each row; None if all are written."""
     function: RowFunction | None
     """How rows are folded; None where rows are written as they are."""
-    most_bytes: int
+    max_bytes: int
     """The most bytes of a row group that can be divided."""
     level: int
     """zstd's level."""
@@ -109,8 +109,8 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     laps = Laps(time.thread_time)
     made = ColumnChunk(seconds=laps.seconds)
     laps.begin("gather")
-    most_bytes = most_plain_bytes(len(rows.origins))
-    array = gather(rows.pieces, rows.origins, most_bytes, may_code_each=True)
+    max_bytes = max_plain_bytes(len(rows.origins))
+    array = gather(rows.pieces, rows.origins, max_bytes, may_code_each=True)
     is_mixed = pt.is_dictionary(array.type) and rows.pieces.has_values
     limit = _limit_bytes(rows, array, is_mixed=is_mixed)
     if limit is not None:
@@ -234,32 +234,32 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array, *, is_mixed: bool) -> int | 
     """
     if not is_divisible(rows.flags, len(array)):
         return None
-    if _is_heavier(array, rows.most_bytes, is_mixed=is_mixed):
-        return rows.most_bytes // OVERSHOOT_FACTOR
-    most_stood_for = max_written_bytes() // 2
-    if pt.is_dictionary(array.type) and not (is_mixed or takes_at_most(array, most_stood_for)):
+    if _is_heavier(array, rows.max_bytes, is_mixed=is_mixed):
+        return rows.max_bytes // OVERSHOOT_FACTOR
+    max_stood_for = max_written_bytes() // 2
+    if pt.is_dictionary(array.type) and not (is_mixed or takes_at_most(array, max_stood_for)):
         # Readers might refuse what the dictionary decodes to. They need the other half for everything else.
-        return most_stood_for
+        return max_stood_for
     return None
 
 
-def _is_heavier(array: pa.Array, most_bytes: int, *, is_mixed: bool) -> bool:
+def _is_heavier(array: pa.Array, max_bytes: int, *, is_mixed: bool) -> bool:
     """Returns whether rows take more than so many bytes; a dictionary counts once, unless mixed."""
     dtype = array.type
     if is_mixed:
-        if len(array.dictionary) == len(array) and array.nbytes <= most_bytes:
+        if len(array.dictionary) == len(array) and array.nbytes <= max_bytes:
             return False  # each value is one row's
-        return most_total_bytes(array) > most_bytes and total_bits(array) > 8 * most_bytes
+        return max_total_bytes(array) > max_bytes and total_bits(array) > 8 * max_bytes
     if pt.is_dictionary(dtype) and pt.is_nested(dtype.value_type):
         # Not `nbytes`, which depends on how the dictionary was made.
-        return 4 * len(array) + total_bytes(array.dictionary) > most_bytes
+        return 4 * len(array) + total_bytes(array.dictionary) > max_bytes
     if pt.is_dictionary(dtype):
-        return int(array.nbytes) > most_bytes
-    if is_templated(dtype) and most_templated_bytes(array) <= most_bytes:
+        return int(array.nbytes) > max_bytes
+    if is_templated(dtype) and max_templated_bytes(array) <= max_bytes:
         return False
-    if pt.is_nested(dtype) and array.nbytes <= most_bytes:
+    if pt.is_nested(dtype) and array.nbytes <= max_bytes:
         return False  # takes less time than to count only what the rows have
-    return total_bits(array) > 8 * most_bytes
+    return total_bits(array) > 8 * max_bytes
 
 
 def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array, I64 | None]:

@@ -196,9 +196,9 @@ class _KeyMerge:
         self._key: KeyLayout | None = None
         if len(key) < len(ordering(sort)):
             self._key = KeyLayout([dtype for dtype, _ in compare.layout.columns[: len(key)]], key)
-        most_rows = max(batch_rows, self._rows_per_key * len(sources) + 1)
+        max_rows = max(batch_rows, self._rows_per_key * len(sources) + 1)
         self._tournament = Tournament(
-            len(sources), most_rows, batch_bytes, self._key, self._rows_per_key
+            len(sources), max_rows, batch_bytes, self._key, self._rows_per_key
         )
 
     def run(self) -> Iterator[MergeWindow | CopiedRowGroup]:

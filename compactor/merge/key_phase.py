@@ -40,16 +40,16 @@ class KeyPhase:
     """The key phase: merges keys a batch at a time, cuts row groups and outputs, and writes key sections."""
 
     def __init__(
-        self, context: MergeContext, open_output: OpenOutput, splits: Splits, most_rows: int
+        self, context: MergeContext, open_output: OpenOutput, splits: Splits, max_group_rows: int
     ) -> None:
         """splits: splits of row groups that an earlier pass found too heavy.
 
-        most_rows: limit for a row group.
+        max_group_rows: limit for a row group.
         """
         self._context = context
         self._open_output = open_output
         self._splits = splits
-        self._most_rows = most_rows
+        self._max_group_rows = max_group_rows
         rule = context.settings.rule
         self._key_order = (
             context.compare if rule is None else KeyComparator(context.settings.schema, rule.key)
@@ -115,7 +115,7 @@ class KeyPhase:
         # Divides evenly, so that outputs have equal sizes rather than leaving a small last one.
         fragments = max(1, round(total / self._context.settings.target_fragment_bytes))
         return CutRule(
-            self._most_rows,
+            self._max_group_rows,
             options.target_row_group_bytes,
             max(1, total * SIZE_UNITS // fragments),
             -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),

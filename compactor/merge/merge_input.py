@@ -37,7 +37,7 @@ from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
 from lsm_fragment.keys.sort_schema import SortSchema
 
-_LEAST_SHARE: Final = 4
+_MIN_DIVISOR: Final = 4
 """A row group of less than one part in this many of the usual size is not copied, but merged with others."""
 
 
@@ -228,7 +228,7 @@ class MergeInput:
             return False
         size = rows * self.fragment.mean_row_bytes
         is_small = (
-            rows * _LEAST_SHARE < rule.max_rows and size * _LEAST_SHARE < rule.row_group_bytes
+            rows * _MIN_DIVISOR < rule.max_rows and size * _MIN_DIVISOR < rule.row_group_bytes
         )
         is_heavy = rows > 1 and size > OVERSHOOT_FACTOR * rule.row_group_bytes
         return (

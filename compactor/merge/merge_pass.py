@@ -52,8 +52,10 @@ class MergePass:
             inputs, settings, plan, budget, disk, before._sources if before else None
         )
         options = settings.options
-        most_rows = min(options.max_rows, _most_null_rows(settings))
-        copying = CopyRule(most_rows, options.target_row_group_bytes, options.compression_level)
+        max_group_rows = min(options.max_rows, _max_null_rows(settings))
+        copying = CopyRule(
+            max_group_rows, options.target_row_group_bytes, options.compression_level
+        )
 
         def new_rows() -> DecodedRows:
             return DecodedRows(budget, disk, plan.slice_bytes, plan.reserve_bytes)
@@ -73,7 +75,7 @@ class MergePass:
             for fragment, source in zip(inputs, self._sources.all, strict=True)
         ]
         splits = before.splits if before else Splits()
-        self._keys = KeyPhase(context, open_output, splits, most_rows)
+        self._keys = KeyPhase(context, open_output, splits, max_group_rows)
         self._columns = ColumnPhase(context)
         self._footer_bytes = 0
 
@@ -180,12 +182,12 @@ class MergePass:
         self._context.close()
 
 
-def _most_null_rows(settings: MergeSettings) -> int:
+def _max_null_rows(settings: MergeSettings) -> int:
     """Returns the most rows whose nulls are no heavier than values may be, in every column.
 
     Nulls of a wide type take as much as values, and a column may consist of nulls only.
     """
     types = [storage_type(field.type) for field in settings.schema]
     widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
-    most_bytes = OVERSHOOT_FACTOR * settings.options.target_row_group_bytes
-    return max(1, min(max_written_bytes(), most_bytes) * _MANY_ROWS // max(1, widest))
+    max_bytes = OVERSHOOT_FACTOR * settings.options.target_row_group_bytes
+    return max(1, min(max_written_bytes(), max_bytes) * _MANY_ROWS // max(1, widest))

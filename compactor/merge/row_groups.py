@@ -88,9 +88,9 @@ def cut_row_groups(
 
 _MANY_WINDOWS: Final = 64
 """Number of small windows at which they are joined."""
-_MIN_GROUP_SHARE: Final = 4
+_MIN_GROUP_DIVISOR: Final = 4
 """Rows of less than one part in this many of a row group are joined with a whole row group that follows."""
-_MIN_CUT_SHARE: Final = 4
+_MIN_CUT_DIVISOR: Final = 4
 """A fragment below one part in this many of its target goes on through a cut key, so that none gets too
 small."""
 
@@ -106,7 +106,7 @@ class _Cutter:
         self._try_at_bytes = rule.group_bytes
         self._fragment_units = 0
         self._starts_fragment = True
-        self._most_rows = rule.rows_per_group
+        self._max_rows = rule.rows_per_group
 
     def run(
         self, windows: Iterator[MergeWindow | CopiedRowGroup]
@@ -150,24 +150,24 @@ class _Cutter:
         is_large = self._fragment_units >= self._rule.fragment_units
         ends = is_large and whole.starts_key and self._fragment_units > 0
         while self._cut_keys and self._cut_keys[0] <= whole.first_key:
-            ends |= self._fragment_units * _MIN_CUT_SHARE >= self._rule.fragment_units
+            ends |= self._fragment_units * _MIN_CUT_DIVISOR >= self._rule.fragment_units
             self._cut_keys.popleft()
         return ends
 
     def _is_little_waiting(self) -> bool:
         rows, rule = self._waiting_rows, self._rule
         weight = sum(int(window.row_bytes.sum()) for window in self._waiting)
-        is_light = weight * _MIN_GROUP_SHARE < rule.group_bytes
-        return 0 < rows * _MIN_GROUP_SHARE < rule.rows_per_group and is_light
+        is_light = weight * _MIN_GROUP_DIVISOR < rule.group_bytes
+        return 0 < rows * _MIN_GROUP_DIVISOR < rule.rows_per_group and is_light
 
     def _emit_evenly(self) -> Iterator[OutputGroup]:
         """Yields all waiting rows in row groups of equal size."""
         rows, rule = self._waiting_rows, self._rule
         weight = sum(int(window.row_bytes.sum()) for window in self._waiting)
         parts = max(1, -(-rows // rule.rows_per_group), -(-weight // rule.group_bytes))
-        self._most_rows = -(-rows // parts)
+        self._max_rows = -(-rows // parts)
         yield from self._emit(final=True)
-        self._most_rows = rule.rows_per_group
+        self._max_rows = rule.rows_per_group
 
     def _wait(self, windows: list[MergeWindow]) -> None:
         if len(windows) >= _MANY_WINDOWS:
@@ -207,7 +207,7 @@ class _Cutter:
 
     def _rows_by_size(self, pending: MergeWindow, start: int = 0) -> int:
         """Returns the rows of a row group that begins at row `start`, by number and weight; at least 1."""
-        stop = min(pending.rows, start + self._most_rows)
+        stop = min(pending.rows, start + self._max_rows)
         rows = max(1, count_within(pending.row_bytes[start:stop], self._rule.group_bytes))
         # The actual weight of keys is known, because they are loaded.
         rows = self._keys.rows_within(pending.inputs[: start + rows], start, self._rule.group_bytes)
@@ -226,7 +226,7 @@ class _Cutter:
             if row == sight:
                 return None
             so_far = self._fragment_units + self._units(pending, row)
-            if so_far * _MIN_CUT_SHARE >= self._rule.fragment_units:
+            if so_far * _MIN_CUT_DIVISOR >= self._rule.fragment_units:
                 return row
             self._cut_keys.popleft()
         return None

@@ -22,7 +22,7 @@ class OutputSkips:
 
     def __init__(self, spec: SkipSpec, budget: MemoryBudget, disk: LocalDisk) -> None:
         self._kinds = dict(spec.columns)
-        self._most_bytes = spec.bytes_per_row_group
+        self._max_bytes = spec.bytes_per_row_group
         self._budget = budget
         self._tape = Tape(budget, STAGE, disk)
         self._names: list[str] = []
@@ -34,7 +34,7 @@ class OutputSkips:
 
     def summary(self, column: str, array: pa.Array) -> bytes | None:
         """Returns the summary of a row group; None if it would tell nothing. Pure."""
-        return build(self._kinds[column], array, self._most_bytes)
+        return build(self._kinds[column], array, self._max_bytes)
 
     def add(self, summary: bytes | None) -> None:
         """Adds the summary of the column's next row group."""

@@ -76,16 +76,16 @@ def stops_within(row_bits: I64, limit_bytes: int, flags: Flags | None) -> list[i
 class ColumnPieces:
     """Rows of one column that will make a row group; once they are too heavy, they are only weighed."""
 
-    def __init__(self, dtype: pa.DataType, most_bytes: int, *, only_weighs: bool) -> None:
-        """most_bytes: limit for all pieces once they are joined."""
+    def __init__(self, dtype: pa.DataType, max_bytes: int, *, only_weighs: bool) -> None:
+        """max_bytes: limit for all pieces once they are joined."""
         self._dtype = dtype
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._only_weighs = only_weighs
         self._held: list[Pieces] = []
         self._places: list[I64] = []
         self._bits: list[I64] | None = None
         self._has_values = self._has_codes = False
-        self._held_bytes = self._most_held_bytes = self._weighed_bits = 0
+        self._held_bytes = self._max_held_bytes = self._weighed_bits = 0
         self._counted_bytes = 0
         self._not_weighed: list[Pieces] = []
 
@@ -100,7 +100,7 @@ class ColumnPieces:
         self._has_codes |= pieces.has_codes
         self._has_values |= pieces.has_values or pieces.has_templates
         self._held_bytes += held
-        self._most_held_bytes += most
+        self._max_held_bytes += most
         self._held.append(pieces)
         self._places.append(places)
         if self._bits is None:
@@ -144,13 +144,13 @@ class ColumnPieces:
         if not self._has_codes:
             return self._held_bytes
         if self._has_values:
-            bound = self._most_held_bytes + 4 * rows
+            bound = self._max_held_bytes + 4 * rows
         else:  # rows may be far heavier than the values that they share
-            bound = self._held_bytes + most_plain_bytes(rows)
+            bound = self._held_bytes + max_plain_bytes(rows)
         if not is_exact:
             return bound
         if not self._has_values and (used := used_bytes(self.pieces)) is not None:
-            bound = min(bound, used + most_plain_bytes(rows))
+            bound = min(bound, used + max_plain_bytes(rows))
         return min(bound, 4 * rows + sum(map(_bits_of, self._held)) // 8)
 
     def _is_too_heavy(self) -> bool:
@@ -159,33 +159,33 @@ class ColumnPieces:
         Dictionary-coded pieces weigh as much as the distinct values that they use together.
         """
         if not self._has_values:
-            return self._use_more_than(self._most_bytes)
+            return self._use_more_than(self._max_bytes)
         if self._only_weighs:
             return True
-        if self._most_held_bytes <= self._most_bytes:
+        if self._max_held_bytes <= self._max_bytes:
             return False
         self._weighed_bits += sum(map(_bits_of, self._not_weighed))
         self._not_weighed.clear()
-        return self._weighed_bits > 8 * self._most_bytes
+        return self._weighed_bits > 8 * self._max_bytes
 
-    def _use_more_than(self, most_bytes: int) -> bool:
+    def _use_more_than(self, max_bytes: int) -> bool:
         """Returns whether the distinct strings of dictionary-coded pieces take more than so many bytes.
 
         It counts them only once those that are held have doubled, because that looks up every dictionary.
         """
-        if self._held_bytes <= max(most_bytes, 2 * self._counted_bytes):
+        if self._held_bytes <= max(max_bytes, 2 * self._counted_bytes):
             return False
         self._counted_bytes = self._held_bytes
         # What is packed may take other bytes than the values that are written.
         used = used_bytes(self.pieces) if is_binary_like(self._dtype) else None
-        return used is not None and used > most_bytes
+        return used is not None and used > max_bytes
 
 
 def _bits_of(pieces: Pieces) -> int:
     return sum(int(cumulative_bits(pieces.array(number))[-1]) for number in range(len(pieces)))
 
 
-def most_plain_bytes(rows: int) -> int:
+def max_plain_bytes(rows: int) -> int:
     """Returns the most bytes of dictionary-coded strings that may be gathered as values."""
     return _PLAIN_ROW_BYTES * rows
 

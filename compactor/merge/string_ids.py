@@ -23,7 +23,7 @@ from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.gather.pieces import NumberedStrings
 from lsm_fragment.native.gather.ids import StringTable
 
-_LEAST_RECURRENCE: Final = 2
+_MIN_RECURRENCE: Final = 2
 """How often a string has to come, on average, for numbers to be worth their time."""
 
 
@@ -37,12 +37,12 @@ class StringIds:
     def __init__(
         self,
         budget: MemoryBudget,
-        most_strings: int = NUMBERED_STRINGS,
-        most_bytes: int = NUMBERED_BYTES,
+        max_strings: int = NUMBERED_STRINGS,
+        max_bytes: int = NUMBERED_BYTES,
     ) -> None:
         self._budget = budget
-        self._most_strings = most_strings
-        self._most_bytes = most_bytes
+        self._max_strings = max_strings
+        self._max_bytes = max_bytes
         self._table: StringTable | None = None
         self._series = 0
         self._came = 0
@@ -58,7 +58,7 @@ class StringIds:
         """Numbers the dictionary of a storage array, or its templates; None if there is none, or no use or
         no memory for it. The caller must discharge the numbers' bytes. packed: see `GatherArray`."""
         values = (_strings_of(array) if packed is None else packed) if self._may_number else None
-        if values is None or not 0 < len(values) <= self._most_strings:
+        if values is None or not 0 < len(values) <= self._max_strings:
             return None
         table = self._table or self._begin()
         if table is None:
@@ -67,7 +67,7 @@ class StringIds:
         numbers, known = np.empty(len(values), dtype=np.int32), table.count
         if not table.number(offsets, native.as_bytes(data), numbers):
             self.forget()
-            self._may_number = 0 < _LEAST_RECURRENCE * known <= self._came
+            self._may_number = 0 < _MIN_RECURRENCE * known <= self._came
             return None
         self._came += len(values)
         if not self._budget.try_charge(STAGE, numbers.nbytes):
@@ -84,7 +84,7 @@ class StringIds:
 
     def _begin(self) -> StringTable | None:
         """Begins a series; None if there is no memory for it."""
-        table = StringTable(self._most_strings, self._most_bytes)
+        table = StringTable(self._max_strings, self._max_bytes)
         if not self._budget.try_charge(STAGE, table.held_bytes):
             return None
         self._table = table

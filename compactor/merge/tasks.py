@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import WORK_AHEAD
-from lsm_fragment.threads import Crew, Work
+from lsm_fragment.threads import ThreadPool, Work
 
 STAGE: Final = "encode"
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class OrderedTasks:
     def __init__(self, budget: MemoryBudget, threads: int) -> None:
         """threads: how many work, the caller included."""
         self._budget = budget
-        self._crew = Crew(threads)
+        self._pool = ThreadPool(threads)
         self._pending: deque[_Pending] = deque()
         self._is_finishing = False
         budget.finish_first(self.flush)
@@ -67,7 +67,7 @@ class OrderedTasks:
             return
         try:
             while self._pending and (
-                len(self._pending) >= self._crew.threads + WORK_AHEAD
+                len(self._pending) >= self._pool.threads + WORK_AHEAD
                 or not self._budget.has_room(size)
             ):
                 self._finish_first()
@@ -80,11 +80,11 @@ class OrderedTasks:
     def begin(self, work: Callable[[], T]) -> Work[T]:
         """Begins work whose result only its caller waits for (`wait`), whatever was put before. There must be
         other threads."""
-        return self._crew.begin(work)
+        return self._pool.begin(work)
 
     def wait(self, work: Work[T]) -> T:
         """Returns the result of what was begun. Raises what the work raised."""
-        return self._crew.wait(work)
+        return self._pool.wait(work)
 
     def then(self, action: Callable[[], None]) -> None:
         """Runs an action after everything that was put before."""
@@ -105,22 +105,22 @@ class OrderedTasks:
             if pending.work is not None:
                 pending.work.drop()
             self._done(pending)
-        self._crew.close()
+        self._pool.close()
 
     @property
     def has_threads(self) -> bool:
         """Whether other threads work beside the caller."""
-        return self._crew.threads > 1
+        return self._pool.threads > 1
 
     @property
     def wait_seconds(self) -> float:
         """Seconds that the caller has waited for the threads."""
-        return self._crew.wait_seconds
+        return self._pool.wait_seconds
 
     def _finish_first(self) -> None:
         work = self._pending[0].work
         if work is not None:
-            self._crew.finish(work)
+            self._pool.finish(work)
         pending = self._pending.popleft()
         self._is_finishing = True
         try:

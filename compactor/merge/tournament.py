@@ -59,7 +59,7 @@ class Page:
 class _Progress:
     """Names the fields of `Progress` in `lsm_fragment.native.keys.key_merge`."""
 
-    ROWS, KEY_BYTES, MOST_KEY_BYTES, GROUP, OWNER, IS_SHARED, MOST_ROWS_OF_GROUP = range(7)
+    ROWS, KEY_BYTES, MAX_KEY_BYTES, GROUP, OWNER, IS_SHARED, MAX_ROWS_OF_GROUP = range(7)
     FIELDS: Final = 7
 
 
@@ -73,14 +73,14 @@ class Tournament:
     def __init__(
         self,
         inputs: int,
-        most_rows: int,
-        most_key_bytes: int,
+        max_rows: int,
+        max_key_bytes: int,
         group: KeyLayout | None = None,
-        most_rows_of_group: int = 0,
+        max_rows_of_group: int = 0,
     ) -> None:
-        """most_rows, most_key_bytes: limits for the rows that wait to be taken.
+        """max_rows, max_key_bytes: limits for the rows that wait to be taken.
 
-        group: the columns whose values rows of a group have in common; None for all. most_rows_of_group: the
+        group: the columns whose values rows of a group have in common; None for all. max_rows_of_group: the
         most rows that one input may have in a group; 0 for any number.
         """
         self._cursors = np.zeros((inputs, _CURSOR_FIELDS), dtype=np.int64)
@@ -90,12 +90,12 @@ class Tournament:
         self._codes = np.zeros(inputs, dtype=np.uint64)
         self._group = group
         self._progress = np.zeros(_Progress.FIELDS, dtype=np.int64)
-        self._most_key_bytes = most_key_bytes
-        self._progress[_Progress.MOST_KEY_BYTES] = most_key_bytes
-        self._progress[_Progress.MOST_ROWS_OF_GROUP] = most_rows_of_group
-        self._inputs = np.empty(most_rows, dtype=np.uint16)
-        self._starts = np.empty(most_rows, dtype=np.uint8)
-        self._row_bytes = np.empty(most_rows, dtype=np.int64)
+        self._max_key_bytes = max_key_bytes
+        self._progress[_Progress.MAX_KEY_BYTES] = max_key_bytes
+        self._progress[_Progress.MAX_ROWS_OF_GROUP] = max_rows_of_group
+        self._inputs = np.empty(max_rows, dtype=np.uint16)
+        self._starts = np.empty(max_rows, dtype=np.uint8)
+        self._row_bytes = np.empty(max_rows, dtype=np.int64)
         self._last_key = b""
 
     @property
@@ -168,7 +168,7 @@ class Tournament:
             filled[:rest] = filled[rows : rows + rest].copy()
         self._progress[_Progress.ROWS] = rest
         self._progress[_Progress.KEY_BYTES] = 0
-        self._progress[_Progress.MOST_KEY_BYTES] = self._most_key_bytes
+        self._progress[_Progress.MAX_KEY_BYTES] = self._max_key_bytes
         return taken
 
     def rows_of_whole_groups(self) -> int:
@@ -178,7 +178,7 @@ class Tournament:
 
     def allow_more_bytes(self) -> None:
         """Doubles the limit for the keys of the waiting rows until some are taken."""
-        self._progress[_Progress.MOST_KEY_BYTES] *= 2
+        self._progress[_Progress.MAX_KEY_BYTES] *= 2
 
     def starts_group(self, key: bytes) -> bool:
         """Returns whether a row of this key would start a group after the last row."""

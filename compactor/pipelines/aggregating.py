@@ -26,7 +26,7 @@ from lsm_fragment.names import names_text
 _PARTS: Final = 32
 _BITS: Final = 5
 _FIRST_BIT: Final = 40
-_MOST_DEPTH: Final = 8
+_MAX_DEPTH: Final = 8
 _WORK_COPIES: Final = 4
 """How often states are in memory while they are merged: both end to end, the hash table, the result."""
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
@@ -142,11 +142,11 @@ class Grouper:
     def _united_part(self, part: BatchBuffer, depth: int) -> Iterator[pa.Table]:
         """Yields the merged groups of a part, by smaller parts if there are too many to be held at once."""
         size = _WORK_COPIES * part.bytes
-        if depth < _MOST_DEPTH and not self._budget.make_room(size):
+        if depth < _MAX_DEPTH and not self._budget.make_room(size):
             smaller = self._new_parts()
-            most_bytes = gathered_bytes(self._budget, _PARTS)
-            with self._budget.holding(self._stage, most_bytes):
-                self._divide(part.drain(), smaller, depth, most_bytes)
+            max_bytes = gathered_bytes(self._budget, _PARTS)
+            with self._budget.holding(self._stage, max_bytes):
+                self._divide(part.drain(), smaller, depth, max_bytes)
             for each in smaller:
                 yield from self._united_part(each, depth + 1)
         elif part.rows:
@@ -167,13 +167,13 @@ class Grouper:
         states: Iterable[pa.RecordBatch],
         parts: Sequence[BatchBuffer],
         depth: int,
-        most_bytes: int,
+        max_bytes: int,
     ) -> None:
         """Moves groups to disk, to parts by `_BITS` bits of their hashes, other bits at each depth.
 
-        most_bytes: as in `PartitionBuffers`.
+        max_bytes: as in `PartitionBuffers`.
         """
-        divider = PartitionBuffers(parts, most_bytes)
+        divider = PartitionBuffers(parts, max_bytes)
         for state in states:
             number = np.zeros(state.num_rows, dtype=np.uint64)
             for index in range(len(self._keys)):
@@ -191,7 +191,7 @@ class Grouper:
         self._parts = self._parts or self._new_parts()
         state, self._state = self._state, self._no_state
         # Each part gets one piece, which the charge of the state covers.
-        self._divide([one_batch(state)], self._parts, 0, most_bytes=0)
+        self._divide([one_batch(state)], self._parts, 0, max_bytes=0)
         self.spills += 1
         self._recharge(0)
         return before

@@ -15,22 +15,22 @@ from lsm_fragment.arrays.batches import concat_rows, take_rows
 
 _PIECE_BYTES: Final = 256 << 10
 """Bytes of one part that are written at a time."""
-_SHARE: Final = 8
+_DIVISOR: Final = 8
 """The pieces of all parts take at most one part in this many of the soft limit."""
 
 
 def gathered_bytes(budget: MemoryBudget, parts: int) -> int:
     """Returns how many bytes the pieces of `parts` parts may take. The caller charges them."""
-    return min(parts * _PIECE_BYTES, budget.soft_bytes // _SHARE)
+    return min(parts * _PIECE_BYTES, budget.soft_bytes // _DIVISOR)
 
 
 class PartitionBuffers:
     """Appends rows to the buffers of their parts, on disk. Rows of a part keep their order."""
 
-    def __init__(self, parts: Sequence[BatchBuffer], most_bytes: int) -> None:
-        """most_bytes: limit for pieces that wait in memory, which the caller charges; with 0 none wait."""
+    def __init__(self, parts: Sequence[BatchBuffer], max_bytes: int) -> None:
+        """max_bytes: limit for pieces that wait in memory, which the caller charges; with 0 none wait."""
         self._parts = parts
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._waiting: list[list[pa.RecordBatch]] = [[] for _ in parts]
         self._waiting_bytes: npt.NDArray[np.int64] = np.zeros(len(parts), dtype=np.int64)
 
@@ -45,10 +45,10 @@ class PartitionBuffers:
                 piece = take_rows(batch, order[start:end])
                 self._waiting[number].append(piece)
                 self._waiting_bytes[number] += piece.nbytes
-                if self._waiting_bytes[number] >= min(_PIECE_BYTES, self._most_bytes):
+                if self._waiting_bytes[number] >= min(_PIECE_BYTES, self._max_bytes):
                     self._write(number)
                 start = end
-        while self._waiting_bytes.sum() > self._most_bytes:
+        while self._waiting_bytes.sum() > self._max_bytes:
             self._write(int(self._waiting_bytes.argmax()))
 
     def finish(self) -> None:

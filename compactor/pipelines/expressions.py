@@ -60,10 +60,10 @@ _UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
     exp.Floor: pc.floor,
     exp.Ceil: pc.ceil,
 }
-MOST_DIGITS: Final = 76
+MAX_DIGITS: Final = 76
 """Limit of the digits after the point that ROUND keeps: those of the widest decimals. Arrow's work grows with
 them."""
-_MOST_INTERVAL: Final = 10**18
+_MAX_INTERVAL: Final = 10**18
 _UNIT_SECONDS: Final = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 _KNOWN: Final = (
     "+ - * /, comparisons, BETWEEN, IN, LIKE, ILIKE, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, "
@@ -197,14 +197,14 @@ class Expression:
 
     def _round(self, tree: exp.Round) -> Callable[[pa.RecordBatch], Any]:
         of, digits = self._bind(tree.this), tree.args["decimals"]
-        count = whole_number(digits, MOST_DIGITS)
+        count = whole_number(digits, MAX_DIGITS)
         if count is None or digits.is_string or len(tree.args) > 2:
-            raise SqlError(f"{shown_node(tree)!r}: digits are a number from 0 to {MOST_DIGITS}")
+            raise SqlError(f"{shown_node(tree)!r}: digits are a number from 0 to {MAX_DIGITS}")
         return lambda b: pc.round(of(b), ndigits=count, round_mode="half_towards_infinity")
 
     def _interval(self, tree: exp.Interval) -> pa.Scalar:
         unit = str(tree.args.get("unit") or "").upper().removesuffix("S")
-        count = whole_number(tree.this, _MOST_INTERVAL)
+        count = whole_number(tree.this, _MAX_INTERVAL)
         if unit not in _UNIT_SECONDS or count is None:
             units = ", ".join(_UNIT_SECONDS).lower()
             raise SqlError(

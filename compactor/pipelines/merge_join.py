@@ -109,7 +109,7 @@ class MergeJoin:
         )
 
     def _paired(self, left: pa.RecordBatch, right: pa.RecordBatch, pairing: Pairing) -> Batches:
-        for of_left, of_right in pairing.slices(self._most_rows(left, right)):
+        for of_left, of_right in pairing.slices(self._max_rows(left, right)):
             yield self._joined.rows(left, of_left, right, of_right)
 
     def _one_key(self, key: Sequence[pa.Array]) -> Batches:
@@ -166,6 +166,6 @@ class MergeJoin:
         if not is_left and self._how.keeps_right:
             yield from self._paired(self._no_left, rows, Pairing(nobody, every, ones))
 
-    def _most_rows(self, left: pa.RecordBatch, right: pa.RecordBatch) -> int:
+    def _max_rows(self, left: pa.RecordBatch, right: pa.RecordBatch) -> int:
         sides = [batch.nbytes / batch.num_rows for batch in (left, right) if batch.num_rows]
         return self._room.rows_of(sum(sides))

@@ -107,7 +107,7 @@ class InterleavedRows:
         allows."""
         start = 0
         while start < len(which):
-            mine = which[start : start + self._most_rows(which[start:])]
+            mine = which[start : start + self._max_rows(which[start:])]
             counts = np.bincount(mine, minlength=len(self._rows)).tolist()
             taken = [rows.take(n) for rows, n in zip(self._rows, counts, strict=True) if n]
             weight = sum(piece.nbytes for piece in taken)
@@ -115,7 +115,7 @@ class InterleavedRows:
             yield take_rows(concat_rows(taken), positions_by_source(mine))
             start += len(mine)
 
-    def _most_rows(self, which: npt.NDArray[np.int64]) -> int:
+    def _max_rows(self, which: npt.NDArray[np.int64]) -> int:
         """Returns how many rows of an order the loaded batches can give, up to the bytes of a piece.
 
         A batch that is not loaded yet may have rows of any size.

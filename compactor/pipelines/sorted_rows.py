@@ -28,7 +28,7 @@ Batches = Iterator[pa.RecordBatch]
 
 CHUNK_ROWS: Final = 65_536
 """The most rows that are compared, or leave a join, at a time."""
-_CHUNK_SHARE: Final = 32
+_CHUNK_DIVISOR: Final = 32
 """A chunk takes at most one part in this many of the soft limit."""
 _WORK_COPIES: Final = 2
 """How often a chunk is in memory: its batches, and the batch made of them."""
@@ -49,7 +49,7 @@ class Room:
 
     @property
     def chunk_bytes(self) -> int:
-        return max(1, self.budget.soft_bytes // _CHUNK_SHARE)
+        return max(1, self.budget.soft_bytes // _CHUNK_DIVISOR)
 
     @contextmanager
     def working(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from lsm_fragment.keys.sort_schema import SortSchema
 _WORK_COPIES = 3
 """How often a run is in memory while it is sorted: its batches, the columns end to end, and their keys, or
 later some in order."""
-_MERGE_SHARE = 8
+_MERGE_DIVISOR = 8
 """Bounds how many runs are merged at a time: each may hold some batches within half of the memory."""
 
 
@@ -38,7 +38,7 @@ class Sorter:
         at_once: int = 1,
     ) -> None:
         """at_once: how many sorters give back their rows at the same time, under one budget."""
-        self._share = _MERGE_SHARE * at_once
+        self._share = _MERGE_DIVISOR * at_once
         self._schema = schema
         self._sort = sort
         self._batch_rows = batch_rows

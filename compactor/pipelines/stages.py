@@ -35,7 +35,7 @@ from compactor.pipelines.config import (
 )
 from lsm_fragment.names import quoted
 
-_MOST_PATHS: Final = 1000
+_MAX_PATHS: Final = 1000
 _KNOWN: Final[dict[type, frozenset[str]]] = {
     Source: frozenset({"path", "table", "where", "columns", "fields"}),
     Transform: frozenset({"input", "filter", "columns", "batch_size", "window"}),
@@ -137,7 +137,7 @@ def plan_stages(pipeline: Pipeline) -> tuple[SparkStage, ...]:
         for index, edge in enumerate(inputs_of(nodes[name])):
             for path in _paths_to(edge, nodes):
                 feeds.append(Feed(len(feeds), path, name, index))
-                if len(feeds) > _MOST_PATHS:
+                if len(feeds) > _MAX_PATHS:
                     raise ConfigError(
                         f"node {name!r}: rows reach it by too many paths for Spark stages: leave --master "
                         "out, to run in one process"
@@ -208,7 +208,7 @@ def _paths_to(edge: str, nodes: Mapping[str, Node]) -> list[EdgePath]:
     paths: list[EdgePath] = []
     for given in inputs_of(node):
         paths += [(*path, *step) for path in _paths_to(given, nodes)]
-        if len(paths) > _MOST_PATHS:
+        if len(paths) > _MAX_PATHS:
             break
     return paths
 

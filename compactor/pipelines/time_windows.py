@@ -17,7 +17,7 @@ from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.names import names_text
 
 START, END = "window_start", "window_end"
-MOST_WINDOWS: Final = 10_000
+MAX_WINDOWS: Final = 10_000
 """The most windows that one row may fall into."""
 _UNIT_NANOSECONDS: Final = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
@@ -39,7 +39,7 @@ class WindowSizes:
     """Nanoseconds since 1970 in UTC; for times without a zone, since 1970 on their own clock."""
 
     @property
-    def most_windows(self) -> int:
+    def max_windows(self) -> int:
         """The most windows that one row falls into."""
         return -(-self.size // self.slide)
 
@@ -83,10 +83,10 @@ def window_sizes(size: str, slide: str | None, origin: str | None) -> WindowSize
         raise ValueError(
             f"slide: {slide} is longer than the size, {size}: rows between windows would get lost"
         )
-    if sizes.most_windows > MOST_WINDOWS:
+    if sizes.max_windows > MAX_WINDOWS:
         raise ValueError(
-            f"slide: {slide} would put each row into {sizes.most_windows:,} windows of {size}; "
-            f"{MOST_WINDOWS:,} is the most"
+            f"slide: {slide} would put each row into {sizes.max_windows:,} windows of {size}; "
+            f"{MAX_WINDOWS:,} is the most"
         )
     try:
         return WindowSizes(sizes.size, sizes.slide, 0 if origin is None else parse_origin(origin))
@@ -121,7 +121,7 @@ class ColumnWindows:
             n // unit * step for n in (sizes.size, sizes.slide, sizes.origin)
         )
         self._offset = origin % self._slide
-        self._most = sizes.most_windows
+        self._most = sizes.max_windows
         self._stored = pa.int32() if self.type == pa.date32() else pa.int64()
 
     def last_starts(self, batch: pa.RecordBatch) -> pa.Array:

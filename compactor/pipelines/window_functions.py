@@ -13,7 +13,7 @@ from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
-from compactor.pipelines.config import MOST_WINDOW_ROWS
+from compactor.pipelines.config import MAX_WINDOW_ROWS
 from compactor.pipelines.expressions import (
     WINDOW_FUNCTIONS,
     Expression,
@@ -198,9 +198,9 @@ class WindowedColumns:
         offset = tree.args.get("offset")
         if offset is None:
             return 1
-        rows = whole_number(offset, MOST_WINDOW_ROWS)
+        rows = whole_number(offset, MAX_WINDOW_ROWS)
         if rows is None or offset.is_string:
-            raise self._error(tree, f"the number of rows must be from 0 to {MOST_WINDOW_ROWS:,}")
+            raise self._error(tree, f"the number of rows must be from 0 to {MAX_WINDOW_ROWS:,}")
         return rows
 
     def _free_name(self) -> str:
@@ -269,8 +269,8 @@ class _Held:
         return same_as_previous(sort_keys(keys, window_order(self._partition_by, ())))
 
 
-def _blocks(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.RecordBatch]:
-    """Joins batches to at least `least_rows` rows, so that each row is read only a few times, however far
+def _blocks(batches: Iterable[pa.RecordBatch], min_rows: int) -> Iterator[pa.RecordBatch]:
+    """Joins batches to at least `min_rows` rows, so that each row is read only a few times, however far
     windows reach."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
@@ -278,7 +278,7 @@ def _blocks(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.R
         if batch.num_rows:
             waiting.append(batch)
             rows += batch.num_rows
-        if rows >= least_rows:
+        if rows >= min_rows:
             yield concat_rows(waiting)
             waiting, rows = [], 0
     if waiting:

@@ -22,7 +22,7 @@ from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn
 
-MOST_FILES: Final = 10_000
+MAX_FILES: Final = 10_000
 """The most files of one output."""
 _NAME_BYTES: Final = 200
 _UNSAFE: Final = re.compile(r"[%/\\\x00-\x1f\x7f]|^[._]")
@@ -85,10 +85,8 @@ class _Files:
     def begin(self, name: str) -> None:
         """Opens a file of that name, with a number added if the name is taken."""
         self.end()
-        if len(self._sinks) == MOST_FILES:
-            raise DataError(
-                f"{self._path}: more than {MOST_FILES:,} files; split by something else"
-            )
+        if len(self._sinks) == MAX_FILES:
+            raise DataError(f"{self._path}: more than {MAX_FILES:,} files; split by something else")
         name = _file_name(name, self._path)
         tries = (f"{name}-{number}" for number in count(2))
         free = next(name for name in chain([name], tries) if name not in self._names)

@@ -83,7 +83,7 @@ class Draft:
         if not suspects:
             return False
         found = [suspects[item.entry.key] for item in items if item.entry.key in suspects]
-        bounds = [suspect.most_inputs for suspect in found]
+        bounds = [suspect.max_inputs for suspect in found]
         return any(most is not None and most < len(items) for most in bounds)
 
     def _divide(self, items: Sequence[Item], reason: str, priority: float) -> None:
@@ -93,7 +93,7 @@ class Draft:
             item
             for item in items
             if (suspect := suspects.get(item.entry.key)) is not None
-            and suspect.most_inputs == 1
+            and suspect.max_inputs == 1
             and not suspect.is_cleared
         ]
         for item in alone:
@@ -101,7 +101,7 @@ class Draft:
             self.merge([item], item.entry.level, reason=why, priority=priority)
         if alone:
             return
-        bounds = [s.most_inputs for s in suspects.values() if s.most_inputs is not None]
+        bounds = [s.max_inputs for s in suspects.values() if s.max_inputs is not None]
         young = [run for run in sorted_runs(items) if run.items[0].entry.level == 0]
         parts = list(_parts(young, min(bounds)))
         for part in parts:
@@ -151,15 +151,15 @@ class Draft:
         items = [item for run in runs for item in run.items]
         return self.merge(items, 0, reason=reason, priority=priority)
 
-    def rewrite_garbage(self, most_deleted: float, now_unix_ms: int, ttl_slack: float) -> None:
+    def rewrite_garbage(self, max_deleted: float, now_unix_ms: int, ttl_slack: float) -> None:
         """Adds rewrites of fragments with too many rows that nobody reads any more, each alone in its level.
 
-        most_deleted: share of rows that may be deleted or tombstones. ttl_slack: share of the time to live by
+        max_deleted: share of rows that may be deleted or tombstones. ttl_slack: share of the time to live by
         which the oldest row may exceed it.
         """
         for item in self._tree.items():
             if self.is_free(item) and (
-                reason := self.garbage(item, most_deleted, now_unix_ms, ttl_slack)
+                reason := self.garbage(item, max_deleted, now_unix_ms, ttl_slack)
             ):
                 self.merge([item], item.entry.level, reason=reason, priority=1.0)
 
@@ -177,11 +177,11 @@ class Draft:
         return self.garbage(item, 0.0, now_unix_ms)
 
     def garbage(
-        self, item: Item, most_deleted: float, now_unix_ms: int, ttl_slack: float = 0.0
+        self, item: Item, max_deleted: float, now_unix_ms: int, ttl_slack: float = 0.0
     ) -> str | None:
         """Returns what a rewrite of the fragment alone would leave out, in words; None if too little."""
         entry, ttl, rows = item.entry, self._tree.ttl, self._tree.rows
-        most = most_deleted * entry.rows
+        most = max_deleted * entry.rows
         if entry.deleted_rows > most:
             return f"{counted(entry.deleted_rows, 'row')} of a fragment deleted"
         is_old = False

@@ -23,9 +23,9 @@ from compactor.planner.spec import CompactionPlan
 from compactor.planner.tree import Item, KeyRange, SortedLevel, SortedRun, Tree, components
 from compactor.settings.compaction import Policy, Strategy
 
-_SMALL_RUN_SHARE = 16
+_SMALL_RUN_DIVISOR = 16
 """A newest run stays young when the rest is pushed if this many times its size is less than level 0."""
-_MIN_PUSH_SHARE = 4
+_MIN_PUSH_DIVISOR = 4
 """A group smaller than a full fragment divided by this stays young: deeper levels have no small fragments."""
 
 
@@ -82,7 +82,7 @@ class _Leveled:
         for group in _joined(components([*old, *self._tree.level(1).items]), self._limits):
             young_bytes = _size_bytes(item for item in group if item.entry.level == 0)
             old_bytes = _size_bytes(group) - young_bytes
-            is_large = _size_bytes(group) * _MIN_PUSH_SHARE >= self._limits.target_fragment_bytes
+            is_large = _size_bytes(group) * _MIN_PUSH_DIVISOR >= self._limits.target_fragment_bytes
             if not is_large or old_bytes > self._policy.push_ratio * young_bytes:
                 continue
             is_pushed = True
@@ -104,7 +104,7 @@ class _Leveled:
         """
         runs = list(itertools.takewhile(self._is_free, self._runs))
         total = sum(run.size_bytes for run in runs)
-        while len(runs) > 1 and runs[-1].size_bytes * _SMALL_RUN_SHARE < total:
+        while len(runs) > 1 and runs[-1].size_bytes * _SMALL_RUN_DIVISOR < total:
             total -= runs.pop().size_bytes
         return runs
 

@@ -28,7 +28,7 @@ from lsm_fragment.arrays.templated import Layout, templates_of
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 
-_MOST_STEPS: Final = 4_096
+_MAX_STEPS: Final = 4_096
 """The longest pattern that is run over templates; longer ones are left to the text."""
 _WORD_STEPS: Final = 64
 """Steps of a pattern in one word of its states."""
@@ -120,7 +120,7 @@ def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
     steps = sum(1 if isinstance(part, Wildcard) else len(part.encode()) for part in parts)
     passed = int(layout.offsets[-1]) + _SLOT_BYTES * len(layout.kinds)
     moves = (steps // _WORD_STEPS + 1) * passed
-    return steps <= _MOST_STEPS and moves <= max(_FREE_MOVES, _ROW_MOVES * rows)
+    return steps <= _MAX_STEPS and moves <= max(_FREE_MOVES, _ROW_MOVES * rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import key_columns
 from lsm_fragment.keys.sort_schema import ordering
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _U64 = npt.NDArray[np.uint64]
 _ROW_BYTES: Final = 16
@@ -60,14 +60,14 @@ class CheckedFragment:
 
 
 def check_fragment(
-    store: Store, table: TableMetadata, entry: FragmentEntry, crew: Crew
+    store: Store, table: TableMetadata, entry: FragmentEntry, pool: ThreadPool
 ) -> CheckedFragment:
     """Reads all of a fragment, its deletion and its skip indexes.
 
     Raises `StoreError` only if the store cannot be reached or refuses a request, `OvertakenError` if a vacuum
     removes the fragment meanwhile.
     """
-    check = _FragmentCheck(store, table, entry, crew)
+    check = _FragmentCheck(store, table, entry, pool)
     found = check.found
     try:
         with missing_explained(store, entry.key, entry.key):
@@ -112,12 +112,12 @@ class _FragmentCheck:
     """A check of one fragment. Its threads only read it."""
 
     def __init__(
-        self, store: Store, table: TableMetadata, entry: FragmentEntry, crew: Crew
+        self, store: Store, table: TableMetadata, entry: FragmentEntry, pool: ThreadPool
     ) -> None:
         self._store = store
         self._table = table
         self._entry = entry
-        self._crew = crew
+        self._pool = pool
         self._name = f"{store.url}/{entry.key}"
         self._compare: KeyComparator = table.comparator()
         self._numbers: list[_U64] = []
@@ -131,9 +131,9 @@ class _FragmentCheck:
         try:
             stream = FragmentStream(source, self._name)
             self._check_header(stream)
-            for group in in_order(self._key_groups(stream), self._crew, AHEAD_BYTES):
+            for group in in_order(self._key_groups(stream), self._pool, AHEAD_BYTES):
                 self._take_keys(group)
-            for number, chunk in in_order(self._chunks(stream), self._crew, AHEAD_BYTES):
+            for number, chunk in in_order(self._chunks(stream), self._pool, AHEAD_BYTES):
                 self._take_chunk(number, chunk)
             summary = FragmentSummary()
 
@@ -181,10 +181,10 @@ class _FragmentCheck:
                 )
 
     def _checked_keys(
-        self, stream: FragmentStream, number: int, blocks: Sequence[Block], crew: Crew
+        self, stream: FragmentStream, number: int, blocks: Sequence[Block], pool: ThreadPool
     ) -> Iterator[_KeyGroup]:
         names = [column.column for column in stream.header.sort]
-        keys = crew.each(
+        keys = pool.each(
             lambda named: self._decoded(stream, *named), zip(names, blocks, strict=True)
         )
         offset, faults = blocks[0].offset, []
@@ -198,11 +198,11 @@ class _FragmentCheck:
         row = key_columns(keys, self._table.sort).first_disorder()
         if row is not None:
             faults.append(f"byte {offset}: row {row} of row group {number} is out of order")
-        chunks = crew.each(lambda named: self._checked(*named), zip(names, keys, strict=True))
+        chunks = pool.each(lambda named: self._checked(*named), zip(names, keys, strict=True))
         return iter([_KeyGroup(offset, first, last, faults, chunks)])
 
     def _checked_values(
-        self, stream: FragmentStream, number: int, name: str, block: Block, _crew: Crew
+        self, stream: FragmentStream, number: int, name: str, block: Block, _pool: ThreadPool
     ) -> Iterator[tuple[int, _Chunk]]:
         return iter([(number, self._checked(name, self._decoded(stream, name, block)))])
 

@@ -19,7 +19,7 @@ from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.arrays.widening import is_stored_as
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.template_chunk import TemplateChunk
-from lsm_fragment.threads import ALONE, Crew
+from lsm_fragment.threads import ALONE, ThreadPool
 
 Column: TypeAlias = pa.Array | TemplatedColumn
 """A column of a row group, as a storage array unless its strings are stored as templates."""
@@ -52,21 +52,21 @@ def read_columns(
     group: int,
     names: Collection[str],
     schema: pa.Schema,
-    crew: Crew = ALONE,
+    pool: ThreadPool = ALONE,
     *,
     needs_text: bool = True,
 ) -> dict[str, Column]:
     """Returns columns of one row group by name, in the storage types of the table.
 
     Strings that are stored as templates are not decoded yet, unless their type changes. A column that the
-    fragment does not have is all null. schema: the table's. crew: read and decode several columns at a
+    fragment does not have is all null. schema: the table's. pool: read and decode several columns at a
     time. needs_text: see `FragmentReader.read_lazily`. Raises `DataError` where the stored type or a value
     does not fit the table's type.
     """
     reader.footer.fetch(names)
     for name in names:
         _check_type(reader, name, schema.field(name).type)
-    arrays = crew.each(
+    arrays = pool.each(
         lambda name: _read_column(
             reader, group, name, schema.field(name).type, needs_text=needs_text
         ),

@@ -38,7 +38,7 @@ from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.gather.columns import gather, gather_arrays
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.threads import ALONE, Crew
+from lsm_fragment.threads import ALONE, ThreadPool
 
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096
@@ -63,11 +63,11 @@ def merged_rows(
     readers: Sequence[RowGroupReader],
     parts: Sequence[Part],
     wanted: Wanted,
-    crew: Crew,
+    pool: ThreadPool,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the merged rows of the parts in order."""
-    for sources, window in merged_windows(table, readers, parts, wanted, crew):
-        yield _batch(table, sources, window, wanted, crew)
+    for sources, window in merged_windows(table, readers, parts, wanted, pool):
+        yield _batch(table, sources, window, wanted, pool)
 
 
 def merged_windows(
@@ -75,18 +75,18 @@ def merged_windows(
     readers: Sequence[RowGroupReader],
     parts: Sequence[Part],
     wanted: Wanted,
-    crew: Crew,
+    pool: ThreadPool,
 ) -> Iterator[tuple[Sequence[MergedPart], MergeWindow]]:
     """Yields windows of the parts' merged rows with the row rule's decisions.
 
     The caller takes the columns of each window from the sources, one for each part.
     """
     with closing(LocalDisk()) as disk:
-        ahead_bytes = AHEAD_BYTES if crew.threads > 1 else 0
+        ahead_bytes = AHEAD_BYTES if pool.threads > 1 else 0
         budget = MemoryBudget(_PLAN, soft_bytes=MEMORY_BYTES - ahead_bytes)
         slice_bytes = max(_MIN_SLICE_BYTES, MEMORY_BYTES // 16 // len(parts))
         names = [*(column.column for column in table.sort), *wanted.columns]
-        groups = RowGroupsAhead(readers, parts, names, table.key_comparator(), crew)
+        groups = RowGroupsAhead(readers, parts, names, table.key_comparator(), pool)
         sources = [
             MergedPart(
                 readers[part.fragment].name,
@@ -108,9 +108,9 @@ def _batch(
     sources: Sequence[MergedPart],
     window: MergeWindow,
     wanted: Wanted,
-    crew: Crew,
+    pool: ThreadPool,
 ) -> pa.RecordBatch:
-    arrays, rows = columns_of_window(table, sources, window, wanted, crew)
+    arrays, rows = columns_of_window(table, sources, window, wanted, pool)
     if wanted.where_merged is not None:
         holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
         rows = holds.true_count
@@ -125,7 +125,7 @@ def columns_of_window(
     sources: Sequence[MergedPart],
     window: MergeWindow,
     wanted: Wanted,
-    crew: Crew,
+    pool: ThreadPool,
 ) -> tuple[dict[str, pa.Array], int]:
     """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows.
 
@@ -142,9 +142,9 @@ def columns_of_window(
         return array if flags is None else merged_by_key(array, flags, name, wanted.rule)
 
     names = wanted.columns
-    crew = crew if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
+    pool = pool if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
     try:
-        arrays = crew.each(gathered, enumerate(names))
+        arrays = pool.each(gathered, enumerate(names))
     except FoldError as error:
         raise with_key(error, _keys_of(sources, window), table) from None
     for source in sources:

@@ -28,7 +28,7 @@ from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.container.footer import RowGroupStats
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _COUNTING: Final = Lock()
 """Held by threads that count what they read."""
@@ -128,19 +128,19 @@ class RowGroupReader:
         asked = list(dict.fromkeys([*self._conditions, *names]))
         return held_bytes(self._reader, group.number, asked)
 
-    def read(self, group: RowGroup, names: Sequence[str], crew: Crew) -> WantedRows | None:
+    def read(self, group: RowGroup, names: Sequence[str], pool: ThreadPool) -> WantedRows | None:
         """Reads columns of a row group; returns None if it has no wanted rows.
 
         Raises `FormatError`, `DataError`, `StoreError`.
         """
-        found = self.find(group, names, crew)
+        found = self.find(group, names, pool)
         if found is None:
             return None
-        arrays = crew.each(lambda name: rows_of(found.columns[name], found.keep), names)
+        arrays = pool.each(lambda name: rows_of(found.columns[name], found.keep), names)
         self._note_text(found.columns)
         return WantedRows(arrays, found.rows)
 
-    def find(self, group: RowGroup, names: Sequence[str], crew: Crew) -> FoundRows | None:
+    def find(self, group: RowGroup, names: Sequence[str], pool: ThreadPool) -> FoundRows | None:
         """Returns columns of a row group as they are before other rows are left out; None without wanted
         rows.
 
@@ -152,7 +152,7 @@ class RowGroupReader:
             group.number,
             self._conditions,
             self._schema,
-            crew,
+            pool,
             needs_text=self._needed_text,
         )
         keep = self._wanted(columns, group)
@@ -161,7 +161,7 @@ class RowGroupReader:
         if not kept:
             return None
         missing = [name for name in dict.fromkeys(names) if name not in columns]
-        columns |= read_columns(self._reader, group.number, missing, self._schema, crew)
+        columns |= read_columns(self._reader, group.number, missing, self._schema, pool)
         return FoundRows(columns, keep if kept < group.rows else None, kept)
 
     def _note_text(self, columns: dict[str, Column]) -> None:

@@ -13,7 +13,7 @@ from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.stretches import Part
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
-from lsm_fragment.threads import ALONE, Crew, Work
+from lsm_fragment.threads import ALONE, ThreadPool, Work
 
 
 @dataclass(slots=True)
@@ -44,11 +44,11 @@ class RowGroupsAhead:
         parts: Sequence[Part],
         names: Sequence[str],
         compare: KeyComparator,
-        crew: Crew,
+        pool: ThreadPool,
     ) -> None:
         """names: the columns to read. compare: of the table's keys."""
         self._names = names
-        self._crew = crew
+        self._pool = pool
         has_keys = all(reader.has_key_types() for reader in readers)
         self._compare = compare if has_keys else None
         self._sources = [
@@ -58,7 +58,7 @@ class RowGroupsAhead:
             )
             for part in parts
         ]
-        self._unread = list(self._sources) if crew.threads > 1 else []
+        self._unread = list(self._sources) if pool.threads > 1 else []
         """The sources that may have row groups to begin ahead."""
         self._count = self._held = 0
         """Number of row groups that are begun and not taken, and their bytes."""
@@ -74,12 +74,12 @@ class RowGroupsAhead:
         while True:
             if source.begun:
                 work, size = source.begun.popleft()
-                found = self._crew.wait(work)
+                found = self._pool.wait(work)
                 self._count -= 1
                 self._held -= size
             elif (group := source.groups.look()) is not None:
                 self._advance(source, group)
-                found = source.reader.read(group, self._names, self._crew)
+                found = source.reader.read(group, self._names, self._pool)
             elif source.groups.error is not None:
                 raise source.groups.error
             else:
@@ -91,7 +91,7 @@ class RowGroupsAhead:
 
     def _top_up(self) -> None:
         """Begins row groups as far as there is room."""
-        most = min(self._crew.threads + 1, self._taken)
+        most = min(self._pool.threads + 1, self._taken)
         while self._unread and self._count < most:
             source = min(self._unread, key=lambda source: source.ends_at)
             group = source.groups.look()
@@ -112,7 +112,7 @@ class RowGroupsAhead:
             return None
 
     def _begin(self, source: _Source, group: RowGroup, size: int) -> None:
-        work = self._crew.begin(lambda: source.reader.read(group, self._names, ALONE))
+        work = self._pool.begin(lambda: source.reader.read(group, self._names, ALONE))
         source.begun.append((work, size))
         self._count += 1
         self._held += size

@@ -18,7 +18,7 @@ from compactor.read.merged_rows import merged_rows
 from compactor.read.pruning import overlapping_groups, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
-from compactor.read.steps import Step, crew_of, in_order
+from compactor.read.steps import Step, in_order, thread_pool_of
 from compactor.read.stored_rows import stored_rows
 from compactor.read.stretches import Part, stretches_of, whole_fragments
 from compactor.read.wanted import Wanted, scan_schema, stored_schema, wanted_rows
@@ -63,8 +63,8 @@ def batches(
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the steps in their order and counts them. schema: has the names to show."""
-    with crew_of(threads) as crew:
-        for batch in in_order(steps, crew, AHEAD_BYTES):
+    with thread_pool_of(threads) as pool:
+        for batch in in_order(steps, pool, AHEAD_BYTES):
             if batch.num_rows:
                 report.rows += batch.num_rows
                 yield batch.rename_columns(schema.names) if table.names else batch

@@ -28,7 +28,7 @@ from compactor.table.snapshot import Snapshot
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Decoded size below which fragments share a task."""
-_MOST_PARTS: Final = 100_000
+_MAX_PARTS: Final = 100_000
 """Bound on parts besides one for each fragment: a larger table gets larger parts, whatever sizes the log
 claims."""
 
@@ -61,7 +61,7 @@ def tasks_of(
     rules out. where: on stored columns. report: counts the fragments and those that were skipped.
     """
     is_merged = rule_of_readers(snapshot.table) is not None
-    cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MOST_PARTS)
+    cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MAX_PARTS)
     weighed = _weighed(snapshot, where, cut_bytes, report)
     return list(_packed(weighed, task_bytes))
 

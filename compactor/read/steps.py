@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from compactor.common.heap import set_up_heap
 from compactor.read.lookahead import Lookahead
-from lsm_fragment.threads import ALONE, Crew, Work
+from lsm_fragment.threads import ALONE, ThreadPool, Work
 
 _BUNDLE_BYTES: Final = 4 << 20
 """Small steps are begun together up to this size: to hand one over takes longer than a short step."""
@@ -20,38 +20,38 @@ T = TypeVar("T")
 
 
 @contextmanager
-def crew_of(threads: int) -> Iterator[Crew]:
-    """Gives a crew of so many threads until the caller has read all it wants."""
+def thread_pool_of(threads: int) -> Iterator[ThreadPool]:
+    """Gives a pool of so many threads until the caller has read all it wants."""
     if threads > 1:
         set_up_heap()
-    with closing(Crew(threads)) as crew:
-        yield crew
+    with closing(ThreadPool(threads)) as pool:
+        yield pool
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
     """A part of some work whose results have an order."""
 
-    run: Callable[[Crew], Iterator[T]]
+    run: Callable[[ThreadPool], Iterator[T]]
     """Returns the results. What it leaves to the iterator is done when the results are taken."""
     size: int | None
     """The bytes that it holds until its results are taken; None if the caller has to run it alone."""
 
 
-def in_order(steps: Iterable[Step[T]], crew: Crew, most_bytes: int) -> Iterator[T]:
+def in_order(steps: Iterable[Step[T]], pool: ThreadPool, max_bytes: int) -> Iterator[T]:
     """Yields the results of all steps in their order, the same for any number of threads.
 
-    Steps are begun ahead: one more than there are threads, or as many bundles of small ones, of `most_bytes`
+    Steps are begun ahead: one more than there are threads, or as many bundles of small ones, of `max_bytes`
     together. The first step is run alone, and then no more steps are ahead than were taken before: who stops
     early has read little ahead.
-    A step that has to run alone, or has more than half of `most_bytes`, is run by the caller with all
+    A step that has to run alone, or has more than half of `max_bytes`, is run by the caller with all
     threads. An error of a step, or of `steps`, is raised in its place.
     """
-    if crew.threads == 1:
+    if pool.threads == 1:
         for step in steps:
-            yield from step.run(crew)
+            yield from step.run(pool)
         return
-    ahead = _Ahead(iter(steps), crew, most_bytes)
+    ahead = _Ahead(iter(steps), pool, max_bytes)
     try:
         while (results := ahead.take()) is not None:
             yield from results
@@ -71,10 +71,10 @@ class _Bundle(Generic[T]):
 class _Ahead(Generic[T]):
     """Steps that were begun and not taken."""
 
-    def __init__(self, steps: Iterator[Step[T]], crew: Crew, most_bytes: int) -> None:
+    def __init__(self, steps: Iterator[Step[T]], pool: ThreadPool, max_bytes: int) -> None:
         self._steps = Lookahead(steps)
-        self._crew = crew
-        self._most_bytes = most_bytes
+        self._pool = pool
+        self._max_bytes = max_bytes
         self._begun: deque[_Bundle[T]] = deque()
         self._taken = 0
         """Number of steps that were taken."""
@@ -90,7 +90,7 @@ class _Ahead(Generic[T]):
         self._top_up()
         if self._begun:
             bundle = self._begun.popleft()
-            results = self._crew.wait(bundle.work)
+            results = self._pool.wait(bundle.work)
             self._lent = bundle.size
             self._taken += bundle.steps
             self._top_up()
@@ -99,7 +99,7 @@ class _Ahead(Generic[T]):
         if step is not None:
             self._taken += 1
             is_small = self._is_shareable(step) and (step.size or 0) <= _BUNDLE_BYTES
-            return step.run(ALONE if is_small else self._crew)
+            return step.run(ALONE if is_small else self._pool)
         if self._steps.error is not None:
             raise self._steps.error
         return None
@@ -110,11 +110,11 @@ class _Ahead(Generic[T]):
 
     def _top_up(self) -> None:
         """Begins the next steps as far as there is room."""
-        while len(self._begun) <= self._crew.threads:
+        while len(self._begun) <= self._pool.threads:
             steps, size = self._next_bundle()
             if not steps:
                 return
-            work = self._crew.begin(partial(_run, steps))
+            work = self._pool.begin(partial(_run, steps))
             self._begun.append(_Bundle(work, len(steps), size))
             self._held += size
 
@@ -124,7 +124,7 @@ class _Ahead(Generic[T]):
         most, size = self._taken - sum(bundle.steps for bundle in self._begun), 0
         while len(steps) < most and (step := self._steps.look()) is not None:
             added = step.size or 0
-            if not self._is_shareable(step) or self._held + size + added > self._most_bytes:
+            if not self._is_shareable(step) or self._held + size + added > self._max_bytes:
                 break
             if steps and size + added > _BUNDLE_BYTES:
                 break
@@ -135,7 +135,7 @@ class _Ahead(Generic[T]):
 
     def _is_shareable(self, step: Step[T]) -> bool:
         """Returns whether a step may run beside others."""
-        return step.size is not None and 2 * step.size <= self._most_bytes
+        return step.size is not None and 2 * step.size <= self._max_bytes
 
 
 def _run(steps: Sequence[Step[T]]) -> list[Iterator[T]]:

@@ -15,7 +15,7 @@ from compactor.read.wanted import Wanted
 from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.arrays.sizes import rows_within, total_bytes
 from lsm_fragment.arrays.storage import to_logical
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _AT_ONCE_BYTES: Final = BATCH_BYTES
 """Row groups of up to this size, dictionary values counted in full, become batches before they are asked
@@ -32,27 +32,27 @@ def stored_rows(
 
 
 def _batches_of_group(
-    reader: RowGroupReader, group: RowGroup, schema: pa.Schema, crew: Crew
+    reader: RowGroupReader, group: RowGroup, schema: pa.Schema, pool: ThreadPool
 ) -> Iterator[pa.RecordBatch]:
-    found = reader.read(group, schema.names, crew)
+    found = reader.read(group, schema.names, pool)
     if found is None:
         return iter(())
     is_light = sum(map(total_bytes, found.arrays)) <= _AT_ONCE_BYTES
-    batches = _batches(found, schema, crew, None if is_light else BATCH_BYTES)
+    batches = _batches(found, schema, pool, None if is_light else BATCH_BYTES)
     return iter(list(batches)) if is_light else batches
 
 
 def _batches(
-    found: WantedRows, schema: pa.Schema, crew: Crew, most_bytes: int | None
+    found: WantedRows, schema: pa.Schema, pool: ThreadPool, max_bytes: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yields batches within the limits of a merge's. most_bytes: of a column; None if all rows are within."""
+    """Yields batches within the limits of a merge's. max_bytes: of a column; None if all rows are within."""
     start = 0
     while start < found.rows:
         count = min(found.rows - start, BATCH_ROWS)
-        if most_bytes is not None:
+        if max_bytes is not None:
             rest = [array.slice(start, count) for array in found.arrays]
-            count = rows_within(rest, most_bytes)
-        columns = crew.each(partial(_logical, start, count), zip(found.arrays, schema, strict=True))
+            count = rows_within(rest, max_bytes)
+        columns = pool.each(partial(_logical, start, count), zip(found.arrays, schema, strict=True))
         yield batch_of(columns, schema, count)
         start += count
 

@@ -19,34 +19,34 @@ from lsm_fragment.arrays.buffers import fixed_width_view
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.template_chunk import TemplateChunk
 
-_MOST_STORED_BYTES: Final = 64 << 20
-_EXAMPLES_SHARE: Final = 2
+_MAX_STORED_BYTES: Final = 64 << 20
+_EXAMPLES_DIVISOR: Final = 2
 """Templates of a row group that get an example, to each one that is shown."""
 
 
 def stored_templates(
-    column: str, name: str, readers: Sequence[FragmentReader], *, most_chunks: int, shown: int
+    column: str, name: str, readers: Sequence[FragmentReader], *, max_chunks: int, shown: int
 ) -> StoredTemplates:
     """Counts the templates of some row groups.
 
-    column, name: as shown and as stored. most_chunks: the most row groups to read, which take 64 MiB at most
+    column, name: as shown and as stored. max_chunks: the most row groups to read, which take 64 MiB at most
     as they are stored. shown: how many templates to return. Raises `FormatError`, `StoreError`.
     """
     chunks = [(reader, group) for reader in readers for group in reader.templated_groups(name)]
-    tally, rows, left, read = TemplateTally(), 0, _MOST_STORED_BYTES, 0
-    for reader, group in evenly(chunks, most_chunks):
+    tally, rows, left, read = TemplateTally(), 0, _MAX_STORED_BYTES, 0
+    for reader, group in evenly(chunks, max_chunks):
         left -= reader.footer.chunks(name)[group].stored_bytes
         if left < 0 and read:
             break
         chunk = reader.read_lazily(name, group)
         if isinstance(chunk, TemplateChunk):
-            rows += _add(tally, chunk, _EXAMPLES_SHARE * shown)
+            rows += _add(tally, chunk, _EXAMPLES_DIVISOR * shown)
         read += 1
     found = tally.sorted(rows)
     return StoredTemplates(column, len(chunks), read, rows, len(found), found[:shown])
 
 
-def _add(tally: TemplateTally, chunk: TemplateChunk, most_examples: int) -> int:
+def _add(tally: TemplateTally, chunk: TemplateChunk, max_examples: int) -> int:
     """Counts the rows of one row group. Returns how many have a text."""
     head = chunk.head
     codes = fixed_width_view(chunk.codes, np.int32)
@@ -57,7 +57,7 @@ def _add(tally: TemplateTally, chunk: TemplateChunk, most_examples: int) -> int:
     names = head.templates.take(pa.array(used)).to_pylist()
     lacking = {
         int(np.argmax(valid & (codes == template))): name
-        for template, name in zip(used[:most_examples].tolist(), names, strict=False)
+        for template, name in zip(used[:max_examples].tolist(), names, strict=False)
         if not tally.has_example(name)
     }
     examples: dict[str, str] = {}

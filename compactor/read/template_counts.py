@@ -22,7 +22,7 @@ from compactor.read.pruning import unless_ruled_out
 from compactor.read.read_reports import ScanReport, TemplatesReport
 from compactor.read.row_group_reader import RowGroup, RowGroupReader
 from compactor.read.scan import scan
-from compactor.read.steps import Step, crew_of, in_order
+from compactor.read.steps import Step, in_order, thread_pool_of
 from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
 from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
@@ -32,7 +32,7 @@ from lsm_fragment.arrays.dividing import split, split_into_few
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.templated import codes_of, templates_of
 from lsm_fragment.arrays.types import is_string, storage_type
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 
 class _Found(NamedTuple):
@@ -97,12 +97,14 @@ def _stored(
                 size = reader.held_bytes(group, [name])
                 yield Step(partial(_of_group, reader, group, name), size)
 
-    with crew_of(threads) as crew:
-        yield from in_order(steps(), crew, AHEAD_BYTES)
+    with thread_pool_of(threads) as pool:
+        yield from in_order(steps(), pool, AHEAD_BYTES)
 
 
-def _of_group(reader: RowGroupReader, group: RowGroup, name: str, crew: Crew) -> Iterator[_Found]:
-    found = reader.find(group, [name], crew)
+def _of_group(
+    reader: RowGroupReader, group: RowGroup, name: str, pool: ThreadPool
+) -> Iterator[_Found]:
+    found = reader.find(group, [name], pool)
     return iter(()) if found is None else iter([_of_column(found.columns[name], found.keep)])
 
 

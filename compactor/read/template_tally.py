@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from compactor.read.read_reports import TemplateCount
 
-_MOST_TEMPLATES: Final = 100_000
-_MOST_BYTES: Final = 64 << 20
+_MAX_TEMPLATES: Final = 100_000
+_MAX_BYTES: Final = 64 << 20
 """The most templates, and characters of them and of their examples, that are counted apart."""
 EXAMPLE_CHARACTERS: Final = 1_000
 _MARKS: Final = re.compile(r"(\\*)(<[n*]>|[\x11\x12])")
@@ -36,7 +36,7 @@ class TemplateTally:
                 known[1] = example
                 self._characters += len(example)
             known[0] += rows
-        if len(self._found) > _MOST_TEMPLATES or self._characters > _MOST_BYTES:
+        if len(self._found) > _MAX_TEMPLATES or self._characters > _MAX_BYTES:
             self._leave_out_rare_ones()
 
     def has_example(self, template: str) -> bool:
@@ -55,10 +55,10 @@ class TemplateTally:
     def _leave_out_rare_ones(self) -> None:
         """Keeps the most frequent half, and of that as much as may be held."""
         kept: dict[str, list[Any]] = {}
-        characters, room = 0, _MOST_TEMPLATES // 2
+        characters, room = 0, _MAX_TEMPLATES // 2
         for template, (rows, example) in self._by_rows():
             size = len(template) + len(example)
-            if len(kept) < room and characters + size <= _MOST_BYTES // 2:
+            if len(kept) < room and characters + size <= _MAX_BYTES // 2:
                 kept[template] = [rows, example]
                 characters += size
             else:

@@ -11,14 +11,14 @@ from typing import Any
 from compactor.read.fragment_check import CheckedFragment, check_fragment
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.read_reports import VerifyReport
-from compactor.read.steps import Step, crew_of, in_order
+from compactor.read.steps import Step, in_order, thread_pool_of
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.keys.bounds import Bound
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 
 def verify(
@@ -40,8 +40,8 @@ def verify(
     report = VerifyReport(snapshot.version, faults=log_faults(store))
     exact: dict[str, tuple[Bound, Bound]] = {}
     steps = (_step(store, snapshot.table, entry) for entry in snapshot.by_age())
-    with crew_of(threads) as crew:
-        for entry, found in in_order(steps, crew, AHEAD_BYTES):
+    with thread_pool_of(threads) as pool:
+        for entry, found in in_order(steps, pool, AHEAD_BYTES):
             report.fragments += 1
             report.rows += found.rows
             report.bytes_read += found.bytes_read
@@ -61,9 +61,9 @@ def _step(store: Store, table: TableMetadata, entry: FragmentEntry) -> Step[_Che
 
 
 def _checked(
-    store: Store, table: TableMetadata, entry: FragmentEntry, crew: Crew
+    store: Store, table: TableMetadata, entry: FragmentEntry, pool: ThreadPool
 ) -> Iterator[_Checked]:
-    return iter([(entry, check_fragment(store, table, entry, crew))])
+    return iter([(entry, check_fragment(store, table, entry, pool))])
 
 
 def _overlaps_within_runs(

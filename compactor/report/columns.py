@@ -20,7 +20,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.container.footer_reader import FooterReader
 from lsm_fragment.errors import FormatError
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _READERS: Final = 16
 
@@ -37,12 +37,12 @@ class _Seen:
     encodings: Counter[str] = field(default_factory=Counter)
 
 
-def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Advance) -> Columns:
+def columns_of(store: Store, snapshot: Snapshot, max_footers: int, advance: Advance) -> Columns:
     entries = [entry for entry in snapshot.by_age() if entry.rows]
-    sample = evenly(entries, most_footers)
+    sample = evenly(entries, max_footers)
     seen: dict[str, _Seen] = {}
     unreadable: list[tuple[str, str]] = []
-    with closing(Crew(_READERS)) as readers:
+    with closing(ThreadPool(_READERS)) as readers:
         parts = (sample[start : start + _READERS] for start in range(0, len(sample), _READERS))
         outcomes = (o for part in parts for o in readers.each(partial(_footer, store), part))
         for done, (entry, outcome) in enumerate(zip(sample, outcomes, strict=True), 1):

@@ -29,7 +29,7 @@ _TICK_PIXELS: Final = 118
 """Least distance of key labels: where there is less room, the page leaves some out."""
 _LEVEL_GAP: Final = 0.7
 _HOVER_CHARACTERS: Final = 80
-_LEAST_BINS: Final = 4
+_MIN_BINS: Final = 4
 """Least number of size classes, so that bars are not too wide."""
 
 
@@ -191,7 +191,7 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     bins = sorted({b.lower_bytes for p in panels for b in p.sizes})
     # A single size class would be a bar as wide as the chart.
     smallest, largest = bins[0].bit_length() - 1, bins[-1].bit_length()
-    margin = max(0, (_LEAST_BINS - (largest - smallest) + 1) // 2)
+    margin = max(0, (_MIN_BINS - (largest - smallest) + 1) // 2)
     lowers = [1 << n for n in range(max(0, smallest - margin), largest + margin)]
     names = {id(space.before): "before", id(space.now): "now"}
     figure = subplots(

@@ -48,7 +48,7 @@ def page(report: Report) -> str:
         has_windows=any(row.window is not None for row in report.pending.held),
         stored=max(1, sum(row.stored_bytes for row in report.columns.rows)),
         widest=max(1, *(row.stored_bytes for row in columns), 1),
-        most_rows=MAX_ROWS,
+        max_rows=MAX_ROWS,
         level_color=level_color,
         program=__version__,
         policy=_policy(plotly, script),

@@ -15,38 +15,38 @@ from compactor.table.snapshot import Snapshot
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import FormatError
 
-_MOST_COLUMNS: Final = 5
+_MAX_COLUMNS: Final = 5
 _SHOWN: Final = 15
 """Templates of each column."""
 
 
 def templates_of(
-    store: Store, snapshot: Snapshot, columns: Columns, most_chunks: int
+    store: Store, snapshot: Snapshot, columns: Columns, max_chunks: int
 ) -> tuple[tuple[StoredTemplates, ...], list[str]]:
     """Returns the templates of the largest columns that are stored so, and notes on what could not be read.
 
-    columns: tells which columns are stored so. most_chunks: the most row groups to read of each column, and
+    columns: tells which columns are stored so. max_chunks: the most row groups to read of each column, and
     the most fragments to open.
     """
     stored_so = [row for row in columns.rows if Encoding.TEMPLATE.name in row.encodings]
     stored_so.sort(key=lambda row: -row.stored_bytes)
     found: list[StoredTemplates] = []
     notes: list[str] = []
-    if not stored_so or not most_chunks:
+    if not stored_so or not max_chunks:
         return (), notes
     readers = []
     largest = sorted(snapshot.fragments.all(), key=lambda entry: (-entry.size_bytes, entry.key))
-    for entry in largest[:most_chunks]:
+    for entry in largest[:max_chunks]:
         try:
             readers.append(open_fragment(store, entry.key, entry.size_bytes))
         except (FormatError, CompactorError) as error:
             notes.append(f"The templates of {entry.key} could not be read: {redacted(str(error))}")
-    for row in stored_so[:_MOST_COLUMNS]:
+    for row in stored_so[:_MAX_COLUMNS]:
         name = snapshot.table.stored_name(row.name)
         assert name is not None  # it is a column of the table
         try:
             templates = stored_templates(
-                row.name, name, readers, most_chunks=most_chunks, shown=_SHOWN
+                row.name, name, readers, max_chunks=max_chunks, shown=_SHOWN
             )
         except (FormatError, CompactorError) as error:
             notes.append(f"The templates of {row.name} could not be read: {redacted(str(error))}")

@@ -20,7 +20,7 @@ from compactor.resources.stage import StagePlan
 
 SOFT_RATIO: Final = 0.80
 """Part of the limit above which fetching pauses and stages spill."""
-_SLACK_SHARE: Final = 20
+_SLACK_DIVISOR: Final = 20
 """Part of the limit by which the resident set may exceed the charges before the allocator is trimmed."""
 
 Spiller = Callable[[int], int]
@@ -47,7 +47,7 @@ class MemoryBudget:
         self._changed = threading.Condition(self._lock)
         self._waiting = 0
         """Number of threads that wait for a discharge. Mostly there is none, and nobody need be notified."""
-        self._trimmer = Trimmer(self.soft_bytes, plan.limit_bytes // _SLACK_SHARE)
+        self._trimmer = Trimmer(self.soft_bytes, plan.limit_bytes // _SLACK_DIVISOR)
         self.used_bytes = 0
         self.peak_bytes = 0
 

@@ -46,9 +46,9 @@ _DECODING_BYTES: Final = 16
 """Memory of a value while it is decoded: codes and lengths are combined in 64 bits."""
 _COPIES: Final = 4
 """Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
-AHEAD_SHARE: Final = 2
+AHEAD_DIVISOR: Final = 2
 """Chunks are decoded before they are needed only while one part in this many of the limit is free."""
-_SHARE: Final = 8
+_DIVISOR: Final = 8
 """Divisor of the limit that gives the share of fetching ahead, ordering, slices and uploads, each."""
 _WAITING_GROUPS: Final = 3
 """Rows of so many row groups wait at most until another full one is in sight, besides a batch."""
@@ -172,7 +172,7 @@ class _Formulas:
 
     @property
     def share(self) -> int:
-        return self.settings.memory_limit_bytes // _SHARE
+        return self.settings.memory_limit_bytes // _DIVISOR
 
     @property
     def inputs(self) -> int:
@@ -260,7 +260,7 @@ class _Formulas:
         if self.settings.threads == 1:
             return one
         ahead = 3 * self.run_chunks + _DECODING_BYTES * self.inputs * self.group_rows
-        return one + min(ahead, self.settings.memory_limit_bytes // AHEAD_SHARE)
+        return one + min(ahead, self.settings.memory_limit_bytes // AHEAD_DIVISOR)
 
     @property
     def in_work(self) -> int:

@@ -16,9 +16,9 @@ from lsm_fragment.container.writer import WriterOptions
 
 MIB = 1 << 20
 _MAX_ROW_GROUP_BYTES = 12 * MIB
-_ROW_GROUP_SHARE = 32
+_ROW_GROUP_DIVISOR = 32
 _LITTLE_MEMORY_BYTES = 128 * MIB
-_LITTLE_MEMORY_SHARE = 64
+_LITTLE_MEMORY_DIVISOR = 64
 _WRITER: Final = WriterOptions()
 
 
@@ -36,8 +36,8 @@ class CompactionSettings(Settings):
         ge=1,
         description="Raw bytes of a row group's largest column. Larger row groups merge faster and compress "
         "better, but a merge holds more bytes of them. By default it is the memory limit divided by "
-        f"{_ROW_GROUP_SHARE}, {size_text(_MAX_ROW_GROUP_BYTES)} at most; with less than "
-        f"{size_text(_LITTLE_MEMORY_BYTES)} of memory, the limit divided by {_LITTLE_MEMORY_SHARE}.",
+        f"{_ROW_GROUP_DIVISOR}, {size_text(_MAX_ROW_GROUP_BYTES)} at most; with less than "
+        f"{size_text(_LITTLE_MEMORY_BYTES)} of memory, the limit divided by {_LITTLE_MEMORY_DIVISOR}.",
     )
     max_rows_per_row_group: int = Field(
         default=_WRITER.max_rows, ge=1, le=2**31 - 1, description="Most rows of a row group."
@@ -101,7 +101,7 @@ class CompactionSettings(Settings):
     def row_group_bytes(self) -> int:
         """Raw bytes of a row group's largest column, with the default filled in."""
         limit = self.memory_limit_bytes
-        share = _ROW_GROUP_SHARE if limit >= _LITTLE_MEMORY_BYTES else _LITTLE_MEMORY_SHARE
+        share = _ROW_GROUP_DIVISOR if limit >= _LITTLE_MEMORY_BYTES else _LITTLE_MEMORY_DIVISOR
         return self.target_row_group_bytes or min(_MAX_ROW_GROUP_BYTES, limit // share)
 
     def writer_options(self, max_rows: int) -> WriterOptions:

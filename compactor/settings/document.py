@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 from compactor.errors import ConfigError
 from compactor.settings.mistakes import Place, first_mistake, shown_place
 
-_MOST_LEVELS: Final = 50
-_MOST_VALUES: Final = 100_000
+_MAX_LEVELS: Final = 50
+_MAX_VALUES: Final = 100_000
 """The most values of a document; whatever an alias (`*name`) repeats counts again."""
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -137,11 +137,11 @@ def _check_length(text: str, name: str) -> None:
     with suppress(yaml.YAMLError, ValueError):  # told where the text is parsed
         for event in yaml.parse(text, Loader=_FastParser):
             values += isinstance(event, yaml.NodeEvent)
-            if values > _MOST_VALUES:
+            if values > _MAX_VALUES:
                 break
-    if values > _MOST_VALUES:
+    if values > _MAX_VALUES:
         raise ConfigError(
-            f"{name}: more than {_MOST_VALUES:,} values: divide it, or leave data to files"
+            f"{name}: more than {_MAX_VALUES:,} values: divide it, or leave data to files"
         )
 
 
@@ -152,17 +152,17 @@ def _check_size(tree: yaml.Node | None, name: str) -> None:
     def size_of(node: yaml.Node) -> int:
         if (known := sizes.get(id(node))) is not None:
             return known
-        sizes[id(node)] = _MOST_VALUES + 1  # a node that contains itself never ends
+        sizes[id(node)] = _MAX_VALUES + 1  # a node that contains itself never ends
         inside: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
             inside = [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):
             inside = node.value
         sizes[id(node)] = size = 1 + sum(map(size_of, inside))
-        if size > _MOST_VALUES:
+        if size > _MAX_VALUES:
             line = node.start_mark.line + 1
             raise ConfigError(
-                f"{name}, line {line}: more than {_MOST_VALUES:,} values, or something that contains itself; "
+                f"{name}, line {line}: more than {_MAX_VALUES:,} values, or something that contains itself; "
                 "use fewer aliases"
             )
         return size
@@ -197,7 +197,7 @@ def _lines(node: yaml.Node, seen: set[int], place: Place = ()) -> Iterator[tuple
 
 
 def _first_twice(node: yaml.Node | None, depth: int = 0) -> tuple[str, int] | None:
-    if isinstance(node, yaml.MappingNode) and depth < _MOST_LEVELS:
+    if isinstance(node, yaml.MappingNode) and depth < _MAX_LEVELS:
         seen: set[str] = set()
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):

@@ -35,12 +35,12 @@ _DURATION: Final = Written("DURATION", units.duration_text)
 Duration = Annotated[float, parsed(units.duration_seconds), Field(ge=0), _DURATION]
 """Seconds, written as `90s`, `15m`, `6h`, `7d`, `2w` or `0`."""
 Seconds = Annotated[
-    float, parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1), _DURATION
+    float, parsed(partial(units.duration_seconds, min_seconds=1)), Field(ge=1), _DURATION
 ]
 """A duration of a second at least."""
 WindowSeconds = Annotated[
     float,
-    parsed(partial(units.duration_seconds, least_seconds=1, most_seconds=units.MAX_WINDOW_SECONDS)),
+    parsed(partial(units.duration_seconds, min_seconds=1, max_seconds=units.MAX_WINDOW_SECONDS)),
     Field(ge=1, le=units.MAX_WINDOW_SECONDS),
     _DURATION,
 ]

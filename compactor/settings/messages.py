@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic_core import ErrorDetails
 
-_MOST_CHARACTERS: Final = 100
+_MAX_CHARACTERS: Final = 100
 _MIB: Final = 1 << 20
 
 
@@ -40,7 +40,7 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
 
 def shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
+    return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + "…"
 
 
 def _number(bound: float) -> str:

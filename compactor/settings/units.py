@@ -16,23 +16,21 @@ MAX_WINDOW_SECONDS: Final = (2**63 - 1) // 10**9
 """The longest time window, 292 years, whose nanoseconds are counted in 64 bits."""
 _FIRST_UNIX_MS: Final = -62_135_596_800_000
 """The first millisecond of the year 1, with which calendars begin."""
-_MOST_CHARACTERS: Final = 60
+_MAX_CHARACTERS: Final = 60
 _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE | re.ASCII)
 
 
-def duration_seconds(
-    text: str, least_seconds: int = 0, most_seconds: int = _LONGEST_SECONDS
-) -> float:
+def duration_seconds(text: str, min_seconds: int = 0, max_seconds: int = _LONGEST_SECONDS) -> float:
     """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError that says what to write."""
     match = _DURATION.fullmatch(text.strip())
     if match is None and text.strip() != "0":
         raise ValueError(f"{_shown(text)} is not a duration; write 90s, 15m, 6h, 7d or 2w")
     seconds = float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
-    if seconds > most_seconds:
-        longest = most_seconds // _UNIT_SECONDS["d"]
+    if seconds > max_seconds:
+        longest = max_seconds // _UNIT_SECONDS["d"]
         raise ValueError(f"{_shown(text)} is too long: {longest}d at most")
-    if seconds < least_seconds:
-        raise ValueError(f"{_shown(text)} is too short: at least {least_seconds}s")
+    if seconds < min_seconds:
+        raise ValueError(f"{_shown(text)} is too short: at least {min_seconds}s")
     return seconds
 
 
@@ -102,4 +100,4 @@ def _since_year_1(unix_ms: int, text: str) -> int:
 
 def _shown(text: str) -> str:
     shown = repr(text)
-    return shown if len(shown) <= _MOST_CHARACTERS else shown[:_MOST_CHARACTERS] + "…"
+    return shown if len(shown) <= _MAX_CHARACTERS else shown[:_MAX_CHARACTERS] + "…"

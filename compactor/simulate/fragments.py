@@ -22,7 +22,7 @@ from lsm_fragment.keys.sort_schema import SortColumn
 
 _BYTES_PER_ROW: Final = 40
 _FLUSH_JITTER: Final = 0.1
-_MIN_CUT_SHARE: Final = 4
+_MIN_CUT_DIVISOR: Final = 4
 """A cut key applies once an output has reached this part of its size, as in the real merge."""
 
 
@@ -151,7 +151,7 @@ class _Profile:
         while start < end:
             done = self._byte_at(start)
             stop = self._key_at(done + bytes_each)
-            wanted = int(np.searchsorted(cut_bytes, done + bytes_each / _MIN_CUT_SHARE))
+            wanted = int(np.searchsorted(cut_bytes, done + bytes_each / _MIN_CUT_DIVISOR))
             if wanted < len(cuts) and start < cuts[wanted] < stop:
                 stop = int(cuts[wanted])
             stop = max(stop, start + 1)

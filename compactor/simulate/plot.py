@@ -19,7 +19,7 @@ _PIXELS_PER_INCH: Final = 100
 _WIDTH: Final = 12.0
 _ROW_HEIGHT: Final = 1.55
 _DAY_SECONDS: Final = 86_400
-_MOST_TIMES_THE_BEST: Final = 4
+_MAX_TIMES_THE_BEST: Final = 4
 _WINDOW: Final = 12
 """Number of samples over which rates are computed."""
 
@@ -83,7 +83,7 @@ def plot(results: Mapping[str, Result], title: str, path: str) -> None:
 def _top(row: Sequence[Axes]) -> float:
     """Returns the top of a row's scale: far worse strategies exceed it, so that the best stays legible."""
     tops = [float(axes.dataLim.y1) for axes in row]
-    return min(max(tops), _MOST_TIMES_THE_BEST * min(tops)) * 1.05 or 1.0
+    return min(max(tops), _MAX_TIMES_THE_BEST * min(tops)) * 1.05 or 1.0
 
 
 def _days(result: Result) -> list[float]:

@@ -48,7 +48,7 @@ def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     schema = table.schema.with_metadata({_HEADER: to_json_text(header).encode()})
     table = table.cast(schema)
     body = _stream(table, "zstd")
-    if unpacked_bytes(body) > _most_unpacked(
+    if unpacked_bytes(body) > _max_unpacked(
         body.size
     ):  # readers would refuse it as a decompression bomb
         body = _stream(table, None)
@@ -63,7 +63,7 @@ def _stream(table: pa.Table, compression: str | None) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _most_unpacked(stored_bytes: int) -> int:
+def _max_unpacked(stored_bytes: int) -> int:
     return max(_UNPACKED_BYTES, _MAX_RATIO * stored_bytes)
 
 
@@ -75,7 +75,7 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         if xxhash.xxh3_128_digest(body) != digest:
             raise ValueError("its checksum does not match")
         stream = pa.py_buffer(body)
-        if (unpacked := unpacked_bytes(stream)) > (most := _most_unpacked(stream.size)):
+        if (unpacked := unpacked_bytes(stream)) > (most := _max_unpacked(stream.size)):
             raise ValueError(
                 f"it would unpack to {unpacked:,} bytes, and {most:,} are allowed for one of {stream.size:,}"
             )

@@ -28,7 +28,7 @@ Deleted: TypeAlias = pa.BooleanArray
 """For each row of a fragment, whether it is deleted; shape (rows,), without nulls."""
 
 _LEVEL: Final = 3
-_MOST_BESIDE_BITS: Final = 1024
+_MAX_BESIDE_BITS: Final = 1024
 """The most bytes that a block takes beside a bit for each row."""
 _ADVICE: Final = ": restore the object from a backup"
 
@@ -56,7 +56,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
         return None
     name = f"{store.url}/{deletion.key}"
     fragment = f"{store.url}/{entry.key}"
-    if deletion.length > entry.rows // 8 + _MOST_BESIDE_BITS:
+    if deletion.length > entry.rows // 8 + _MAX_BESIDE_BITS:
         raise DamagedInputError(
             f"{name}: {deletion.length:,} bytes for the bits of {counted(entry.rows, 'row')}{_ADVICE}",
             name=fragment,
@@ -71,7 +71,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
                 f"{entry.rows:,}{_ADVICE}",
                 name=fragment,
             )
-        if block.header.raw_bytes > entry.rows // 8 + _MOST_BESIDE_BITS:
+        if block.header.raw_bytes > entry.rows // 8 + _MAX_BESIDE_BITS:
             raise DamagedInputError(
                 f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for "
                 f"{counted(entry.rows, 'row')}{_ADVICE}",

@@ -47,7 +47,7 @@ from compactor.table.object_names import (
 )
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _MAX_TRIES: Final = 5
 _VERSIONS_AT_A_TIME: Final = 64
@@ -59,7 +59,7 @@ MAX_LOST_VERSIONS: Final = 1 << 20
 _READ_AHEAD: Final = 1024
 """Versions that are read before the first of them is used: their sum bounds memory."""
 _RECENT: Final = 2
-_MOST_RECENT_BYTES: Final = 64 << 10
+_MAX_RECENT_BYTES: Final = 64 << 10
 """The largest log file whose text is kept."""
 
 
@@ -500,7 +500,7 @@ class History:
 
     def remember(self, data: bytes, version: Version) -> None:
         """Keeps what a log file says, so that it is not parsed again when it is read again."""
-        if len(data) <= _MOST_RECENT_BYTES:
+        if len(data) <= _MAX_RECENT_BYTES:
             self._recent = ((data, version), *self._recent[: _RECENT - 1])
 
     def _read_files(self, numbers: Sequence[int]) -> Iterator[Version]:
@@ -509,7 +509,7 @@ class History:
             yield from map(self.read_any, numbers)
             return
         set_up_heap()
-        with closing(Crew(at_a_time)) as readers:
+        with closing(ThreadPool(at_a_time)) as readers:
             for start in range(0, len(numbers), _READ_AHEAD):
                 yield from readers.each(self.read_any, numbers[start : start + _READ_AHEAD])
 

@@ -16,7 +16,7 @@ from compactor.common.conversion import convertible
 from compactor.common.counts import counted
 from compactor.table.numbers import Natural
 
-MOST_ABANDONED: Final = 3
+MAX_ABANDONED: Final = 3
 """Number of workers that may end over the same inputs before these are divided.
 
 One or two prove little: machines are taken away, and a lease also ends while slow work goes on.
@@ -39,16 +39,14 @@ class Suspect:
     @property
     def is_deadly(self) -> bool:
         """Whether it ends workers all by itself."""
-        return self.inputs == 1 and self.abandoned >= MOST_ABANDONED
+        return self.inputs == 1 and self.abandoned >= MAX_ABANDONED
 
     @property
-    def most_inputs(self) -> int | None:
+    def max_inputs(self) -> int | None:
         """The most fragments, itself included, of a merge with it; None sets no bound."""
         if self.inputs == 1:
             return 1
-        if self.abandoned < MOST_ABANDONED or (
-            self.abandoned == MOST_ABANDONED and self.is_cleared
-        ):
+        if self.abandoned < MAX_ABANDONED or (self.abandoned == MAX_ABANDONED and self.is_cleared):
             return None
         return self.inputs // 2 if self.is_cleared else 1
 
@@ -71,6 +69,6 @@ def abandoned(before: Suspect | None, key: str, inputs: int) -> Suspect:
 
 def rewritten(before: Suspect, key: str) -> Suspect | None:
     """Returns the suspect that `before` became when it was compacted alone; None if it is cleared."""
-    if before.inputs == 1 or before.most_inputs is None:
+    if before.inputs == 1 or before.max_inputs is None:
         return None
     return replace(before, key=key, is_cleared=True)

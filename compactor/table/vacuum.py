@@ -45,11 +45,11 @@ from compactor.table.object_names import (
 from compactor.table.proof import Listing, Proof, is_same, list_log
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
-MAX_SHRINK_SHARE: Final = 0.5
+MAX_SHRINK_FRACTION: Final = 0.5
 """Share of a table's rows: if more than that were lost since, older versions stay until the user agrees."""
-MAX_MERGED_SHRINK_SHARE: Final = 0.95
+MAX_MERGED_SHRINK_FRACTION: Final = 0.95
 """The same share where compactions merge rows of one key, which removes most rows honestly."""
 MIN_SHRINK_ROWS: Final = 1000
 """Tables with fewer rows may shrink freely."""
@@ -222,7 +222,7 @@ class _Vacuum:
             if is_allowed and rebuilt.version == boundaries.log > floor:
                 beginning = rebuilt
         merges = snapshot.table.rows.merges
-        share = MAX_MERGED_SHRINK_SHARE if merges else MAX_SHRINK_SHARE
+        share = MAX_MERGED_SHRINK_FRACTION if merges else MAX_SHRINK_FRACTION
         has_shrunk = peak >= MIN_SHRINK_ROWS and rows.total < peak * (1 - share)
         if has_shrunk and not is_allowed:
             raise TableError(
@@ -355,7 +355,7 @@ class _Vacuum:
             for item in items:
                 delete(item)
             return
-        with closing(Crew(self._settings.deleters)) as deleters:
+        with closing(ThreadPool(self._settings.deleters)) as deleters:
             deleters.each(delete, items)
 
 

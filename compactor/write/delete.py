@@ -29,7 +29,7 @@ from compactor.read.pruning import (
     without_quarantined,
 )
 from compactor.read.read_reports import ScanReport
-from compactor.read.steps import Step, crew_of, in_order
+from compactor.read.steps import Step, in_order, thread_pool_of
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, read_deletion, write_deletions
@@ -40,7 +40,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.delete_merged import rows_behind
 from lsm_fragment.container.reader import FragmentReader
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _MAX_TRIES: Final = 50
 FragmentProgress = Callable[[int], None]
@@ -90,8 +90,8 @@ def delete_rows(
     Raises `FormatError` or `DataError` for damaged fragments and then deletes nothing;
     `CommitConflictError` if fragments change faster than they can be searched.
     """
-    with crew_of(threads) as crew:
-        search = _Search(store, where, crew, on_progress, skip_quarantined=skip_quarantined)
+    with thread_pool_of(threads) as pool:
+        search = _Search(store, where, pool, on_progress, skip_quarantined=skip_quarantined)
         return _delete(log, search, ids, dry_run=dry_run)
 
 
@@ -155,7 +155,7 @@ class _Search:
         self,
         store: Store,
         where: Predicate,
-        crew: Crew,
+        pool: ThreadPool,
         on_progress: FragmentProgress,
         *,
         skip_quarantined: bool,
@@ -165,7 +165,7 @@ class _Search:
         self.left_out = ScanReport()
         """Counts what the last look has left out."""
         self._where = where
-        self._crew = crew
+        self._pool = pool
         self._on_progress = on_progress
         self._found: dict[_Identity, _MatchedRows | None] = {}
         self.opened = 0
@@ -194,7 +194,7 @@ class _Search:
         )
         done = len(entries) - len(unknown)
         self._on_progress(done)
-        for seen in in_order(steps, self._crew, AHEAD_BYTES):
+        for seen in in_order(steps, self._pool, AHEAD_BYTES):
             self._found[_identity(seen.entry)] = seen.matched
             self.opened += seen.is_opened
             done += 1
@@ -208,7 +208,7 @@ class _Search:
             return
         self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
         self.opened = 0
-        for entry, bits in rows_behind(self.store, snapshot, self._where, self._crew):
+        for entry, bits in rows_behind(self.store, snapshot, self._where, self._pool):
             self.opened += 1
             if bits.true_count:
                 before = read_deletion(self.store, entry)
@@ -216,7 +216,9 @@ class _Search:
                 self._found[_identity(entry)] = _MatchedRows(entry, bits.true_count, deleted)
             self._on_progress(self.opened)
 
-    def _look_at(self, entry: FragmentEntry, table: TableMetadata, crew: Crew) -> Iterator[_Seen]:
+    def _look_at(
+        self, entry: FragmentEntry, table: TableMetadata, pool: ThreadPool
+    ) -> Iterator[_Seen]:
         skips = unless_ruled_out(self.store, entry, table, self._where)
         if skips is None:
             return iter([_Seen(entry, False, None)])
@@ -229,7 +231,7 @@ class _Search:
             )
             for group in range(reader.row_groups)
         )
-        pieces = in_order(steps, crew, AHEAD_BYTES)
+        pieces = in_order(steps, pool, AHEAD_BYTES)
         matched: Deleted = pa.concat_arrays([pa.array([], pa.bool_()), *pieces])
         before = read_deletion(self.store, entry)
         new = matched if before is None else pc.and_not(matched, before)
@@ -245,14 +247,14 @@ class _Search:
         group: int,
         skips: SkipIndexes,
         schema: pa.Schema,
-        crew: Crew,
+        pool: ThreadPool,
     ) -> Iterator[Deleted]:
         """Returns which rows of a row group satisfy the condition."""
         rows = reader.footer.row_groups[group].rows
         if not may_match(self._where, bounds_by_statistics(reader, group, schema, skips)):
             return iter([pa.repeat(False, rows)])
         asked = columns_of(self._where)
-        arrays = read_columns(reader, group, asked, schema, crew, needs_text=False)
+        arrays = read_columns(reader, group, asked, schema, pool, needs_text=False)
         return iter([pc.fill_null(matching(self._where, arrays, rows), False)])
 
 

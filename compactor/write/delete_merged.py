@@ -27,13 +27,13 @@ from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 
 _Bits = npt.NDArray[np.bool_]
 
 
 def rows_behind(
-    store: Store, snapshot: Snapshot, where: Predicate, crew: Crew
+    store: Store, snapshot: Snapshot, where: Predicate, pool: ThreadPool
 ) -> Iterator[tuple[FragmentEntry, Deleted]]:
     """Yields each fragment read, with a bit for each row: set if the merged row of its key satisfies `where`.
 
@@ -53,8 +53,8 @@ def rows_behind(
         found: list[list[_Bits]] = [[] for _ in group]
         readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in group]
         whole = whole_fragments([reader.row_groups for reader in readers])
-        for sources, window in merged_windows(table, readers, whole, wanted, crew):
-            arrays, rows = columns_of_window(table, sources, window, wanted, crew)
+        for sources, window in merged_windows(table, readers, whole, wanted, pool):
+            arrays, rows = columns_of_window(table, sources, window, wanted, pool)
             holds = pc.fill_null(matching(where, arrays, rows), False)
             of_key_that_matches = _spread(
                 holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags

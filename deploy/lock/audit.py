@@ -19,7 +19,7 @@ _COMMAND: Final = (
     "-m", "pip_audit", "--vulnerability-service", "pypi", "--format", "json", "--progress-spinner", "off",
     "--requirement", "deploy/lock/dev.lock", "--require-hashes", "--disable-pip",
 )  # fmt: skip
-_MOST_SECONDS: Final = 300
+_MAX_SECONDS: Final = 300
 
 
 def judged(output: str, cause: str) -> tuple[int, list[str]]:
@@ -55,11 +55,11 @@ def main() -> int:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_MOST_SECONDS,
+            timeout=_MAX_SECONDS,
         )
         code, lines = judged(done.stdout, done.stderr)
     except subprocess.TimeoutExpired:
-        code, lines = judged("", f"no answer within {_MOST_SECONDS} s")
+        code, lines = judged("", f"no answer within {_MAX_SECONDS} s")
     print("\n".join(lines))
     return code
 

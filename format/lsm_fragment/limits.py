@@ -40,30 +40,30 @@ def max_chunk_bytes() -> int:
     return int(text)
 
 
-def most_chunk_bytes(stored_bytes: int) -> int:
+def chunk_limit_bytes(stored_bytes: int) -> int:
     """Returns the bytes that a chunk with a stored payload of this size may take."""
     return max(max_chunk_bytes(), MAX_RATIO * stored_bytes)
 
 
-def most_written_bytes(stored_bytes: int) -> int:
+def written_limit_bytes(stored_bytes: int) -> int:
     """Returns the bytes that a written chunk of this stored size may take: what readers accept by default,
     whatever COMPACTOR_MAX_CHUNK_BYTES allows this process to read."""
     return max(max_written_bytes(), MAX_RATIO * stored_bytes)
 
 
 def max_written_bytes() -> int:
-    """Returns what `most_written_bytes` gives for a chunk that stores no bytes."""
+    """Returns what `written_limit_bytes` gives for a chunk that stores no bytes."""
     return min(max_chunk_bytes(), _MAX_CHUNK_BYTES)
 
 
-def most_metadata_bytes(stored_bytes: int) -> int:
+def max_metadata_bytes(stored_bytes: int) -> int:
     """Returns the bytes that a header, name, page or directory of this stored size may take."""
     return max(MAX_METADATA_BYTES, MAX_RATIO * stored_bytes)
 
 
-def too_large(needed_bytes: int, most_bytes: int) -> str:
+def too_large(needed_bytes: int, max_bytes: int) -> str:
     """Returns the cause for an error."""
     return (
-        f"{needed_bytes:,} bytes of memory are needed where {most_bytes:,} are allowed for so few stored "
+        f"{needed_bytes:,} bytes of memory are needed where {max_bytes:,} are allowed for so few stored "
         "ones: it is damaged or forged, or COMPACTOR_MAX_CHUNK_BYTES has to be raised"
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-_MOST_LISTED: Final = 50
+_MAX_LISTED: Final = 50
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 _NEEDS_QUOTES: Final = re.compile(r'[,:"]|^\s|\s$|^$')
 
@@ -28,7 +28,7 @@ def in_quotes(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def names_text(names: Iterable[str], most: int = _MOST_LISTED) -> str:
+def names_text(names: Iterable[str], most: int = _MAX_LISTED) -> str:
     """Returns the first names as a list that `parse_names` reads."""
     return ", ".join(map(quoted, islice(names, most)))
 

@@ -11,11 +11,11 @@ Ts = TypeVarTuple("Ts")
 
 
 def remembered(
-    most: int, most_bytes: int
+    most: int, max_bytes: int
 ) -> Callable[[Callable[[bytes, *Ts], T]], Callable[[bytes, *Ts], T]]:
     """Returns a decorator of a pure function of a text that remembers its last results.
 
-    most: the number of results. most_bytes: longer texts are parsed each time, so that memory is bounded.
+    most: the number of results. max_bytes: longer texts are parsed each time, so that memory is bounded.
     """
 
     def decorate(parse: Callable[[bytes, *Ts], T]) -> Callable[[bytes, *Ts], T]:
@@ -23,7 +23,7 @@ def remembered(
 
         @wraps(parse)
         def parsed(text: bytes, *rest: *Ts) -> T:
-            return remembering(text, *rest) if len(text) <= most_bytes else parse(text, *rest)
+            return remembering(text, *rest) if len(text) <= max_bytes else parse(text, *rest)
 
         return parsed
 

@@ -72,7 +72,7 @@ class Work(Generic[T]):
             self._outcome = None
 
 
-class Crew:
+class ThreadPool:
     """The caller and the threads that help it, which it closes.
 
     Work in them may begin other work, and must not wait for any: it could wait for itself.
@@ -86,7 +86,7 @@ class Crew:
         self._inside = local()
         """Marks the threads."""
         mark = partial(setattr, self._inside, "is_set", True)
-        self._pool = ThreadPoolExecutor(threads - 1, "crew", mark) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads - 1, "pool", mark) if threads > 1 else None
         self._begun: deque[Work[Any]] = deque()
         """Work that nobody may have begun yet."""
         self._lock = Lock()
@@ -207,5 +207,5 @@ class _Items(Generic[S, T]):
         return [self._done[place] for place in range(len(self._items))]
 
 
-ALONE: Final = Crew(1)
+ALONE: Final = ThreadPool(1)
 """The caller, whom nobody helps."""

@@ -44,7 +44,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 """What may be done again to what was done before."""
 AMONG_OTHERS = ("base64 behind a user", "base64 between others")
-MOST_BESIDE = len("dXNlcj") + len("Aaa3N0")
+MAX_BESIDE = len("dXNlcj") + len("Aaa3N0")
 LINE_ENDS = ["\n", "\r\n", "\n  ", "\r\n\t", "\\n", " \n "]
 BEFORE, AFTER = "cannot sign <", "> for the store"
 
@@ -91,7 +91,7 @@ def test_a_secret_in_any_form_whole_or_split_over_a_line_end_does_not_come_throu
         rest = re.sub(r"\s|\\n", "", rest.replace(HIDDEN, "", 1))
         rest = unquote(unquote(unquote(rest))).strip("+=-")
         # What stands beside the secret in base64: a user, a host.
-        assert len(rest) <= (MOST_BESIDE if is_among_others else 0), (form, shown)
+        assert len(rest) <= (MAX_BESIDE if is_among_others else 0), (form, shown)
 
 
 NAMES = [

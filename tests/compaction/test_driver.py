@@ -26,7 +26,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.suspects import MOST_ABANDONED
+from compactor.table.suspects import MAX_ABANDONED
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from lsm_fragment.errors import LimitError
@@ -357,7 +357,7 @@ def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_
         else:
             break
     snapshot = world.snapshot()
-    assert deaths == 2 * MOST_ABANDONED
+    assert deaths == 2 * MAX_ABANDONED
     assert list(snapshot.quarantine) == [deadly]
     assert "alone" in snapshot.quarantine[deadly].reason
     assert not set(keys) - {deadly} & set(snapshot.fragments)
@@ -382,7 +382,7 @@ def test_what_is_too_much_together_is_merged_in_smaller_groups(world: World) -> 
         else:
             break
     snapshot = world.snapshot()
-    assert deaths <= 3 * (MOST_ABANDONED + 1)  # as eight, as five and as four
+    assert deaths <= 3 * (MAX_ABANDONED + 1)  # as eight, as five and as four
     assert snapshot.quarantine == {}
     assert sum(entry.rows for entry in snapshot.fragments.values()) == 8 * 5
     assert world.driver("last").decide(9) == []

@@ -67,7 +67,7 @@ def test_there_is_one_zero_and_no_empty_list() -> None:
 def test_concat_of_too_many_combinations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     entity = {"x": ["a", "b", "c"], "y": ["d", "e", "f"]}
     assert len(values_of(["concat", "a.x", "a.y"], entity)[0]) == 9
-    monkeypatch.setattr("compactor.entities.expressions.MOST_COMBINATIONS", 8)
+    monkeypatch.setattr("compactor.entities.expressions.MAX_COMBINATIONS", 8)
     with refuses(ValueError):
         values_of(["concat", "a.x", "a.y"], entity)
 

@@ -96,18 +96,18 @@ def middle(array: pa.Array) -> pa.Array:
 
 
 @given(cases(), st.sampled_from([0, 1, 1 << 30]))
-def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) -> None:
+def test_rows_come_in_the_order_of_their_sources(case, max_plain_bytes: int) -> None:
     sources, origins, dtype = case
     pieces = prepared(sources, dtype)
     rows = Origins.of(origins, len(sources))
-    got = gather(pieces, rows, most_plain_bytes)
+    got = gather(pieces, rows, max_plain_bytes)
     got.validate(full=True)
     parts = [plain(p) if len(p) and p.null_count < len(p) else pa.nulls(len(p), dtype)
               for source in sources for p in source]  # fmt: skip
     together = pa.concat_arrays(parts) if parts else pa.nulls(0, dtype)
     assert plain(got).equals(together.take(pa.array(positions_by_source(origins))))
     assert plain(got).type == dtype
-    each = gather(prepared(sources, dtype), rows, most_plain_bytes, may_code_each=True)
+    each = gather(prepared(sources, dtype), rows, max_plain_bytes, may_code_each=True)
     each.validate(full=True)
     assert plain(each).equals(plain(got))
     assert plain(each).type == dtype
@@ -197,7 +197,7 @@ def numbered(array: pa.Array, tables: list[StringTable], series: int) -> GatherA
 
 @given(st.data(), st.sampled_from([pa.string(), pa.large_binary()]), st.sampled_from([0, 1 << 30]))
 def test_numbered_strings_are_gathered_as_others_are(
-    data: st.DataObject, dtype: pa.DataType, most_plain_bytes: int
+    data: st.DataObject, dtype: pa.DataType, max_plain_bytes: int
 ) -> None:
     tables = [StringTable(100, 1000) for _ in range(3)]
     value = st.none() | st.sampled_from(["", "a", "b", "c" * 8, "c" * 9, "d" * 40])
@@ -221,7 +221,7 @@ def test_numbered_strings_are_gathered_as_others_are(
         fields = np.array([array.fields for array in gathered])
         fields[:, ROWS] = [len(array) for array in arrays]
         got.append(
-            gather(Pieces(gathered, fields, np.array(firsts), dtype), origins, most_plain_bytes)
+            gather(Pieces(gathered, fields, np.array(firsts), dtype), origins, max_plain_bytes)
         )
     assert got[0].type == got[1].type
     assert got[0].equals(got[1])

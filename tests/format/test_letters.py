@@ -270,7 +270,7 @@ def test_text_of_few_letters_comes_back(array: pa.Array, is_packed: bool) -> Non
     with pytest.MonkeyPatch.context() as patch:
         if is_packed:  # where a codec would do better, and where there are few bytes
             patch.setattr(by_letters, "CODEC_PAYS", 0)
-            patch.setattr(by_letters, "_LEAST_LETTERS", 0)
+            patch.setattr(by_letters, "_MIN_LETTERS", 0)
             patch.setattr(choice, "encode_by_templates", lambda array: None)
         encoded = encode_array(array, is_decided=is_packed)
     found = decode_array(encoded.meta, encoded.raw, array.type, len(array))
@@ -619,9 +619,9 @@ def test_text_is_counted_and_reserved_before_it_is_unpacked() -> None:
     assert text_bytes in asked
     need = text_bytes + offsets_bytes
     assert encoded.decoded_bytes >= need
-    decode_array(encoded.meta, encoded.raw, pa.string(), 4000, most_bytes=need)
+    decode_array(encoded.meta, encoded.raw, pa.string(), 4000, max_bytes=need)
     with refuses(ValueError):
-        decode_array(encoded.meta, encoded.raw, pa.string(), 4000, most_bytes=need - 1)
+        decode_array(encoded.meta, encoded.raw, pa.string(), 4000, max_bytes=need - 1)
 
 
 def test_plans_count_the_text_and_not_its_letters() -> None:

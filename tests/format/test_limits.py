@@ -240,7 +240,7 @@ def test_what_decoding_takes_is_never_more_than_was_foreseen(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Allowance, "charge", charge)
         coding.decode_array(encoded.meta, encoded.raw, array.type, len(array))
-    assert taken <= fitting._most_needed_bytes(encoded, array, 1 << 30)
+    assert taken <= fitting._max_needed_bytes(encoded, array, 1 << 30)
 
 
 def test_a_header_that_compresses_too_well_is_stored_uncompressed() -> None:

@@ -97,7 +97,7 @@ def test_values_of_every_width_are_packed_within_the_room_that_they_have(
 ) -> None:
     rng = np.random.default_rng(length)
     entries = np.empty(native.encodings.bits.ENTRY_BYTES * -(-length // BLOCK), np.uint8)
-    most = native.encodings.bits.most_bytes(length)
+    most = native.encodings.bits.max_bytes(length)
     for width in range(65):
         values = rng.integers(0, 1 << width, length, np.uint64)
         values[far :: far or length + 1] = 2**64 - 1  # patches
@@ -136,7 +136,7 @@ def test_nulls_take_the_place_of_any_value(data: st.DataObject, dtype: type[Any]
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "most_bits"),
+    ("name", "values", "max_bits"),
     [
         ("steps", np.arange(65_536) * 1000 + 5, 0.3),
         ("clock", 10**15 + np.cumsum(np.arange(65_536) * 7919 % 100), 7.3),
@@ -146,9 +146,9 @@ def test_nulls_take_the_place_of_any_value(data: st.DataObject, dtype: type[Any]
         ("milliseconds", np.arange(65_536) * 7919 % 1000 * 10**6, 10.2),
     ],
 )  # fmt: skip
-def test_kinds_of_numbers_take_few_bits(name: str, values: Any, most_bits: float) -> None:
+def test_kinds_of_numbers_take_few_bits(name: str, values: Any, max_bits: float) -> None:
     chunk = make_chunk(pa.array(values), level=1)
-    assert 8 * len(chunk.stored) / len(values) <= most_bits
+    assert 8 * len(chunk.stored) / len(values) <= max_bits
 
 
 def blocks_of(entries: bytes, data: bytes, length: int, *, width: int) -> Node:

@@ -69,14 +69,14 @@ def test_parts_of_rows_have_the_keys_of_those_rows(case, data: st.DataObject) ->
     (table,), sort = case
     start = data.draw(st.integers(0, len(table)))
     skipped = data.draw(st.integers(0, start))
-    most_bytes = data.draw(st.sampled_from([1, 10, 100, 10_000]))
+    max_bytes = data.draw(st.sampled_from([1, 10, 100, 10_000]))
     arrays = key_arrays(table, sort)
     every = sort_keys(arrays, sort)
     sliced = key_columns([array.slice(skipped) for array in arrays], sort)
-    part = sliced.keys(start - skipped, data.draw(st.integers(0, 40)), most_bytes)
+    part = sliced.keys(start - skipped, data.draw(st.integers(0, 40)), max_bytes)
     expected = [every.key(row) for row in range(start, start + part.rows)]
     assert [part.key(row) for row in range(part.rows)] == expected
-    assert part.rows <= 1 or len(b"".join(expected)) <= most_bytes
+    assert part.rows <= 1 or len(b"".join(expected)) <= max_bytes
     everything = sliced.keys(start - skipped)
     assert everything.rows == len(table) - start
 
@@ -211,7 +211,7 @@ def test_a_key_of_a_megabyte_is_compared_to_its_end() -> None:
     columns = key_columns([pa.array(values)], parse_sort_schema("k"))
     assert stable_order(columns.keys()).tolist() == [1, 3, 2, 0]
     assert columns.first_disorder() == 1
-    assert columns.keys(most_bytes=1000).rows == 1
+    assert columns.keys(max_bytes=1000).rows == 1
 
 
 @pytest.mark.parametrize("text", ["a,b", "a:desc,b:desc:nulls_first"])

@@ -119,7 +119,7 @@ def test_strings_given_before_do_not_count_against_the_limit(
     size = logs(ROWS).nbytes
     for module in ("block", "template_chunk"):
         monkeypatch.setattr(
-            f"lsm_fragment.container.{module}.most_chunk_bytes", lambda _stored: 10 * size
+            f"lsm_fragment.container.{module}.chunk_limit_bytes", lambda _stored: 10 * size
         )
     chunk = TemplateChunk(block, pa.string())
     for _ in range(20):
@@ -135,10 +135,10 @@ def test_what_is_written_within_a_limit_is_read_within_it_whichever_rows_come_fi
     written = 0
     for limit in range(0, encode_array(divided).decoded_bytes + 1000, 500):
         monkeypatch.setattr(
-            "lsm_fragment.encodings.fitting.most_written_bytes", lambda _stored, limit=limit: limit
+            "lsm_fragment.encodings.fitting.written_limit_bytes", lambda _stored, limit=limit: limit
         )
         for name in ("block", "template_chunk"):
-            most = f"lsm_fragment.container.{name}.most_chunk_bytes"
+            most = f"lsm_fragment.container.{name}.chunk_limit_bytes"
             monkeypatch.setattr(most, lambda _stored, limit=limit: limit)
         try:
             block = block_of(make_chunk(divided, level=1))

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from lsm_fragment.arrays.dividing import VaryingWords, find_varying_words, split, varying_words_in
 from lsm_fragment.arrays.hashing import column_contributions
-from lsm_fragment.arrays.sizes import cumulative_bits, most_templated_bytes, total_bytes
+from lsm_fragment.arrays.sizes import cumulative_bits, max_templated_bytes, total_bytes
 from lsm_fragment.arrays.templated import (
     coded_templates,
     codes_of,
     joined,
     layout_of,
-    most_text_bytes,
+    max_text_bytes,
     slots_of,
     templated_type,
     templates_of,
@@ -222,10 +222,10 @@ def test_what_is_asked_of_templates_is_what_their_text_says(
     assert min_max(found) == min_max(array)
     assert np.array_equal(cumulative_bits(found), cumulative_bits(array))
     assert total_bytes(found) == total_bytes(array)
-    assert most_text_bytes(found) >= sum(
+    assert max_text_bytes(found) >= sum(
         len(value.encode()) for value in values if value is not None
     )
-    assert most_templated_bytes(found) >= total_bytes(array)
+    assert max_templated_bytes(found) >= total_bytes(array)
 
 
 @given(

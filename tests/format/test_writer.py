@@ -15,7 +15,7 @@ from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.errors import OrderError, SchemaError
-from lsm_fragment.threads import Crew
+from lsm_fragment.threads import ThreadPool
 from tests.support.fragments import (
     BytesSource,
     NonSeekableSink,
@@ -79,8 +79,8 @@ def test_rows_that_the_caller_has_checked_give_the_same_bytes_in_any_number_of_t
     for threads in (1, 3):
         sink = NonSeekableSink()
         with (
-            closing(Crew(threads)) as crew,
-            FragmentWriter(sink, table.schema, sort_schema("k"), options, crew=crew) as writer,
+            closing(ThreadPool(threads)) as pool,
+            FragmentWriter(sink, table.schema, sort_schema("k"), options, pool=pool) as writer,
         ):
             for start in (0, 1, 450):
                 rows = {0: 1, 1: 449, 450: 550}[start]

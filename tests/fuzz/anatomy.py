@@ -21,7 +21,7 @@ HEAD = struct.Struct("<BBHIIIQQQ")
 NODE = struct.Struct("<BBBBIQQq")
 PROLOGUE = struct.Struct("<8sHHI")
 TRAILER = struct.Struct("<QQHHI4s")
-_MOST_RAW_BYTES = 2 << 20
+_MAX_RAW_BYTES = 2 << 20
 
 
 def xxh3(data: bytes) -> int:
@@ -107,9 +107,9 @@ def payload_of(parts: list[bytes]) -> bytes:
 
 
 def _decompressed(frame: bytes) -> bytes:
-    if zstandard.frame_content_size(frame) > _MOST_RAW_BYTES:
+    if zstandard.frame_content_size(frame) > _MAX_RAW_BYTES:
         raise ValueError("a bomb")
-    return zstandard.decompress(frame, _MOST_RAW_BYTES)
+    return zstandard.decompress(frame, _MAX_RAW_BYTES)
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ from tests.support.memory_store import MemoryStore
 from tests.support.spec_reader import Fragment
 from tests.support.tables import compact_table
 
-_MOST_SPEC_ROWS = 3000
+_MAX_SPEC_ROWS = 3000
 """The reader made from SPEC.md goes value by value."""
 _PIECES = (1, 39, 41, *[1000] * 9, *[1 << 20] * 9)
 
@@ -102,7 +102,7 @@ def check_forged(data: bytes, piece_bytes: int = 1000) -> None:
         if rows is not None:
             check_values(rows)
     _check_templates(data)
-    if streamed is not None and streamed.num_rows <= _MOST_SPEC_ROWS:
+    if streamed is not None and streamed.num_rows <= _MAX_SPEC_ROWS:
         _check_against_specification(data, streamed)
 
 

@@ -30,9 +30,9 @@ from tests.support.memory_store import MemoryStore
 
 TIMEOUT_S: Final = 120.0
 _MIB: Final = 1 << 20
-_MOST_BYTES: Final = 60 * _MIB
+_MAX_BYTES: Final = 60 * _MIB
 """Of distinct texts in a case: more only take longer."""
-_MOST_DECODED_BYTES: Final = 400 * _MIB
+_MAX_DECODED_BYTES: Final = 400 * _MIB
 
 
 def check(seed: int) -> str | None:
@@ -40,10 +40,10 @@ def check(seed: int) -> str | None:
     rng = random.Random(f"heavy {seed}")
     inputs, size = rng.choice((2, 4, 16)), rng.choice((50_000, 200_000, 800_000, 2_000_000))
     # Row groups that are divided have a copy each of the texts that they share.
-    rows = min(rng.choice((3, 20, 100, 200)), max(3, _MOST_DECODED_BYTES // size // inputs))
+    rows = min(rng.choice((3, 20, 100, 200)), max(3, _MAX_DECODED_BYTES // size // inputs))
     are_shared = rng.random() < 0.4
     pools = 1 if are_shared else inputs
-    distinct = max(1, min(rng.choice((1, 2, 4, 8, rows)), rows, _MOST_BYTES // size // pools))
+    distinct = max(1, min(rng.choice((1, 2, 4, 8, rows)), rows, _MAX_BYTES // size // pools))
     dtype = rng.choice((pa.string(), pa.string(), pa.large_string(), pa.binary()))
     store, expected = MemoryStore(), Counter[tuple[int, str]]()
     for number in range(inputs):

@@ -29,7 +29,7 @@ from tests.generated import pool
 ROWS: Final = 6_000
 DONE, REFUSED = 0, 6
 TIMEOUT_S: Final = 60
-LEAST_KIB, MOST_KIB = 150_000, 600_000
+MIN_KIB, MAX_KIB = 150_000, 600_000
 _SHIM: Final = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -116,7 +116,7 @@ def check(seed: int) -> str | None:
     if r.random() < 0.5:
         limits["threads"] = r.randint(0, 12)
     else:
-        limits["kib"] = r.randint(LEAST_KIB, MOST_KIB)
+        limits["kib"] = r.randint(MIN_KIB, MAX_KIB)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copytree(template(), folder, dirs_exist_ok=True)

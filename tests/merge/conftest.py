@@ -10,4 +10,4 @@ from compactor.merge import decoding
 @pytest.fixture(autouse=True)
 def small_chunks_are_decoded_ahead_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets merges of few rows go the way of heavy ones."""
-    monkeypatch.setattr(decoding, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(decoding, "_MIN_BYTES", 0)

@@ -262,7 +262,7 @@ def sparse_parts(
 
 
 @pytest.mark.long
-def test_columns_that_most_inputs_lack_cost_neither_memory_nor_bytes() -> None:
+def test_columns_that_max_inputs_lack_cost_neither_memory_nor_bytes() -> None:
     peaks, sizes = {}, {}
     for columns in (200, 5_000):
         parts, schema = sparse_parts(columns)
@@ -320,9 +320,9 @@ def test_row_groups_are_divided_at_the_same_rows_however_rows_were_sliced(heavy,
         assert spilled == plain
 
 
-@pytest.mark.parametrize(("coded", "most_bytes"), [(False, 3 << 20), (True, 8 << 20)])
+@pytest.mark.parametrize(("coded", "max_bytes"), [(False, 3 << 20), (True, 8 << 20)])
 def test_slices_on_disk_are_even_by_weight_where_few_rows_have_all_of_it(
-    coded: bool, most_bytes: int
+    coded: bool, max_bytes: int
 ) -> None:
     """16 inputs of 1,000 rows: 800 kB each, of which 40 rows at the end have nearly all.
 
@@ -339,7 +339,7 @@ def test_slices_on_disk_are_even_by_weight_where_few_rows_have_all_of_it(
     merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=65_536, threads=1,
                     target_row_group_bytes=1 << 18)  # fmt: skip
     outputs, result = run_spilling(merged, slice_bytes=50_000)
-    assert result.stage_peak_bytes["chunks"] < most_bytes
+    assert result.stage_peak_bytes["chunks"] < max_bytes
     again = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=65_536,
                    target_row_group_bytes=1 << 18)  # fmt: skip
     assert outputs == run(again)[0]

@@ -54,7 +54,7 @@ def tasks(budget: MemoryBudget) -> Iterator[OrderedTasks]:
 
 
 def working_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
 
 
 @pytest.mark.long

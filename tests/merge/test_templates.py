@@ -149,12 +149,12 @@ def test_heavy_templates_divide_row_groups() -> None:
 @pytest.mark.parametrize("bytes_beyond", [0, 1])
 def test_short_constant_templates_divide_row_groups_as_their_text_does(bytes_beyond: int) -> None:
     column = pa.array(["ab"] * 10_000)
-    most_bytes = total_bytes(column) - bytes_beyond
+    max_bytes = total_bytes(column) - bytes_beyond
 
     def stops(array: pa.Array) -> Sequence[int]:
         pieces = pieces_of([[array]], pa.string())
         origins = Origins.of(np.zeros(len(array), dtype=np.uint16), 1)
-        return make_column_chunk(ColumnRows("v", pieces, origins, None, None, most_bytes, 1)).stops
+        return make_column_chunk(ColumnRows("v", pieces, origins, None, None, max_bytes, 1)).stops
 
     assert bool(stops(column)) == (bytes_beyond > 0)
     assert stops(split(column, 1)) == stops(column)
@@ -306,9 +306,9 @@ def test_a_merge_notices_variables_of_another_row(monkeypatch: pytest.MonkeyPatc
     merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=1000)
 
     def swapped(
-        pieces: Pieces, origins: Origins, *most_plain_bytes: int, **options: bool
+        pieces: Pieces, origins: Origins, *max_plain_bytes: int, **options: bool
     ) -> pa.Array:
-        array = gather(pieces, origins, *most_plain_bytes, **options)
+        array = gather(pieces, origins, *max_plain_bytes, **options)
         if not is_templated(array.type):
             return array
         return array.take(pa.array([1, 0, *range(2, len(array))]))

@@ -191,7 +191,7 @@ def test_no_value_leads_out_of_the_folder() -> None:
 def test_too_many_values_are_an_error_and_no_file_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "MOST_FILES", 10)
+    monkeypatch.setattr(writers, "MAX_FILES", 10)
     nodes = {
         **sources("a"),
         "o": {"output": {"input": "a", "path": str(tmp_path / "{}.csv"), "split": {"by": "n"}}},

@@ -95,7 +95,7 @@ def test_lengths_are_numbers_with_a_unit() -> None:
     assert parse_origin("1970-01-02") == DAY_NS
     assert parse_origin("1970-01-01T01:00:00.5+01:00") == 5 * 10**8
     assert window_sizes("1m", None, None) == WindowSizes(60 * 10**9, 60 * 10**9)
-    assert window_sizes("1m", "45s", "1970-01-02").most_windows == 2
+    assert window_sizes("1m", "45s", "1970-01-02").max_windows == 2
 
 
 @pytest.mark.parametrize(

@@ -90,16 +90,16 @@ class ModelTable:
             removes = tuple(entry.key for entry in plan.expiry.entries)
             self._commit(Changes(Operation.EXPIRE, removes=removes))
 
-    def settle(self, most_rounds: int = 100) -> int:
+    def settle(self, max_rounds: int = 100) -> int:
         """Runs plans until there are none; rounds taken."""
-        for number in range(most_rounds):
+        for number in range(max_rounds):
             plan = self.plan()
             if not plan:
                 return number
             self.move_and_expire(plan)
             for spec in plan.specs:
                 self.run(spec)
-        raise AssertionError(f"still planning after {most_rounds} rounds: {self.plan()}")
+        raise AssertionError(f"still planning after {max_rounds} rounds: {self.plan()}")
 
     def scan(self, window: int | None = None) -> list[Row]:
         """Rows in order of key, equal ones as the table says: oldest fragment first."""

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.read.steps import Step, crew_of, in_order
-from lsm_fragment.threads import Crew
+from compactor.read.steps import Step, in_order, thread_pool_of
+from lsm_fragment.threads import ThreadPool
 
 
 def running_threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("crew")}
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("pool")}
 
 
-def numbers(first: int, count: int, _crew: Crew) -> Iterator[int]:
+def numbers(first: int, count: int, _pool: ThreadPool) -> Iterator[int]:
     return iter(range(first, first + count))
 
 
@@ -47,8 +47,8 @@ def test_results_and_errors_come_in_the_order_of_the_steps(
         steps.append(Step(partial(numbers, len(expected), count), size))
         expected += range(len(expected), len(expected) + count)
     found: list[int] = []
-    with crew_of(threads) as crew:
-        results = in_order(steps, crew, 100)
+    with thread_pool_of(threads) as pool:
+        results = in_order(steps, pool, 100)
         if fails is not None and fails < len(shapes):
             with pytest.raises(Refused):
                 found.extend(results)
@@ -58,7 +58,7 @@ def test_results_and_errors_come_in_the_order_of_the_steps(
     assert not running_threads()
 
 
-def refused(_crew: Crew) -> Iterator[int]:
+def refused(_pool: ThreadPool) -> Iterator[int]:
     raise Refused
 
 
@@ -70,8 +70,8 @@ def test_an_error_of_the_steps_themselves_comes_after_the_results_before_it(thre
         raise Refused
 
     found = []
-    with crew_of(threads) as crew, pytest.raises(Refused):
-        for result in in_order(steps(), crew, 100):
+    with thread_pool_of(threads) as pool, pytest.raises(Refused):
+        for result in in_order(steps(), pool, 100):
             found.append(result)  # noqa: PERF402 - what comes before the error counts
     assert found == [0, 1, 2]
 
@@ -82,13 +82,13 @@ def test_an_error_of_the_steps_themselves_comes_after_the_results_before_it(thre
 def test_no_more_steps_are_begun_than_were_taken_before(size: int, expected: list[int]) -> None:
     begun: list[int] = []
 
-    def step(number: int, _crew: Crew) -> Iterator[int]:
+    def step(number: int, _pool: ThreadPool) -> Iterator[int]:
         begun.append(number)
         return iter([number])
 
-    with crew_of(2) as crew:
+    with thread_pool_of(2) as pool:
         steps = (Step(partial(step, n), size) for n in range(100))
-        results = in_order(steps, crew, 1 << 30)
+        results = in_order(steps, pool, 1 << 30)
         most = []
         for taken in range(5):
             assert next(results) == taken
@@ -100,13 +100,13 @@ def test_no_more_steps_are_begun_than_were_taken_before(size: int, expected: lis
 def test_an_error_within_a_bundle_comes_after_the_results_before_it() -> None:
     begun: list[int] = []
 
-    def step(number: int, _crew: Crew) -> Iterator[int]:
+    def step(number: int, _pool: ThreadPool) -> Iterator[int]:
         begun.append(number)
-        return refused(_crew) if number == 5 else iter([number])
+        return refused(_pool) if number == 5 else iter([number])
 
     found = []
-    with crew_of(2) as crew, pytest.raises(Refused):
-        for result in in_order((Step(partial(step, n), 1) for n in range(99)), crew, 100):
+    with thread_pool_of(2) as pool, pytest.raises(Refused):
+        for result in in_order((Step(partial(step, n), 1) for n in range(99)), pool, 100):
             found.append(result)  # noqa: PERF402 - what comes before the error counts
     assert found == [0, 1, 2, 3, 4]
 
@@ -114,7 +114,7 @@ def test_an_error_within_a_bundle_comes_after_the_results_before_it() -> None:
 def test_steps_that_were_begun_hold_no_more_than_is_allowed() -> None:
     lock, held, peak = threading.Lock(), 0, 0
 
-    def step(size: int, crew: Crew) -> Iterator[int]:
+    def step(size: int, pool: ThreadPool) -> Iterator[int]:
         nonlocal held, peak
         with lock:
             held += size
@@ -122,8 +122,8 @@ def test_steps_that_were_begun_hold_no_more_than_is_allowed() -> None:
         return iter([size])
 
     sizes = [30, 40, 10, 30, 30, 20, 50, 50, 10] * 10
-    with crew_of(4) as crew:
-        for size in in_order((Step(partial(step, n), n) for n in sizes), crew, 100):
+    with thread_pool_of(4) as pool:
+        for size in in_order((Step(partial(step, n), n) for n in sizes), pool, 100):
             with lock:
                 held -= size
     assert peak <= 100
@@ -134,19 +134,19 @@ def test_a_heavy_step_has_all_threads_and_no_company() -> None:
     alone: list[bool] = []
     running = 0
 
-    def step(size: int | None, crew: Crew) -> Iterator[int]:
+    def step(size: int | None, pool: ThreadPool) -> Iterator[int]:
         nonlocal running
         running += 1
         if size in (None, 51):
-            assert crew.threads == 3
-            assert crew.each(abs, [-1, -2, -3]) == [1, 2, 3]
+            assert pool.threads == 3
+            assert pool.each(abs, [-1, -2, -3]) == [1, 2, 3]
             alone.append(running == 1)
         running -= 1
         return iter([0])
 
     sizes = [1, 1, 1, 51, 1, None, 1, 1, 51]
-    with crew_of(3) as crew:
-        assert len(list(in_order((Step(partial(step, n), n) for n in sizes), crew, 100))) == 9
+    with thread_pool_of(3) as pool:
+        assert len(list(in_order((Step(partial(step, n), n) for n in sizes), pool, 100))) == 9
     assert alone == [True, True, True]
 
 
@@ -154,8 +154,8 @@ def test_a_heavy_step_has_all_threads_and_no_company() -> None:
 def test_threads_end_with_the_one_who_reads(ends: str) -> None:
     def results() -> Iterator[int]:
         steps = (Step(partial(numbers, n, 1), 1) for n in range(100))
-        with crew_of(3) as crew:
-            yield from in_order(steps, crew, 100)
+        with thread_pool_of(3) as pool:
+            yield from in_order(steps, pool, 100)
 
     reading = results()
     assert [next(reading) for _ in range(4)] == [0, 1, 2, 3]
@@ -176,7 +176,7 @@ def test_a_reading_that_python_drops_in_one_of_its_threads_ends_them(
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     is_forgotten, is_collected = threading.Event(), threading.Event()
 
-    def step(number: int, _crew: Crew) -> Iterator[int]:
+    def step(number: int, _pool: ThreadPool) -> Iterator[int]:
         if number == 2:
             assert is_forgotten.wait(10)
             gc.collect()
@@ -184,9 +184,9 @@ def test_a_reading_that_python_drops_in_one_of_its_threads_ends_them(
         return iter([number])
 
     def results() -> Iterator[Any]:
-        with crew_of(2) as crew:
+        with thread_pool_of(2) as pool:
             cycle = yield None
-            yield from in_order((Step(partial(step, n), 1) for n in range(9)), crew, 100)
+            yield from in_order((Step(partial(step, n), 1) for n in range(9)), pool, 100)
             del cycle
 
     gc.disable()

@@ -24,11 +24,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def found_in(folder: Path, name: str, most_chunks: int, shown: int = 100) -> StoredTemplates:
+def found_in(folder: Path, name: str, max_chunks: int, shown: int = 100) -> StoredTemplates:
     store = LocalStore(folder)
     entries = CommitLog(store).current().by_age()
     readers = [open_fragment(store, entry.key, entry.size_bytes) for entry in entries]
-    return stored_templates("shown as " + name, name, readers, most_chunks=most_chunks, shown=shown)
+    return stored_templates("shown as " + name, name, readers, max_chunks=max_chunks, shown=shown)
 
 
 def test_all_row_groups_have_what_all_texts_have(folder: Path) -> None:
@@ -55,7 +55,7 @@ def test_few_row_groups_are_spread_over_all(folder: Path) -> None:
 
 
 def test_no_more_bytes_are_read_than_allowed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compactor.read.stored_templates._MOST_STORED_BYTES", 1)
+    monkeypatch.setattr("compactor.read.stored_templates._MAX_STORED_BYTES", 1)
     assert found_in(folder, "message", 100).chunks_read == 1
 
 

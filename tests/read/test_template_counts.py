@@ -93,7 +93,7 @@ def test_rows_of_one_key_count_once(tmp_path: Path) -> None:
 
 def test_rare_templates_are_counted_together(table: Table, monkeypatch) -> None:
     whole = table.templates("message")
-    monkeypatch.setattr(template_tally, "_MOST_TEMPLATES", 2)
+    monkeypatch.setattr(template_tally, "_MAX_TEMPLATES", 2)
     report = table.templates("message")
     assert len(report.templates) <= 2
     assert report.rows == whole.rows

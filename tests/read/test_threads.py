@@ -54,7 +54,7 @@ ROWS = pa.table({"k": range(4_000), "v": [f"value {n % 37}" for n in range(4_000
 
 
 def reading_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("crew")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("pool")]
 
 
 @pytest.fixture(params=["small ones", "ordinary ones", "large ones"])

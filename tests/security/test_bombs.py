@@ -22,7 +22,7 @@ from tests.support.fragments import BytesSource, rows_of, write_fragment
 from tests.support.wording import refuses
 
 ROOT = Path(__file__).parents[2]
-MOST_BYTES = 160 << 20
+MAX_BYTES = 160 << 20
 _ERRORS = ("InputError: ", "ConfigError: ", "CorruptFragmentError: ", "DataError: ")
 
 
@@ -43,7 +43,7 @@ def test_small_inputs_that_stand_for_large_ones_are_refused_in_bounded_memory(
     for line in lines:
         assert line["said"].startswith(_ERRORS), line
         assert "\n" not in line["said"], line
-        assert line["grown_bytes"] < MOST_BYTES, line
+        assert line["grown_bytes"] < MAX_BYTES, line
 
 
 def test_a_text_that_stands_for_gigabytes_is_read_in_batches() -> None:

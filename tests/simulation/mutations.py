@@ -287,10 +287,10 @@ def _a_checkpoint_is_kept_unread(patch: pytest.MonkeyPatch) -> None:
 
 
 def _all_failures_are_damage(patch: pytest.MonkeyPatch) -> None:
-    original = Driver._setback
+    original = Driver._backoff
     patch.setattr(
         Driver,
-        "_setback",
+        "_backoff",
         lambda self, key, outcome: original(self, key, replace(outcome, is_damage=True)),
     )
 

@@ -39,9 +39,9 @@ from tests.simulation.hazards import BY_NAME, HAZARDS, Hazard
 from tests.simulation.scheduler import Crash, Scheduler
 from tests.simulation.store import Faults
 
-_MOST_STEPS = 200_000
-_MOST_ROUNDS = 60
-_MOST_LIVES = 20
+_MAX_STEPS = 200_000
+_MAX_ROUNDS = 60
+_MAX_LIVES = 20
 
 Scene = Callable[[World], None]
 
@@ -71,7 +71,7 @@ def simulate(seed: int, scene: Scene | None = None, *hazards: Hazard) -> Schedul
             for hazard in hazards:
                 hazard.prepare(world)
             scene(world)
-            world.scheduler.run(_MOST_STEPS)
+            world.scheduler.run(_MAX_STEPS)
             _come_to_rest(world)
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
@@ -267,7 +267,7 @@ def _vacuum(world: World) -> None:
 def _compact(world: World, strategy: Strategy) -> None:
     """Until nothing is due. Workers die of what takes too much memory, but not for ever."""
     policy = Policy(strategy=strategy, level1_target_bytes=2_000, level_multiplier=2)
-    for life in range(_MOST_LIVES):
+    for life in range(_MAX_LIVES):
         owner = f"last{life}"
         log = world.log()
         driver = Driver(
@@ -295,7 +295,7 @@ def _compact(world: World, strategy: Strategy) -> None:
 
 
 def _compact_with(world: World, log: CommitLog, driver: Driver) -> None:
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         compactions = driver.decide(99)
         if not compactions:
             return

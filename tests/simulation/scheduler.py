@@ -56,11 +56,11 @@ class Scheduler:
         skew = self.random.choice(self.skews_ms)
         self._actors.append(Actor(name, greenlet(guarded, self._main), skew))
 
-    def run(self, most_steps: int) -> None:
+    def run(self, max_steps: int) -> None:
         """Until all actors have ended. Raises whatever an actor raises."""
         while self._actors:
             self.steps += 1
-            assert self.steps < most_steps, "the actors come to no end"
+            assert self.steps < max_steps, "the actors come to no end"
             ready = [actor for actor in self._actors if actor.wake_ms <= self.now_ms]
             if not ready:
                 self.now_ms = min(actor.wake_ms for actor in self._actors)

@@ -409,7 +409,7 @@ def test_tasks_after_a_shuffle_are_as_many_as_its_bytes_need(folder: Path, tmp_p
 def test_rows_sent_to_many_tasks_leave_when_enough_wait(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packets, "_PENDING_SHARE", 1 << 15)
+    monkeypatch.setattr(packets, "_PENDING_DIVISOR", 1 << 15)
     monkeypatch.setattr("compactor.spark.shuffle.exchange._PACKET_BYTES", 3_000)
     both({**ORDERED["sort of a concat"], **OUT}, folder, tmp_path, 7)
     assert (tmp_path / "many/out.ndjson").read_bytes() == (tmp_path / "one/out.ndjson").read_bytes()

@@ -26,7 +26,7 @@ class PartsClient:
         self.go_on = threading.Event()
         self.go_on.set()
         self.under_way: set[int] = set()
-        self.most_under_way = 0
+        self.max_under_way = 0
         self.aborted = False
         self._lock = threading.Lock()
 
@@ -36,7 +36,7 @@ class PartsClient:
     def upload_part(self, *, PartNumber: int, Body: Any, **_: Any) -> dict[str, str]:  # noqa: N803
         with self._lock:
             self.under_way.add(PartNumber)
-            self.most_under_way = max(self.most_under_way, len(self.under_way))
+            self.max_under_way = max(self.max_under_way, len(self.under_way))
         self.go_on.wait(30)
         with self._lock:
             self.under_way.remove(PartNumber)
@@ -118,7 +118,7 @@ def test_writing_waits_while_two_parts_are_under_way() -> None:
     client.go_on.set()
     blocked.join(30)
     upload.complete()
-    assert client.most_under_way == 2
+    assert client.max_under_way == 2
     assert client.sizes() == [10, 10, 10, 10, 1]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-_MOST_CHARACTERS: Final = 60
+_MAX_CHARACTERS: Final = 60
 _NO_WORDS: Final = re.compile(r" at 0x|^<|^\w+\.<locals>")
 
 
@@ -16,7 +16,7 @@ def words_for(value: object) -> str | None:
     """Returns words for a parameter that pytest has no name for, or None to leave it to pytest."""
     match value:
         case str():
-            text = value if len(value) > _MOST_CHARACTERS else "" if value else "empty"
+            text = value if len(value) > _MAX_CHARACTERS else "" if value else "empty"
         case pa.DataType() | pa.Field():
             text = str(value)
         case Mapping() | list() | tuple():
@@ -36,7 +36,7 @@ def words_for(value: object) -> str | None:
     text = " ".join(text.split())
     if not text or _NO_WORDS.search(text):
         return None
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
 
 
 def _listed(value: object) -> str:

@@ -200,25 +200,25 @@ def int_body(cursor: Cursor, encoding: int, width: int, length: int, param: int)
     return [value & MASK for n, value in zip(lengths, values, strict=True) for _ in range(n)]
 
 
-def unpacked(cursor: Cursor, least_width: int, length: int, size: int) -> list[int]:
+def unpacked(cursor: Cursor, min_width: int, length: int, size: int) -> list[int]:
     entries = cursor.buffer(16 * -(-length // 1024))
     data = cursor.buffer(size)
     values: list[int] = []
     for at in range(0, len(entries), 16):
         count = min(1024, length - len(values))
-        block, data = unpacked_block(entries[at : at + 16], data, least_width, count)
+        block, data = unpacked_block(entries[at : at + 16], data, min_width, count)
         values += block
     assert data == b""
     return values
 
 
 def unpacked_block(
-    entry: bytes, data: bytes, least_width: int, count: int
+    entry: bytes, data: bytes, min_width: int, count: int
 ) -> tuple[list[int], bytes]:
     """Reads a block of packed integers. Returns what follows it, too."""
     base, width, kind, patches, patch_width, *reserved = struct.unpack("<QBBHB3B", entry)
     assert reserved == [0, 0, 0]
-    assert least_width <= width
+    assert min_width <= width
     block: list[int] = []
     if kind == 1:
         block.append(int.from_bytes(data[:8], "little"))

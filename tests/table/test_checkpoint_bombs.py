@@ -57,7 +57,7 @@ def test_what_compresses_too_well_is_written_so_that_it_is_read(
     snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = checkpoint_bytes(snapshot)
-    monkeypatch.setattr(module, "_most_unpacked", lambda stored_bytes: stored_bytes)
+    monkeypatch.setattr(module, "_max_unpacked", lambda stored_bytes: stored_bytes)
     with pytest.raises(DataError, match="it would unpack to"):  # its sizes differ from run to run
         read_checkpoint(packed, name="c")
     again = read_checkpoint(checkpoint_bytes(snapshot), name="c")

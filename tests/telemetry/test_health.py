@@ -256,7 +256,7 @@ def test_slow_clients_take_neither_threads_nor_the_place_of_others(
         before = threading.active_count()
         slow = [
             stack.enter_context(connected(port, b"GET /healthz HTTP/1.1\r\nHost:"))
-            for _ in range(5 * server._MOST_CONNECTIONS)
+            for _ in range(5 * server._MAX_CONNECTIONS)
         ]
         with connected(port, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n") as client:
             answer = client.makefile("rb").read()
@@ -264,7 +264,7 @@ def test_slow_clients_take_neither_threads_nor_the_place_of_others(
         assert answer.endswith(b"\r\nok\n")
         assert threading.active_count() == before
         # All but the youngest were dropped for those that came later.
-        for client in slow[: -server._MOST_CONNECTIONS]:
+        for client in slow[: -server._MAX_CONNECTIONS]:
             assert is_dropped(client)
         slow[-1].sendall(b" a\r\n\r\n")
         assert slow[-1].recv(15) == b"HTTP/1.1 200 OK"
@@ -280,7 +280,7 @@ def is_dropped(client: socket.socket) -> bool:
 def test_a_client_that_says_a_little_now_and_then_is_dropped_all_the_same(
     registry: MetricsRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_MOST_SECONDS", 0.5)
+    monkeypatch.setattr(server, "_MAX_SECONDS", 0.5)
     app = metrics_app(registry.prometheus, {})
     with serving(app, "127.0.0.1", 0) as port, connected(port, b"GET / HTTP/1.1\r\n") as client:
         client.settimeout(0.05)

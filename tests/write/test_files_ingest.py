@@ -178,4 +178,4 @@ def test_leaving_early_closes_the_file_that_follows(
         with refuses(InputError):
             ingest.add("elsewhere.parquet")
     assert all(file._file.closed for file in opened)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]

@@ -2,7 +2,7 @@
 
 from compactor.pipelines.config.load import load_pipeline, parse_pipeline
 from compactor.pipelines.config.nodes import (
-    MOST_WINDOW_ROWS,
+    MAX_WINDOW_ROWS,
     Aggregate,
     Combine,
     Merge,
@@ -24,7 +24,7 @@ from compactor.pipelines.config.nodes import (
 from compactor.pipelines.config.pipeline import Memory, Pipeline
 
 __all__ = [
-    "MOST_WINDOW_ROWS",
+    "MAX_WINDOW_ROWS",
     "Aggregate",
     "Combine",
     "Memory",

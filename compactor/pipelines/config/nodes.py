@@ -15,7 +15,7 @@ from compactor.pipelines.time_windows import END, START, window_sizes
 from compactor.pipelines.types import TYPES
 from compactor.settings.mistakes import SettingError
 
-MOST_WINDOW_ROWS: Final = 1_000_000
+MAX_WINDOW_ROWS: Final = 1_000_000
 """The most rows that a window function looks back or ahead, since it holds them."""
 
 
@@ -70,7 +70,7 @@ class Window(Model):
     partition_by: Annotated[tuple[str, ...], EachOnce] = ()
     order_by: str
     """A sort schema, such as `ts:desc,id`."""
-    rows: int | None = Field(default=None, ge=1, le=MOST_WINDOW_ROWS, strict=True)
+    rows: int | None = Field(default=None, ge=1, le=MAX_WINDOW_ROWS, strict=True)
     """Most rows of a frame: the row and those before it. Default: all since the partition began."""
 
 

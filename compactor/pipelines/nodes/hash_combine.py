@@ -61,11 +61,11 @@ def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuff
     lefts = [BatchBuffer(sequenced, work.budget, name, work.disk) for _ in range(_PARTS)]
     rights = [BatchBuffer(held.schema, work.budget, name, work.disk) for _ in range(_PARTS)]
     work.keep(name, *lefts, *rights)
-    most_bytes = gathered_bytes(work.budget, _PARTS)
-    with work.budget.holding(name, most_bytes):
-        _divide(held.drain(), [right for _, right in on], PartitionBuffers(rights, most_bytes))
+    max_bytes = gathered_bytes(work.budget, _PARTS)
+    with work.budget.holding(name, max_bytes):
+        _divide(held.drain(), [right for _, right in on], PartitionBuffers(rights, max_bytes))
         rows = _sequenced(work.rows(node.probe), probe.names, sequence)
-        _divide(rows, [left for left, _ in on], PartitionBuffers(lefts, most_bytes))
+        _divide(rows, [left for left, _ in on], PartitionBuffers(lefts, max_bytes))
     full = joined_schema(sequenced, build, on, f"node {name!r}")
     order, room = (SortColumn(sequence),), _room(work, name)
     with work.sorter(name, full, order) as sorter:

@@ -22,7 +22,7 @@ from compactor.pipelines.work import RunContext, taken
 
 _HELD_BYTES: Final = 256 << 10
 """Bytes that are read at a time of an input that is held whole."""
-_SHARE: Final = 8
+_DIVISOR: Final = 8
 """What is read of all inputs at a time takes at most one part in this many of the soft limit."""
 
 
@@ -60,10 +60,10 @@ def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
     schema = work.schemas[name]
     buffers = [work.buffer(name, schema) for _ in node.inputs]
     # A batch of each input will be in memory at a time.
-    most_bytes = min(_HELD_BYTES, work.budget.soft_bytes // (_SHARE * len(buffers)))
+    max_bytes = min(_HELD_BYTES, work.budget.soft_bytes // (_DIVISOR * len(buffers)))
     for i, buffer in zip(node.inputs, buffers, strict=True):
         for batch in _aligned(work, work.rows(i), schema):
-            for piece in sliced(batch, most_bytes):
+            for piece in sliced(batch, max_bytes):
                 buffer.append(piece)
     inputs = [buffer.drain() for buffer in buffers]
     with closing(InterleavedRows(inputs, work.budget, name)) as rows:

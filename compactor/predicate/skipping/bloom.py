@@ -17,7 +17,7 @@ U64 = npt.NDArray[np.uint64]
 
 BLOCK_BYTES: Final = 32
 _BITS_PER_VALUE: Final = 12
-_LEAST_BITS_PER_VALUE: Final = 3
+_MIN_BITS_PER_VALUE: Final = 3
 """Least size of a useful filter: with fewer bits nearly every lookup is a false positive."""
 _SALTS: Final = np.array(
     [
@@ -27,12 +27,12 @@ _SALTS: Final = np.array(
 )  # fmt: skip
 
 
-def build(hashes: U64, most_bytes: int) -> bytes | None:
-    """Returns a filter of values, given their hashes; None if `most_bytes` is too small for a useful one."""
+def build(hashes: U64, max_bytes: int) -> bytes | None:
+    """Returns a filter of values, given their hashes; None if `max_bytes` is too small for a useful one."""
     distinct = distinct_hashes(hashes)
     wanted = -(-len(distinct) * _BITS_PER_VALUE // (8 * BLOCK_BYTES))
-    blocks = max(1, min(wanted, most_bytes // BLOCK_BYTES))
-    if blocks * BLOCK_BYTES * 8 < len(distinct) * _LEAST_BITS_PER_VALUE or most_bytes < BLOCK_BYTES:
+    blocks = max(1, min(wanted, max_bytes // BLOCK_BYTES))
+    if blocks * BLOCK_BYTES * 8 < len(distinct) * _MIN_BITS_PER_VALUE or max_bytes < BLOCK_BYTES:
         return None
     words = np.zeros((blocks, len(_SALTS)), dtype=np.uint32)
     which, bits = _places(distinct, blocks)

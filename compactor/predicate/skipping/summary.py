@@ -21,26 +21,26 @@ _CODES: Final = {SkipKind.BLOOM: 1, SkipKind.VALUES: 2}
 _HEAD_BYTES: Final = 2
 
 
-def build(kind: SkipKind, array: pa.Array, most_bytes: int) -> bytes | None:
+def build(kind: SkipKind, array: pa.Array, max_bytes: int) -> bytes | None:
     """Returns the summary of a storage array, possibly dictionary-coded; None if it would be useless."""
     # The column's type may have changed since its index was configured.
     if not can_index(kind, storage_type(array.type)):
         return None
     domain = _domain(array.type)
     head = bytes([_CODES[kind], len(domain)]) + domain
-    body = _build(kind, array, most_bytes - len(head))
+    body = _build(kind, array, max_bytes - len(head))
     return None if body is None else head + body
 
 
-def _build(kind: SkipKind, array: pa.Array, most_bytes: int) -> bytes | None:
+def _build(kind: SkipKind, array: pa.Array, max_bytes: int) -> bytes | None:
     if pt.is_null(array.type):
         array = pa.array([], pa.int64() if kind is SkipKind.BLOOM else pa.string())
     elif pt.is_dictionary(array.type):
         array = array.dictionary.take(pc.unique(array.indices.drop_null()))
     array = array.drop_null()
     if kind is SkipKind.BLOOM:
-        return bloom.build(mix(value_hashes(array)), most_bytes)
-    return build_value_set(array.unique(), most_bytes)
+        return bloom.build(mix(value_hashes(array)), max_bytes)
+    return build_value_set(array.unique(), max_bytes)
 
 
 def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:

@@ -22,17 +22,17 @@ _HEAD: Final = struct.Struct("<III")
 _LENGTHS: Final = (256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
-def build(values: pa.Array, most_bytes: int) -> bytes | None:
+def build(values: pa.Array, max_bytes: int) -> bytes | None:
     """Returns the set of distinct texts without null; None if not even their first bytes fit."""
     values = values.cast(pa.large_string()).cast(pa.large_binary())
     lengths = pc.binary_length(values)
-    if _size(values) <= most_bytes:
+    if _size(values) <= max_bytes:
         return _packed(0, values, values.slice(0, 0))
     for length in _LENGTHS:
         is_whole = pc.less_equal(lengths, length)
         whole = values.filter(is_whole)
         cut = pc.binary_slice(values.filter(pc.invert(is_whole)), 0, length).unique()
-        if _size(whole) + _size(cut) <= most_bytes:
+        if _size(whole) + _size(cut) <= max_bytes:
             return _packed(length, whole, cut)
     return None
 

@@ -28,14 +28,14 @@ from lsm_fragment.keys.sort_schema import SortSchema, ordering
 PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
 """The number of the task that each row goes to. Shape (rows,)."""
 _PACKET_BYTES: Final = 1 << 20
-_PACKET_SHARE: Final = 64
+_PACKET_DIVISOR: Final = 64
 SAMPLED_KEYS: Final = 1024
 """Limit of the sampled keys of one task for one purpose."""
 
 
 def packet_bytes(limit_bytes: int) -> int:
     """Returns the size of a packet, which is small beside the memory limit of its receiver."""
-    return min(_PACKET_BYTES, limit_bytes // _PACKET_SHARE)
+    return min(_PACKET_BYTES, limit_bytes // _PACKET_DIVISOR)
 
 
 def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _WORTH_A_TASK_BYTES: Final = 4 << 20
-_MOST_PARTS: Final = 10_000
+_MAX_PARTS: Final = 10_000
 _PACKETS_AT_A_TIME: Final = 16
 """Packets that Spark hands to Python together."""
 
@@ -142,7 +142,7 @@ class Jobs:
             return self._options.shuffle_partitions
         by_memory = math.ceil(size_bytes * self._memory_factor / self._limit)
         by_slots = min(task_slots(self.spark), size_bytes // _WORTH_A_TASK_BYTES)
-        return max(1, min(_MOST_PARTS, max(by_memory, by_slots)))
+        return max(1, min(_MAX_PARTS, max(by_memory, by_slots)))
 
     def run_pieces(self, count: int, task: Callable[[int], TaskOutput]) -> Done:
         """Runs a task for each number below `count`. Raises what `run` raises."""

@@ -25,7 +25,7 @@ PACKET_SCHEMA: Final = pa.schema(
 _SENT_SCHEMA: Final = pa.schema(
     [("feed", pa.int32()), ("place", pa.int64()), ("part", pa.int32()), ("batch", pa.binary())]
 )
-_PENDING_SHARE: Final = 16
+_PENDING_DIVISOR: Final = 16
 """Rows that wait to be sent may take this part of the memory limit, so that packets are not too small."""
 
 Batches = Iterator[pa.RecordBatch]
@@ -65,7 +65,7 @@ def send(
         waiting.rank = rank_of[feed]
         batch = from_bytes(data)
         waiting.put(place, divided(batch, part_of[feed](batch)))
-        if waiting.bytes >= limit_bytes // _PENDING_SHARE:
+        if waiting.bytes >= limit_bytes // _PENDING_DIVISOR:
             yield from waiting.leave()
     yield from waiting.leave()
 

@@ -150,9 +150,9 @@ def packets_of(task: int, output: TaskOutput, limit_bytes: int) -> Iterator[Pack
 class _Packing:
     """Joins and cuts the rows of a task into packets of similar size."""
 
-    def __init__(self, task: int, most_bytes: int) -> None:
+    def __init__(self, task: int, max_bytes: int) -> None:
         self.report = TaskReport()
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._place = task << PLACE_BITS
         self._feed = 0
         self._batches: list[pa.RecordBatch] = []
@@ -162,8 +162,8 @@ class _Packing:
         if feed != self._feed:
             yield from self.waiting()
         self._feed = feed
-        for some in sliced(batch, self._most_bytes):
-            if self._bytes + some.nbytes > self._most_bytes:
+        for some in sliced(batch, self._max_bytes):
+            if self._bytes + some.nbytes > self._max_bytes:
                 yield from self.waiting()
             self._batches.append(some)
             self._bytes += some.nbytes

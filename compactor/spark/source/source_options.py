@@ -26,10 +26,10 @@ _FIXED_BYTES: Final = 24 << 20
 """Memory of a task that reading, encoding and the allocators take besides the rows; measured."""
 _SORTING: Final = 5
 """Memory that sorting and writing rows takes, as a multiple of the rows read; measured."""
-_ROW_GROUP_SHARE: Final = 64
+_ROW_GROUP_DIVISOR: Final = 64
 """Row groups are limited to this part of the memory limit, as in a compaction: encoding holds the heaviest
 column of a row group a few times."""
-_SPOOL_SHARE: Final = 8
+_SPOOL_DIVISOR: Final = 8
 _MIN_MEMORY_BYTES: Final = 64 << 20
 _Options = TypeVar("_Options", bound=Settings)
 
@@ -85,12 +85,12 @@ class WriteOptions(IngestSettings):
     def ingest(self) -> IngestOptions:
         """Ingest options within the memory limit. Raises what `options` raises."""
         limit, options = self.memory_limit, self.options
-        row_group_bytes = min(options.writer.target_row_group_bytes, limit // _ROW_GROUP_SHARE)
+        row_group_bytes = min(options.writer.target_row_group_bytes, limit // _ROW_GROUP_DIVISOR)
         return replace(
             options,
             writer=replace(options.writer, target_row_group_bytes=row_group_bytes),
             buffer_bytes=(limit - _FIXED_BYTES) // _SORTING,
-            spool_memory_bytes=min(SPOOL_MEMORY_BYTES, limit // _SPOOL_SHARE),
+            spool_memory_bytes=min(SPOOL_MEMORY_BYTES, limit // _SPOOL_DIVISOR),
             threads=1,
         )
 

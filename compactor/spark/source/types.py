@@ -20,7 +20,7 @@ from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import is_list_like, storage_type
 from lsm_fragment.names import names_text
 
-_MOST_DIGITS: Final = 38
+_MAX_DIGITS: Final = 38
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataType]], ...]] = (
     (pt.is_null, st.NullType),
     (pt.is_boolean, st.BooleanType),
@@ -77,7 +77,7 @@ def _spark_type(dtype: pa.DataType) -> st.DataType | None:
     if pt.is_timestamp(dtype):
         return st.TimestampNTZType() if dtype.tz is None else st.TimestampType()
     if pt.is_decimal(dtype):
-        if dtype.precision > _MOST_DIGITS or not 0 <= dtype.scale <= dtype.precision:
+        if dtype.precision > _MAX_DIGITS or not 0 <= dtype.scale <= dtype.precision:
             return None
         return st.DecimalType(dtype.precision, dtype.scale)
     if pt.is_struct(dtype):

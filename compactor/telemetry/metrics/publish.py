@@ -24,7 +24,7 @@ from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
 JOB: Final = "compactor"
 _PUSH_SECONDS: Final = 15.0
 PASSWORD_VARIABLE: Final = "COMPACTOR_METRICS_PUSH_PASSWORD"
-_MOST_PASSWORD_BYTES: Final = 4096
+_MAX_PASSWORD_BYTES: Final = 4096
 
 
 class PushError(Exception):
@@ -83,7 +83,7 @@ def push_password(
 def _read_password(file: str) -> str:
     try:
         with Path(file).open("rb") as opened:
-            data = opened.read(_MOST_PASSWORD_BYTES + 1)
+            data = opened.read(_MAX_PASSWORD_BYTES + 1)
     except OSError as error:
         raise UsageError(
             f"--metrics-push-password-file {file}: it can't be read ({error.strerror or error})"
@@ -92,10 +92,10 @@ def _read_password(file: str) -> str:
         password = data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         password = ""
-    if not password or len(data) > _MOST_PASSWORD_BYTES or not password.isprintable():
+    if not password or len(data) > _MAX_PASSWORD_BYTES or not password.isprintable():
         raise UsageError(
             f"--metrics-push-password-file {file}: it is not one line of text of up to "
-            f"{_MOST_PASSWORD_BYTES:,} bytes: put the password there, and nothing else"
+            f"{_MAX_PASSWORD_BYTES:,} bytes: put the password there, and nothing else"
         )
     return password
 

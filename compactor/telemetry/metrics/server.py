@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 Check = Callable[[], tuple[bool, str]]
 
 _METHODS: Final = ("GET", "HEAD")
-_MOST_SECONDS: Final = 10.0
+_MAX_SECONDS: Final = 10.0
 """Longest life of a connection."""
-_MOST_CONNECTIONS: Final = 16
+_MAX_CONNECTIONS: Final = 16
 """Limit of concurrent connections, enough for some scrapers and probes."""
 _THREADS: Final = 2
-_MOST_HEADER_BYTES: Final = 16 << 10
-_MOST_BODY_BYTES: Final = 1 << 10
+_MAX_HEADER_BYTES: Final = 16 << 10
+_MAX_BODY_BYTES: Final = 1 << 10
 """Limit of a request's body; a GET has none."""
 
 
@@ -146,7 +146,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 class _Server(TcpWSGIServer):  # type: ignore[misc]
     """A server in which one thread reads and writes all connections, and a few answer requests.
 
-    A connection serves one request within `_MOST_SECONDS`. One connection too many closes the oldest, so that
+    A connection serves one request within `_MAX_SECONDS`. One connection too many closes the oldest, so that
     slow clients keep nobody else out.
     """
 
@@ -156,9 +156,9 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         settings = Adjustments(
             threads=_THREADS,
             # At its own limit waitress would stop accepting connections.
-            connection_limit=100 * _MOST_CONNECTIONS,
-            max_request_header_size=_MOST_HEADER_BYTES,
-            max_request_body_size=_MOST_BODY_BYTES,
+            connection_limit=100 * _MAX_CONNECTIONS,
+            max_request_header_size=_MAX_HEADER_BYTES,
+            max_request_body_size=_MAX_BODY_BYTES,
             log_socket_errors=False,
             clear_untrusted_proxy_headers=True,
             ident=None,
@@ -172,9 +172,9 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     def readable(self) -> bool:
         """Shuts down late and excess connections; the loop calls this at least once a second."""
         by_age = sorted(self.active_channels.values(), key=lambda channel: channel.creation_time)
-        late = time.time() - _MOST_SECONDS
+        late = time.time() - _MAX_SECONDS
         for place, channel in enumerate(by_age):
-            if channel.creation_time < late or place < len(by_age) - _MOST_CONNECTIONS:
+            if channel.creation_time < late or place < len(by_age) - _MAX_CONNECTIONS:
                 # Closing it here would free its descriptor for another connection within this turn.
                 with suppress(OSError):
                     channel.socket.shutdown(socket.SHUT_RDWR)

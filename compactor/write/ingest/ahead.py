@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from compactor.files.source import BatchesOf, FileBatches
-from lsm_fragment.threads import Crew, Work
+from lsm_fragment.threads import ThreadPool, Work
 
 
 def _nothing() -> None: ...
@@ -17,14 +17,14 @@ def _nothing() -> None: ...
 class BatchesAhead(BatchesOf):
     """An open file, iterable once like any other, that is read by a thread."""
 
-    def __init__(self, file: FileBatches, crew: Crew, *, is_free: bool) -> None:
+    def __init__(self, file: FileBatches, pool: ThreadPool, *, is_free: bool) -> None:
         """Begins to read the first batch.
 
         is_free: whether the thread has a core of its own. If it has not, the caller reads the other batches.
         """
         super().__init__(file)
         self.is_checked = file.is_checked
-        self._crew = crew
+        self._pool = pool
         self._is_free = is_free
         self._is_read = False
         self.on_end: Callable[[], None] = _nothing
@@ -43,7 +43,7 @@ class BatchesAhead(BatchesOf):
             on_end()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self._crew.wait(self._next)) is not None:
+        while (batch := self._pool.wait(self._next)) is not None:
             if self._is_free:
                 self._next = self._begin()
             yield batch
@@ -56,4 +56,4 @@ class BatchesAhead(BatchesOf):
             self.before_waiting()
 
     def _begin(self) -> Work[pa.RecordBatch | None]:
-        return self._crew.begin(partial(next, self._rest, None))
+        return self._pool.begin(partial(next, self._rest, None))

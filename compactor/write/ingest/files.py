@@ -29,7 +29,7 @@ from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.threads import ALONE, Crew, Work
+from lsm_fragment.threads import ALONE, ThreadPool, Work
 
 _PARQUET_BATCH_BYTES: Final = 32 << 20
 """Bytes of a Parquet file that are decoded at a time. All rows of a fragment are held for sorting anyway, and
@@ -78,8 +78,8 @@ class FilesIngest:
         self._options = options
         self._ids = ids
         set_up_heap()
-        self._crew = Crew(options.threads)
-        self._reader = self._crew if options.threads > 1 else Crew(2)
+        self._pool = ThreadPool(options.threads)
+        self._reader = self._pool if options.threads > 1 else ThreadPool(2)
         self._begun: Work[_OpenFile] | None = None
         """The opening of the file that follows."""
 
@@ -110,7 +110,7 @@ class FilesIngest:
                 self._options,
                 ids=self._ids,
                 on_progress=on_progress,
-                crew=self._crew,
+                pool=self._pool,
             )
         return replace(report, not_promoted=opened.not_promoted)
 
@@ -156,7 +156,7 @@ class FilesIngest:
             absent = promoted.absent
         else:
             file, absent = open_file(), ()
-        batches = BatchesAhead(file, self._reader, is_free=self._crew.threads > 1)
+        batches = BatchesAhead(file, self._reader, is_free=self._pool.threads > 1)
         return _OpenFile(path, table, batches, absent)
 
 
@@ -232,14 +232,14 @@ def ingest_batches(
     ids: Ids = random_id,
     on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = as_they_are,
-    crew: Crew = ALONE,
+    pool: ThreadPool = ALONE,
 ) -> IngestReport:
     """Does what `FilesIngest.add` does, for batches that were opened with the snapshot's schema."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
     plan = plan_ingest(log, snapshot, file.schema, file.path, sort or sort_of_file, options)
-    written = write_fragments(store, plan, file, ids(), on_progress=on_progress, crew=crew)
+    written = write_fragments(store, plan, file, ids(), on_progress=on_progress, pool=pool)
     after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)
     return IngestReport(

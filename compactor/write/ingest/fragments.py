@@ -33,9 +33,9 @@ from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.names import names_text
-from lsm_fragment.threads import ALONE, Crew
+from lsm_fragment.threads import ALONE, ThreadPool
 
-_LEAST_ROW_BYTES: Final = 16
+_MIN_ROW_BYTES: Final = 16
 """Least weight of a row: its place in the sort order takes that much, however narrow the row is."""
 ByteProgress = Callable[[int, int], None]
 """Called with the bytes of the file consumed so far and its size in bytes."""
@@ -57,13 +57,13 @@ def write_fragments(
     attempt_id: str,
     *,
     on_progress: ByteProgress = lambda _done, _total: None,
-    crew: Crew = ALONE,
+    pool: ThreadPool = ALONE,
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
     attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that does not fit.
     """
-    writer = _FragmentsOfFile(store, plan, file, attempt_id, crew)
+    writer = _FragmentsOfFile(store, plan, file, attempt_id, pool)
     try:
         entries = list(writer.write(on_progress))
     except FoldError as error:
@@ -74,7 +74,7 @@ def write_fragments(
 
 class _FragmentsOfFile:
     def __init__(
-        self, store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str, crew: Crew
+        self, store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str, pool: ThreadPool
     ) -> None:
         self._file = file
         self._names = plan.names
@@ -84,7 +84,7 @@ class _FragmentsOfFile:
         self._options = plan.options
         self._base_version = plan.base_version
         self._attempt_id = attempt_id
-        self._crew = crew
+        self._pool = pool
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one for each row group of the fragment being written."""
@@ -112,7 +112,7 @@ class _FragmentsOfFile:
                 start += head.rows
                 pending.append(head)
                 rows += head.rows
-                size += max(held.add(head.batch), head.rows * _LEAST_ROW_BYTES)
+                size += max(held.add(head.batch), head.rows * _MIN_ROW_BYTES)
                 if rows >= self._options.rows_per_fragment or size >= self._options.buffer_bytes:
                     yield from self._write_windows(pending)
                     pending, rows, size, held = [], 0, 0, HeldBytes()
@@ -160,7 +160,7 @@ class _FragmentsOfFile:
                 self._options.writer,
                 spool_memory_bytes=self._options.spool_memory_bytes,
                 on_row_group=self._summarise,
-                crew=self._crew,
+                pool=self._pool,
             ) as writer,
         ):
             row_statistics = RowStatistics()

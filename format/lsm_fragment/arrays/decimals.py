@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-_MOST_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
+_MAX_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 _TYPES: Final = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
 
 
@@ -49,7 +49,7 @@ def decimal_texts(array: pa.Array) -> pa.Array:
     """Returns decimals as large strings, null where they are."""
     dtype = array.type
     assert pt.is_decimal(dtype), f"not decimals: {dtype}"
-    if abs(dtype.scale) <= _MOST_DIGITS[dtype.bit_width]:
+    if abs(dtype.scale) <= _MAX_DIGITS[dtype.bit_width]:
         return array.cast(pa.large_string())
     valid = array.is_valid().to_pylist()
     texts = [
@@ -74,6 +74,6 @@ def decimals_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 def _unscaled(text: str, dtype: pa.DataType) -> int:
     if _TEXT.fullmatch(text):
         units = decimal.Decimal(text).scaleb(dtype.scale, _EXACT)
-        if units == units.to_integral_value() and abs(units) < 10**dtype.precision:
+        if units == units.to_integral_value() and units.copy_abs() < 10**dtype.precision:
             return int(units)
     raise pa.ArrowInvalid(f"{text[:_SHOWN_CHARACTERS]!r} is no value of {dtype}")

@@ -29,7 +29,7 @@ _LOOKED_AT_ROWS: Final = 4096
 _ROUNDS: Final = 16
 _LOOKED_AT_BYTES: Final = 1 << 20
 """The most rows and text that are looked at to find words that vary."""
-_MANY_TEMPLATES_SHARE: Final = 32
+_MANY_TEMPLATES_DIVISOR: Final = 32
 """Rows to each template from which words are not looked at."""
 _NEVER_MANY: Final = 64
 """Templates up to which they are not looked at either."""
@@ -122,10 +122,10 @@ class Divided(NamedTuple):
 
 
 def split(
-    array: pa.Array, most_templates: int, words: VaryingWords = NO_VARYING_WORDS
+    array: pa.Array, max_templates: int, words: VaryingWords = NO_VARYING_WORDS
 ) -> pa.Array | None:
     """Divides strings into a templated array; see `divide`."""
-    divided = divide(array, most_templates, words)
+    divided = divide(array, max_templates, words)
     return None if divided is None else divided.array
 
 
@@ -139,16 +139,16 @@ def split_into_few(array: pa.Array) -> pa.Array | None:
 
 def has_many_templates(templates: float, rows: int) -> bool:
     """Returns whether rows have so many templates that words may vary in them."""
-    return templates > max(_NEVER_MANY, rows / _MANY_TEMPLATES_SHARE)
+    return templates > max(_NEVER_MANY, rows / _MANY_TEMPLATES_DIVISOR)
 
 
 def divide(
-    array: pa.Array, most_templates: int, words: VaryingWords = NO_VARYING_WORDS
+    array: pa.Array, max_templates: int, words: VaryingWords = NO_VARYING_WORDS
 ) -> Divided | None:
     """Divides strings into templates, in the order of their first use, and variables.
 
     words: those that are variables besides tokens with digits. Returns None if there are more templates than
-    `most_templates` or none, or more bytes than offsets of 32 bits reach.
+    `max_templates` or none, or more bytes than offsets of 32 bits reach.
     """
     rows = len(array)
     offsets, data = binary_parts(array)
@@ -162,7 +162,7 @@ def divide(
     number_ends, text_ends = np.empty((2, rows + 1), dtype=np.int32)
     numbers, texts = room_for(size), room_for(room)
     found = native.encodings.tokens.divide(
-        offsets, native.as_bytes(data), *native.validity(array), most_templates, BITS, *words,
+        offsets, native.as_bytes(data), *native.validity(array), max_templates, BITS, *words,
         codes, number_ends, numbers, text_ends, texts,
     )  # fmt: skip
     if found is None:

@@ -19,7 +19,7 @@ from lsm_fragment.arrays.buffers import (
 )
 from lsm_fragment.arrays.dictionaries import is_same_memory
 from lsm_fragment.arrays.moves import list_parts, present_items
-from lsm_fragment.arrays.templated import most_text_bytes, text_lengths
+from lsm_fragment.arrays.templated import max_text_bytes, text_lengths
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated
 
 I64 = npt.NDArray[np.int64]
@@ -97,22 +97,22 @@ def total_bits(array: pa.Array) -> int:
     return length
 
 
-def most_templated_bytes(array: pa.Array) -> int:
+def max_templated_bytes(array: pa.Array) -> int:
     """Returns an upper bound of `total_bytes` of a templated array, without looking at its variables."""
-    return most_text_bytes(array) + _LENGTH_BITS // 8 * len(array)
+    return max_text_bytes(array) + _LENGTH_BITS // 8 * len(array)
 
 
-def takes_at_most(array: pa.Array, most_bytes: int) -> bool:
+def takes_at_most(array: pa.Array, max_bytes: int) -> bool:
     """Returns whether `total_bytes` of a dictionary-coded array is at most so many bytes."""
-    return most_total_bytes(array) <= most_bytes or total_bytes(array) <= most_bytes
+    return max_total_bytes(array) <= max_bytes or total_bytes(array) <= max_bytes
 
 
-def most_total_bytes(array: pa.Array) -> int:
+def max_total_bytes(array: pa.Array) -> int:
     """Returns an upper bound of `total_bytes` of a dictionary-coded array, without looking at its codes."""
-    return len(array) * most_row_bytes(array)
+    return len(array) * max_row_bytes(array)
 
 
-def most_row_bytes(array: pa.Array) -> int:
+def max_row_bytes(array: pa.Array) -> int:
     """Returns an upper bound of the bytes of a row, possibly null, of an array that is not templated."""
     heaviest = heaviest_value_bytes(array) + 1  # of which a part of a byte may be missing
     return max(heaviest, _LENGTH_BITS // 8)

@@ -30,9 +30,9 @@ NUMBER: Final = 0x11
 """The mark of a variable of 1 to 19 digits."""
 WORD: Final = 0x13
 """The mark of a variable that may be any token."""
-TEMPLATES_SHARE: Final = 4
+TEMPLATES_DIVISOR: Final = 4
 """Rows to each template, at least, for which templates are worth their place."""
-MOST_GROWTH: Final = 3
+MAX_GROWTH: Final = 3
 """Bytes of text that a byte of a number makes at most."""
 SLACK_BYTES: Final = 32
 """Bytes behind templates and text that native code may touch."""
@@ -223,7 +223,7 @@ def joined(array: pa.Array) -> pa.Array:
     Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
     rows, is_large = rows_of(array), is_large_offsets(value_type(array.type))
-    size = most_text_bytes(array)
+    size = max_text_bytes(array)
     if not is_large and size > MAX_OFFSET_32:
         size = native.encodings.templates.join_lengths(*rows, np.empty(len(array), dtype=np.int64))
         if size > MAX_OFFSET_32:
@@ -248,14 +248,14 @@ def strings_of(rows: pa.Array, dtype: pa.DataType, offsets: npt.NDArray[Any], te
     return pa.Array.from_buffers(dtype, len(rows), buffers, rows.null_count)
 
 
-def most_text_bytes(array: pa.Array, slots: Slots | None = None) -> int:
+def max_text_bytes(array: pa.Array, slots: Slots | None = None) -> int:
     """Returns an upper bound of the text of all rows, without looking at their variables.
 
     slots: of the templates, if they were counted.
     """
     templates = templates_of(array)
     counted = slots or slots_of(templates)
-    return native.encodings.templates.most_bytes(
+    return native.encodings.templates.max_bytes(
         binary_parts(templates)[0], counted.numbers, counted.texts, codes_of(array),
         binary_parts(numbers_of(array))[0], binary_parts(texts_of(array))[0], *native.validity(array),
     )  # fmt: skip

@@ -132,7 +132,7 @@ def _short(value: object) -> str:
         text = repr(value)
     except RecursionError:
         return "something nested too deeply"
-    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
+    return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + "…"
 
 
 def _type_from_json(value: JsonObject) -> pa.DataType:
@@ -243,4 +243,4 @@ def _encode_bytes(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-_MOST_CHARACTERS: Final = 200
+_MAX_CHARACTERS: Final = 200

@@ -20,7 +20,7 @@ _POOLED_BYTES: Final = 1 << 20
 context that is kept."""
 _POOL_CODEC: Final = pa.Codec("zstd")
 
-_LEAST_COMPRESSED_BYTES: Final = 64
+_MIN_COMPRESSED_BYTES: Final = 64
 
 _DENSE_LEVEL: Final = -100
 """At which zstd passes data by that it does not shrink."""
@@ -43,7 +43,7 @@ def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
     parts: at most 8. level: zstd's, 0 for no compression.
     """
     size = sum(part.data.nbytes for part in parts)
-    if level <= 0 or size < _LEAST_COMPRESSED_BYTES or all(part.is_dense for part in parts):
+    if level <= 0 or size < _MIN_COMPRESSED_BYTES or all(part.is_dense for part in parts):
         return Codec.NONE, _joined(parts)
     frames = [
         _compressor(_DENSE_LEVEL if part.is_dense else level).compress(part.data) for part in parts

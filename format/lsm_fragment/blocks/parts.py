@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from lsm_fragment.blocks.layout import BlockHeader, Codec, checksum64
 
-MOST_PARTS: Final = 8
+MAX_PARTS: Final = 8
 _COUNT: Final = struct.Struct("<Q")
 _ENTRY: Final = struct.Struct("<QQ")
-MOST_TABLE_BYTES: Final = _COUNT.size + MOST_PARTS * _ENTRY.size
+MAX_TABLE_BYTES: Final = _COUNT.size + MAX_PARTS * _ENTRY.size
 """As much of a payload as is sure to have its table."""
 _MISMATCH: Final = "the payload's checksum does not match"
 
@@ -61,7 +61,7 @@ def check_payload(header: BlockHeader, stored: bytes | memoryview) -> None:
 def checked_parts(header: BlockHeader, beginning: bytes | memoryview) -> list[PayloadPart]:
     """Returns the parts of a payload, of which the table is checked.
 
-    beginning: of the payload, at least `MOST_TABLE_BYTES` of it if it has more. Raises `ValueError`.
+    beginning: of the payload, at least `MAX_TABLE_BYTES` of it if it has more. Raises `ValueError`.
     """
     if header.codec is not Codec.ZSTD_PARTS:
         return [PayloadPart(0, header.stored_bytes, header.payload_checksum)]
@@ -89,7 +89,7 @@ def _table_bytes(beginning: bytes | memoryview) -> int:
     """Returns the length of the table. Raises `ValueError` if it cannot be or is not whole."""
     if len(beginning) >= _COUNT.size:
         (count,) = _COUNT.unpack_from(beginning)
-        if not 1 < count <= MOST_PARTS:
+        if not 1 < count <= MAX_PARTS:
             raise ValueError(f"the payload has {count} parts")
         size = _COUNT.size + int(count) * _ENTRY.size
         if len(beginning) >= size:

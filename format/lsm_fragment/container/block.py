@@ -15,7 +15,7 @@ from lsm_fragment.container.footer import ChunkStats
 from lsm_fragment.encodings.coding import decode_array
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError
-from lsm_fragment.limits import most_chunk_bytes, most_metadata_bytes, too_large
+from lsm_fragment.limits import chunk_limit_bytes, max_metadata_bytes, too_large
 from lsm_fragment.native.encodings.decode import root_of
 from lsm_fragment.value_errors import OF_VALUES
 
@@ -36,19 +36,19 @@ class Block(NamedTuple):
 
     def raw(self) -> bytes:
         """Decompresses the payload. Raises `CorruptFragmentError`."""
-        return bytes(self._decompressed(most_metadata_bytes(self.header.stored_bytes)))
+        return bytes(self._decompressed(max_metadata_bytes(self.header.stored_bytes)))
 
-    def _decompressed(self, most_bytes: int) -> bytes | memoryview:
-        self.check_raw_bytes(most_bytes)
+    def _decompressed(self, max_bytes: int) -> bytes | memoryview:
+        self.check_raw_bytes(max_bytes)
         try:
             return decompress(self.header.codec, self.stored, self.header.raw_bytes)
         except ValueError as error:
             raise self.fault(str(error)) from error
 
-    def check_raw_bytes(self, most_bytes: int) -> None:
+    def check_raw_bytes(self, max_bytes: int) -> None:
         """Raises `CorruptFragmentError` if the payload claims to take more than so many bytes."""
-        if self.header.raw_bytes > most_bytes:
-            raise self.fault(too_large(self.header.raw_bytes, most_bytes))
+        if self.header.raw_bytes > max_bytes:
+            raise self.fault(too_large(self.header.raw_bytes, max_bytes))
 
     def decode(
         self,
@@ -63,8 +63,8 @@ class Block(NamedTuple):
         Chunks of only nulls decode as any type. keep_dictionary, keep_templates, reserve: see
         `lsm_fragment.encodings.coding.decode_array`.
         """
-        most_bytes = most_chunk_bytes(self.header.stored_bytes)
-        raw = self._decompressed(most_bytes)
+        max_bytes = chunk_limit_bytes(self.header.stored_bytes)
+        raw = self._decompressed(max_bytes)
         refusals: list[Exception] = []
 
         def ask(size: int) -> None:
@@ -83,7 +83,7 @@ class Block(NamedTuple):
                 self.header.rows,
                 keep_dictionary=keep_dictionary,
                 keep_templates=keep_templates,
-                most_bytes=most_bytes,
+                max_bytes=max_bytes,
                 reserve=None if reserve is None else ask,
             )
         except (ValueError, OverflowError, *OF_VALUES) as error:

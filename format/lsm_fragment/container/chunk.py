@@ -23,7 +23,7 @@ from lsm_fragment.encodings.fitting import encode_fitting
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.keys.bounds import Value
 from lsm_fragment.keys.extremes import min_max
-from lsm_fragment.limits import most_metadata_bytes
+from lsm_fragment.limits import max_metadata_bytes
 
 _RAW_PAYLOAD_LEVEL: Final = 0
 
@@ -128,7 +128,7 @@ def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEV
     """Makes a block that is not a chunk: header, column start, page or directory."""
     parts = (Part(memoryview(payload)),)
     codec, stored = compress(parts, level)
-    if len(payload) > most_metadata_bytes(len(stored)):  # readers would take it for a bomb
+    if len(payload) > max_metadata_bytes(len(stored)):  # readers would take it for a bomb
         codec, stored = compress(parts, _RAW_PAYLOAD_LEVEL)
     head = layout.pack_block_header(
         kind,

@@ -247,7 +247,7 @@ def pack_directory(
     )
 
 
-@remembered(most=64, most_bytes=64 << 10)
+@remembered(most=64, max_bytes=64 << 10)
 def _parsed(text: bytes) -> tuple[SortSchema, int, tuple[str, ...]]:
     """Returns what the JSON says. The fragments of a table say the same."""
     try:

@@ -91,7 +91,7 @@ class FragmentHeader:
         return header
 
 
-@remembered(most=16, most_bytes=64 << 10)
+@remembered(most=16, max_bytes=64 << 10)
 def _parsed(data: bytes) -> tuple[tuple[str, ...], FragmentHeader | None]:
     """Returns the required features, and the header unless this reader lacks one of them. Fragments that one
     writer adds to a table say the same."""

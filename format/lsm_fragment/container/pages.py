@@ -193,7 +193,7 @@ def unpack_record(table: bytes, at: int = 0) -> ColumnRecord:
     return ColumnRecord(name, start, end, count, size, table, field_at, field_bytes, at + size)
 
 
-@remembered(most=4096, most_bytes=4096)
+@remembered(most=4096, max_bytes=4096)
 def _parse_field(text: bytes, name: str) -> tuple[pa.Field, ValueKind]:
     """Returns a column's field and the kind of its VALUEs. The fragments of a table have the same ones."""
     try:

@@ -41,7 +41,7 @@ _HEAD_BYTES: Final = 16 << 10
 _NODES_BYTES: Final = 4 << 10
 """As much of a chunk of templates as has its encoding nodes, which are few, and its table of parts."""
 _BEGIN_BYTES: Final = 64 << 10
-_HEAD_SHARE: Final = 16
+_HEAD_DIVISOR: Final = 16
 """Templates and codes mostly take less than one of so many bytes of a chunk, or than `_BEGIN_BYTES`."""
 _WINDOW_BYTES: Final = 16 << 20
 _ROW_BYTES: Final = 8
@@ -146,7 +146,7 @@ class FragmentReader:
             return self._read_column(name, [group], keep_templates=False)[0]
         dtype, stats = storage_type(field.type), self.footer.chunks(name)[group]
         if stats.encoding == Encoding.TEMPLATE.name and is_string(dtype):
-            begin_bytes = max(_BEGIN_BYTES, stats.stored_bytes // _HEAD_SHARE)
+            begin_bytes = max(_BEGIN_BYTES, stats.stored_bytes // _HEAD_DIVISOR)
             if needs_text or stats.stored_bytes - begin_bytes <= self._request_bytes:
                 begin_bytes = stats.stored_bytes
             block = self._read_beginning(name, group, begin_bytes)

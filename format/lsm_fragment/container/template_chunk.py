@@ -15,7 +15,7 @@ from lsm_fragment.container.block import Block
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.encodings.template import TemplateHead
 from lsm_fragment.encodings.template_decoder import TemplateDecoder, template_counts
-from lsm_fragment.limits import most_chunk_bytes
+from lsm_fragment.limits import chunk_limit_bytes
 
 
 class TemplateChunk:
@@ -41,7 +41,7 @@ class TemplateChunk:
     @cached_property
     def _parts(self) -> list[PayloadPart]:
         header = self._block.header
-        self._block.check_raw_bytes(most_chunk_bytes(header.stored_bytes))
+        self._block.check_raw_bytes(chunk_limit_bytes(header.stored_bytes))
         with self._block.explained():
             return checked_parts(header, self._block.stored)
 
@@ -64,7 +64,7 @@ class TemplateChunk:
                 first,
                 self.dtype,
                 header.rows,
-                most_bytes=most_chunk_bytes(header.stored_bytes),
+                max_bytes=chunk_limit_bytes(header.stored_bytes),
                 raw_bytes=header.raw_bytes,
             )
         if len(self._parts) > 1 and len(first) != decoder.head_bytes:

@@ -35,7 +35,7 @@ from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import KeyColumns
 from lsm_fragment.keys.sort_schema import SortSchema, column_order
-from lsm_fragment.threads import ALONE, Crew
+from lsm_fragment.threads import ALONE, ThreadPool
 from lsm_fragment.version import __version__
 
 
@@ -97,13 +97,13 @@ class FragmentWriter:
         spool_directory: str | None = None,
         spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
-        crew: Crew = ALONE,
+        pool: ThreadPool = ALONE,
     ) -> None:
         """on_row_group: called with the columns of each row group, as storage arrays.
 
-        crew: who encodes the columns of a row group; the bytes are the same for any number of threads.
+        pool: who encodes the columns of a row group; the bytes are the same for any number of threads.
         """
-        self._crew = crew
+        self._pool = pool
         self._on_row_group = on_row_group
         self._options = options or WriterOptions()
         header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
@@ -199,7 +199,7 @@ class FragmentWriter:
         names = [*self._keys, *self._others]
         numbers = _RowNumbers(rows)
         make = partial(self._chunk, self._emitter.rows, numbers, columns)
-        chunks = self._crew.each(make, names, [columns[name].nbytes for name in names])
+        chunks = self._pool.each(make, names, [columns[name].nbytes for name in names])
         self._emitter.key_group(chunks[: len(keys)], key_at(keys, 0), key_at(keys, rows - 1))
         for name, chunk in zip(self._others, chunks[len(keys) :], strict=True):
             self._spool.append(name, chunk)

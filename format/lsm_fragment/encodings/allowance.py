@@ -25,16 +25,16 @@ def charge_nothing(_size: int) -> None:
 class Allowance:
     """The memory that a chunk may take."""
 
-    def __init__(self, most_bytes: int, reserve: Callable[[int], None] | None) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int, reserve: Callable[[int], None] | None) -> None:
+        self._max_bytes = max_bytes
         self._reserve = reserve
         self.charged_bytes = 0
 
     def charge(self, size: int) -> None:
         """Counts memory before it is allocated. Raises `ValueError` if it is too much for the payload."""
         self.charged_bytes += size
-        if self.charged_bytes > self._most_bytes:
-            raise ValueError(too_large(self.charged_bytes, self._most_bytes))
+        if self.charged_bytes > self._max_bytes:
+            raise ValueError(too_large(self.charged_bytes, self._max_bytes))
         if self._reserve is not None and size > _SMALL_BYTES:
             self._reserve(size)
 
@@ -43,8 +43,8 @@ class Allowance:
 
         Raises `ValueError` if it is too much for the payload.
         """
-        if size > KEPT_RATIO * self._most_bytes:
-            raise ValueError(too_large(size, KEPT_RATIO * self._most_bytes))
+        if size > KEPT_RATIO * self._max_bytes:
+            raise ValueError(too_large(size, KEPT_RATIO * self._max_bytes))
 
 
 def may_be_large(values: pa.Array, length: int) -> bool:
@@ -52,10 +52,10 @@ def may_be_large(values: pa.Array, length: int) -> bool:
     take more than `_LITTLE_BYTES`."""
     if is_binary_like(values.type) and length * values.get_total_buffer_size() <= _LITTLE_BYTES:
         return False  # as most dictionaries are, whose strings need not be looked at
-    return length * _most_value_bytes(values) > _LITTLE_BYTES
+    return length * _max_value_bytes(values) > _LITTLE_BYTES
 
 
-def _most_value_bytes(values: pa.Array) -> int:
+def _max_value_bytes(values: pa.Array) -> int:
     """Returns a bound of the bytes of one value: of all where these are few, else of the heaviest."""
     size = total_bytes(values)
     return size if size <= _FEW_BYTES else heaviest_value_bytes(values)

@@ -21,7 +21,7 @@ from lsm_fragment.encodings.allowance import Allowance
 from lsm_fragment.encodings.choice import encode_backed, encode_root
 from lsm_fragment.encodings.node import (
     MAX_UNBACKED_VALUES,
-    MOST_VALUE_BYTES,
+    MAX_VALUE_BYTES,
     WORD_BYTES,
     Encoding,
     Node,
@@ -30,7 +30,7 @@ from lsm_fragment.encodings.node import (
 )
 from lsm_fragment.encodings.reading import ChunkReader, Keep
 from lsm_fragment.encodings.registry import MODULES
-from lsm_fragment.limits import most_chunk_bytes
+from lsm_fragment.limits import chunk_limit_bytes
 from lsm_fragment.native.encodings.decode import Cursor
 
 
@@ -42,7 +42,7 @@ def decode_array(
     *,
     keep_dictionary: bool = False,
     keep_templates: bool = False,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
     reserve: Callable[[int], None] | None = None,
 ) -> pa.Array:
     """Decodes a chunk to a storage array of type `dtype`.
@@ -51,15 +51,15 @@ def decode_array(
     values), so that a merge can move codes instead of bytes.
     keep_templates: keeps strings that are stored as templates and variables as a templated array
     (`lsm_fragment.arrays.templated`).
-    most_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
+    max_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
     kept dictionary or of kept templates; by default derived from the payload's length.
     reserve: called with every larger size before memory is allocated for it; what it raises comes through.
     Raises `ValueError` on any inconsistency.
     """
     payload = pa.py_buffer(raw)
-    allowance = Allowance(most_bytes or most_chunk_bytes(payload.size), reserve)
-    most_values = max(MAX_UNBACKED_VALUES, 8 * payload.size)
-    cursor = Cursor(meta, payload, most_values, allowance.charge)
+    allowance = Allowance(max_bytes or chunk_limit_bytes(payload.size), reserve)
+    max_values = max(MAX_UNBACKED_VALUES, 8 * payload.size)
+    cursor = Cursor(meta, payload, max_values, allowance.charge)
     array = ChunkReader(cursor, allowance, MODULES).decode(
         dtype, rows, Keep(keep_dictionary, keep_templates)
     )
@@ -67,7 +67,7 @@ def decode_array(
     return array
 
 
-_LOOSE_SHARE: Final = 32
+_LOOSE_DIVISOR: Final = 32
 """Skip the codec if at most 1/32 of the payload is not bit-packed."""
 _APART_BYTES: Final = 256 << 10
 """Compress text apart from its lengths from this size on, since copying it takes longer."""
@@ -121,7 +121,7 @@ def encode_array(
         root.encoding,
         pack_nodes(root),
         _parts(root),
-        sum(map(_most_decoded_bytes, nodes)),
+        sum(map(_max_decoded_bytes, nodes)),
         sum(node.length for node in nodes),
         sum(node.encoding is Encoding.DICTIONARY for node in nodes),
         sum(node.text_bytes for node in nodes),
@@ -146,7 +146,7 @@ def _parts(root: Node) -> tuple[Part, ...]:
         for buffer in node.buffers
     )
     size = raw.nbytes + sum(part.data.nbytes for part in whole)
-    return *whole, Part(raw, loose * _LOOSE_SHARE <= size)
+    return *whole, Part(raw, loose * _LOOSE_DIVISOR <= size)
 
 
 def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
@@ -158,7 +158,7 @@ def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
     return (Part(data[:whole], node.is_dense),) if whole else (), others
 
 
-def _most_decoded_bytes(node: Node) -> int:
+def _max_decoded_bytes(node: Node) -> int:
     """Returns the bytes that `lsm_fragment.encodings.coding` charges: integers as 64 bits, and once more
     when they are wrapped."""
-    return node.known_bytes or MOST_VALUE_BYTES * node.length
+    return node.known_bytes or MAX_VALUE_BYTES * node.length

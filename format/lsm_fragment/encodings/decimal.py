@@ -19,7 +19,7 @@ from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 ENCODING = Encoding.DECIMAL
 SHAPE = NodeShape(children=1, has_param=True)
 
-_OTHERS_SHARE: Final = 32
+_OTHERS_DIVISOR: Final = 32
 """Use DECIMAL only if at most 1 value in 32 is an exception."""
 _OTHER_BITS: Final = 96
 """Bits per exception: a 32-bit row number and the 64-bit value."""
@@ -32,10 +32,10 @@ def encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) -
         return None
     values = words.view(np.float64)
     sample = sampled(values)
-    digits = native.encodings.floats.find_digits(sample, len(sample) // _OTHERS_SHARE)
+    digits = native.encodings.floats.find_digits(sample, len(sample) // _OTHERS_DIVISOR)
     if digits < 0:
         return None
-    others = np.empty(len(values) // _OTHERS_SHARE, dtype=np.uint32)
+    others = np.empty(len(values) // _OTHERS_DIVISOR, dtype=np.uint32)
     integers = np.empty(len(values), dtype=np.int64)
     count = native.encodings.floats.to_integers(values, digits, integers, others)
     if count < 0:

@@ -26,8 +26,8 @@ from lsm_fragment.encodings.packed import Survey
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import (
     CODEC_PAYS,
-    DISTINCT_LISTS_SHARE,
-    DISTINCT_SHARE,
+    DISTINCT_DIVISOR,
+    DISTINCT_LISTS_DIVISOR,
     are_few,
     count_coded_values,
     count_codes,
@@ -82,7 +82,7 @@ def by_dictionary(array: pa.Array) -> pa.Array:
     if is_templated(array.type):
         sample = middle_values(array)
         for part in (numbers_of, texts_of):
-            if not are_few(array, sample, DISTINCT_SHARE, partial(count_values_of_part, part)):
+            if not are_few(array, sample, DISTINCT_DIVISOR, partial(count_values_of_part, part)):
                 return array  # where the variables of rows differ, so do rows
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
@@ -93,7 +93,7 @@ def by_dictionary(array: pa.Array) -> pa.Array:
 def recoded(array: pa.Array) -> pa.Array:
     """Returns what `by_dictionary` makes of the strings, binaries, lists or maps that a coded array stands
     for."""
-    share = DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else DISTINCT_SHARE
+    share = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.dictionary.type) else DISTINCT_DIVISOR
     present, sample = len(array) - array.null_count, middle_values(array)
     is_part = len(sample) < len(array)
     if present < 2:
@@ -117,7 +117,7 @@ def encode_by_sampled_dictionary(array: pa.Array, undivided: EncodeValues) -> No
     return None if coded is None else encode_coded(coded, undivided)
 
 
-def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) -> pa.Array | None:
+def _by_sampled_dictionary(array: pa.Array, max_distinct: int = sys.maxsize) -> pa.Array | None:
     """Dictionary-codes an array if its values repeat enough and at most so many are distinct, else None.
 
     Samples before it hashes everything.
@@ -125,11 +125,11 @@ def _by_sampled_dictionary(array: pa.Array, most_distinct: int = sys.maxsize) ->
     present = len(array) - array.null_count
     if present < 2:
         return None
-    share = DISTINCT_LISTS_SHARE if pt.is_nested(array.type) else DISTINCT_SHARE
+    share = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.type) else DISTINCT_DIVISOR
     sample = middle_values(array)
-    if len(sample) < len(array) and not are_few(array, sample, share, count_values, most_distinct):
+    if len(sample) < len(array) and not are_few(array, sample, share, count_values, max_distinct):
         return None
-    return _coded_values(array, min(most_distinct, present // share))
+    return _coded_values(array, min(max_distinct, present // share))
 
 
 def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
@@ -150,7 +150,7 @@ def is_worth_its_dictionary(array: pa.Array, *, is_distinct: bool) -> tuple[pa.A
     """Returns a coded array with distinct values, and whether these are few enough to stay coded."""
     if not (is_distinct or _is_distinct(array.dictionary)):
         array = with_distinct_values(array)
-    share = DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else DISTINCT_SHARE
+    share = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.dictionary.type) else DISTINCT_DIVISOR
     return array, len(array.dictionary) * share <= len(array) - array.null_count
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.arrays.sizes import most_total_bytes, total_bytes
+from lsm_fragment.arrays.sizes import max_total_bytes, total_bytes
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import TextSurvey
 from lsm_fragment.arrays.types import value_type
@@ -22,7 +22,7 @@ from lsm_fragment.blocks.layout import MAX_META_BYTES, Codec
 from lsm_fragment.encodings.coding import EncodedArray, decode_array, encode_array
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
 from lsm_fragment.errors import LimitError
-from lsm_fragment.limits import MAX_RATIO, max_written_bytes, most_written_bytes
+from lsm_fragment.limits import MAX_RATIO, max_written_bytes, written_limit_bytes
 from lsm_fragment.value_errors import OF_VALUES
 
 _STORED: Final = 0
@@ -72,10 +72,10 @@ def _too_large(array: pa.Array) -> LimitError:
 def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:
     """Returns whether all readers accept the chunk at this stored size, even those that keep no
     dictionary."""
-    most = most_written_bytes(stored_bytes)
+    most = written_limit_bytes(stored_bytes)
     if encoded.raw_bytes > most:
         return False
-    if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
+    if encoded.values <= MAX_UNBACKED_VALUES and _max_needed_bytes(encoded, array, most) <= most:
         return True
     # Readers that take some rows first need more than those that decode all at once.
     if encoded.encoding is Encoding.TEMPLATE:
@@ -91,14 +91,14 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
             dtype,
             len(array),
             keep_dictionary=is_coded,
-            most_bytes=most,
+            max_bytes=most,
         )
     except (ValueError, OverflowError, *OF_VALUES):
         return False
     return True
 
 
-def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int:
+def _max_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int:
     """Returns an upper bound of the bytes that decoding takes, without decoding; it suffices for nearly all
     chunks."""
     if not encoded.dictionaries:
@@ -106,7 +106,7 @@ def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int
     if not pt.is_dictionary(array.type):
         stood_for = int(array.nbytes) + encoded.values
     else:
-        stood_for = most_total_bytes(array)
+        stood_for = max_total_bytes(array)
         if encoded.decoded_bytes + encoded.dictionaries * stood_for > most:
             stood_for = total_bytes(array)
     return encoded.decoded_bytes + encoded.dictionaries * stood_for

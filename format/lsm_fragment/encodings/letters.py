@@ -15,7 +15,7 @@ from lsm_fragment.arrays.buffers import bits_of
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_string
 from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.integers import encode_ints
-from lsm_fragment.encodings.node import MOST_VALUE_BYTES, Buffer, Encoding, Node, with_validity
+from lsm_fragment.encodings.node import MAX_VALUE_BYTES, Buffer, Encoding, Node, with_validity
 from lsm_fragment.encodings.plain import is_noise, take_values
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import CODEC_PAYS, sampled_bytes
@@ -27,8 +27,8 @@ SHAPE = NodeShape(children=2, has_width=True, has_param=True)
 
 U8 = npt.NDArray[np.uint8]
 
-_MOST_BITS: Final = 6
-_LEAST_FRAMED: Final = 64
+_MAX_BITS: Final = 6
+_MIN_FRAMED: Final = 64
 """The fewest values that a frame is looked for in: fewer have equal bytes by chance."""
 _NO_HOLES: Final = np.empty(0, dtype=np.uint8)
 
@@ -81,11 +81,11 @@ def find_lettering(data: memoryview, length: int, *, is_text: bool) -> Lettering
     so that readers need not check that the bytes are UTF-8.
     """
     can_be_framed = (
-        native.encodings.letters.LEAST_FRAME_BYTES
+        native.encodings.letters.MIN_FRAME_BYTES
         <= length
-        <= native.encodings.letters.MOST_FRAME_BYTES
+        <= native.encodings.letters.MAX_FRAME_BYTES
     )
-    is_framed = can_be_framed and data.nbytes >= _LEAST_FRAMED * length
+    is_framed = can_be_framed and data.nbytes >= _MIN_FRAMED * length
     holes = _find_holes(data, length) if is_framed else _NO_HOLES
     bytes_of = native.as_bytes(data)
     alphabet = native.encodings.letters.find_alphabet(bytes_of, holes)
@@ -101,7 +101,7 @@ def _find_holes(data: memoryview, length: int) -> U8:
     return _NO_HOLES if all(found) else np.frombuffer(found, dtype=np.uint8)
 
 
-_LEAST_LETTERS: Final = 1024
+_MIN_LETTERS: Final = 1024
 """Below this size, letter packing does not pay for storing its alphabet."""
 
 
@@ -127,7 +127,7 @@ def encode_strings(array: pa.Array) -> Node:
     return replace(
         node,
         width=lettering.width,
-        known_bytes=MOST_VALUE_BYTES * len(array) + data.nbytes,
+        known_bytes=MAX_VALUE_BYTES * len(array) + data.nbytes,
         text_bytes=data.nbytes,
     )
 
@@ -135,7 +135,7 @@ def encode_strings(array: pa.Array) -> Node:
 def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Lettering, Buffer] | None:
     """Returns how bytes are packed as letters, and their codes; None if a sample has too many different ones,
     or a codec makes clearly less of it. length: see `find_lettering`."""
-    if data.nbytes < _LEAST_LETTERS:
+    if data.nbytes < _MIN_LETTERS:
         return None
     sample = sampled_bytes(data, length)
     likely = find_lettering(sample, length, is_text=is_text)
@@ -190,7 +190,7 @@ def fits(dtype: pa.DataType) -> bool:
 def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) -> pa.Array:
     cursor, letters, width = reader.cursor, reader.cursor.param, reader.cursor.width
     validity, nulls = reader.validity()
-    if not 1 <= width <= _MOST_BITS:
+    if not 1 <= width <= _MAX_BITS:
         raise ValueError(f"letters of {width} bits")
     if letters < 0:
         raise ValueError("fewer letters than none")
@@ -211,7 +211,7 @@ def _take_frame(cursor: Cursor) -> tuple[U8, U8]:
     """Takes the node of what letters leave out. Returns for each place whether a letter stands there, and the
     bytes that stand in the others."""
     size = cursor.next_length
-    most = native.encodings.letters.MOST_FRAME_BYTES
+    most = native.encodings.letters.MAX_FRAME_BYTES
     if cursor.take(size) != Encoding.PLAIN or size > most:
         raise ValueError(f"a frame of letters that is not PLAIN with up to {most} bytes")
     if size and not cursor.null_count:

@@ -131,7 +131,7 @@ def _as_signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-MOST_VALUE_BYTES: Final = 24
+MAX_VALUE_BYTES: Final = 24
 """Bytes that a reader charges for a value beside its data: an integer, and 16 bytes of a decimal made of
 it."""
 

@@ -8,7 +8,7 @@ from lsm_fragment.arrays.sizes import nulls_bytes
 from lsm_fragment.arrays.types import value_type
 from lsm_fragment.encodings.node import Encoding, Node
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
-from lsm_fragment.limits import most_chunk_bytes, too_large
+from lsm_fragment.limits import chunk_limit_bytes, too_large
 
 ENCODING = Encoding.NULL
 SHAPE = NodeShape()
@@ -32,7 +32,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) ->
 def nulls(length: int, dtype: pa.DataType) -> pa.Array:
     """Returns the nulls of a column that a fragment left out. Raises `ValueError` if they exceed any chunk's
     limit."""
-    size, most = nulls_bytes(length, dtype), most_chunk_bytes(0)
+    size, most = nulls_bytes(length, dtype), chunk_limit_bytes(0)
     if size > most:
         raise ValueError(too_large(size, most))
     return pa.nulls(length, dtype)

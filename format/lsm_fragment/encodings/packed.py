@@ -24,10 +24,10 @@ _BLOCK: Final = native.encodings.bits.BLOCK_VALUES
 _SAMPLE_BLOCKS: Final = 4
 MIN_RUN: Final = 16
 """Average length of runs from which they are stored as such."""
-_LEAST_ALIKE: Final = 64
+_MIN_ALIKE: Final = 64
 """The fewest values of which a codec makes anything."""
 _ALIKE_WIDTHS: Final = (1, 2, 4, 8)
-_MOST_ALIKE_SPAN: Final = 288
+_MAX_ALIKE_SPAN: Final = 288
 """How far above the base values may reach for 8 bits each: the few beyond 255 are patched."""
 _PAYS: Final = 0.85
 """The share of packed bits that a codec has to reach, for the time that it takes."""
@@ -78,15 +78,15 @@ def encode_backed_ints(values: IntArray) -> Node:
     """Encodes integers so that each takes at least a byte."""
     if len(values) == 0:
         return encode_constant(0)
-    return pack(values, least_width=BYTE_BITS)
+    return pack(values, min_width=BYTE_BITS)
 
 
 def pack(
-    values: IntArray, *, least_width: int = 0, values_too: bool = True, steps_too: bool = False
+    values: IntArray, *, min_width: int = 0, values_too: bool = True, steps_too: bool = False
 ) -> Node:
     room = _Room(len(values))
     size, least = native.encodings.bits.pack(
-        values, least_width, values_too, steps_too, room.entries, room.data
+        values, min_width, values_too, steps_too, room.entries, room.data
     )
     return _node(len(values), room, size, least, is_dense=True)
 
@@ -97,7 +97,7 @@ class _Room:
 
     def __init__(self, length: int) -> None:
         entries = native.encodings.bits.ENTRY_BYTES * -(-length // _BLOCK)
-        room = np.empty(entries + native.encodings.bits.most_bytes(length), dtype=np.uint8)
+        room = np.empty(entries + native.encodings.bits.max_bytes(length), dtype=np.uint8)
         self._all, self.entries, self.data = room, room[:entries], room[entries:]
 
     def buffer(self, size: int) -> U8:
@@ -120,9 +120,9 @@ def encode_alike(values: IntArray, sample: IntArray, seen: Survey) -> Node | Non
     block for itself does."""
     holds_steps = seen.by_steps < seen.by_values
     base, span = (seen.step_base, seen.step_span) if holds_steps else seen[3:5]
-    if span >= _MOST_ALIKE_SPAN or len(values) < _LEAST_ALIKE:
+    if span >= _MAX_ALIKE_SPAN or len(values) < _MIN_ALIKE:
         return None
-    width = next(w for w in _ALIKE_WIDTHS if span < _MOST_ALIKE_SPAN >> (BYTE_BITS - w))
+    width = next(w for w in _ALIKE_WIDTHS if span < _MAX_ALIKE_SPAN >> (BYTE_BITS - w))
     room = _Room(len(sample))
     size = _pack_alike(sample, base, width, room, holds_steps=holds_steps)
     if size < 0 or _coded_bits(room.data[:size]) > _PAYS * min(seen.by_steps, seen.by_values):

@@ -27,7 +27,7 @@ from lsm_fragment.native.encodings.decode import Cursor
 ENCODING = Encoding.PLAIN
 SHAPE = NodeShape(has_param=True)
 
-_PLAIN_SHARE: Final = 0.97
+_PLAIN_FRACTION: Final = 0.97
 """Share of their bits from which values are rather stored as they are, which takes no decoding."""
 
 
@@ -40,7 +40,7 @@ def plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> b
     sample = sample[: 2 * SAMPLE_VALUES]
     if 8 * compressed_bytes(sample.tobytes()) < CODEC_PAYS * seen.bits * len(sample):
         return False
-    return True if seen.bits > _PLAIN_SHARE * bits else None
+    return True if seen.bits > _PLAIN_FRACTION * bits else None
 
 
 def encode_wide(array: pa.Array) -> Node:
@@ -52,7 +52,7 @@ def encode_wide(array: pa.Array) -> Node:
 def is_noise(data: Buffer) -> bool:
     """Returns whether a codec is no use to bytes, as a sample shows."""
     sample = sampled_bytes(memoryview(data).cast("B"))
-    return compressed_bytes(sample) > _PLAIN_SHARE * sample.nbytes
+    return compressed_bytes(sample) > _PLAIN_FRACTION * sample.nbytes
 
 
 def encode_plain(array: pa.Array, *, is_dense: bool = False) -> Node:

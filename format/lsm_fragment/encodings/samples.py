@@ -37,7 +37,7 @@ def sampled_bytes(data: memoryview, length: int = 1) -> memoryview:
     """
     if data.nbytes <= _STRETCHES * _STRETCH_BYTES:
         return data
-    unit = length if 0 < length <= native.encodings.letters.MOST_FRAME_BYTES else 1
+    unit = length if 0 < length <= native.encodings.letters.MAX_FRAME_BYTES else 1
     size = _STRETCH_BYTES // unit * unit
     step = (data.nbytes - size) // (_STRETCHES - 1) // unit * unit
     starts = range(0, _STRETCHES * step, step)
@@ -49,12 +49,12 @@ _SAMPLE_SLACK: Final = 1.5
 """A sample may have this many times the share of distinct values that a dictionary may have."""
 CODEC_PAYS: Final = 0.85
 """The share that a codec has to make of packed bits, or templates of text, for the time that it takes."""
-DISTINCT_SHARE: Final = 3
+DISTINCT_DIVISOR: Final = 3
 """A dictionary pays if there are at least this many values to each distinct one."""
-_RECURRING_SHARE: Final = 8
+_RECURRING_DIVISOR: Final = 8
 """The same where values of a sample hardly recur: coding them takes no longer than a codec takes for them."""
-DISTINCT_LISTS_SHARE: Final = 2
-"""The same as `DISTINCT_SHARE` for lists, which take more room and more work."""
+DISTINCT_LISTS_DIVISOR: Final = 2
+"""The same as `DISTINCT_DIVISOR` for lists, which take more room and more work."""
 
 
 def are_few(
@@ -75,7 +75,7 @@ def are_few(
     if len(counts) * share <= _SAMPLE_SLACK * counts.sum():
         return True
     # Neighbours are often equal only because rows are sorted, so rows far apart are asked too.
-    few = int(len(array) - array.null_count) // _RECURRING_SHARE
+    few = int(len(array) - array.null_count) // _RECURRING_DIVISOR
     return (
         estimate_distinct(counts) <= few
         and estimate_distinct(counts_of(spread_values(array))) <= few

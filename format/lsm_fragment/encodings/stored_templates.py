@@ -82,7 +82,7 @@ def joined_stored(
     """
     templates, _, codes, numbers, texts = rows
     values = (fixed_width_view(codes, np.int32), *native.validity(codes))
-    size = native.encodings.templates.most_stored_bytes(*layout, *values, numbers.size, texts.size)
+    size = native.encodings.templates.max_stored_bytes(*layout, *values, numbers.size, texts.size)
     charge(LARGE_OFFSET_BYTES * len(codes) + size)
     is_large = is_large_offsets(templates.type)
     if not is_large and size > MAX_OFFSET_32:

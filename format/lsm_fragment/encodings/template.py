@@ -22,7 +22,7 @@ from lsm_fragment.arrays.dividing import (
 from lsm_fragment.arrays.sizes import rows_within, total_bytes
 from lsm_fragment.arrays.templated import (
     NUMBER,
-    TEMPLATES_SHARE,
+    TEMPLATES_DIVISOR,
     U64,
     Bits,
     Layout,
@@ -31,7 +31,7 @@ from lsm_fragment.arrays.templated import (
     count_marks,
     layout_bytes,
     layout_of,
-    most_text_bytes,
+    max_text_bytes,
     numbers_of,
     slots_of,
     templates_of,
@@ -43,7 +43,7 @@ from lsm_fragment.encodings.allowance import may_be_large
 from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.letters import encode_strings
 from lsm_fragment.encodings.node import (
-    MOST_VALUE_BYTES,
+    MAX_VALUE_BYTES,
     Buffer,
     Encoding,
     Node,
@@ -63,7 +63,7 @@ from lsm_fragment.native.encodings.decode import Cursor, IntegerStream
 ENCODING = Encoding.TEMPLATE
 SHAPE = NodeShape(children=5, has_param=True)
 
-_LEAST_TEMPLATED: Final = 64
+_MIN_TEMPLATED: Final = 64
 """Do not try templates on fewer strings."""
 _SAMPLE_ROWS: Final = 1024
 _SAMPLE_TEXT_BYTES: Final = 128 << 10
@@ -71,9 +71,9 @@ _SAMPLE_TEXT_BYTES: Final = 128 << 10
 _LENGTH_BYTES: Final = 4
 _OFFSET_BYTES: Final = 4
 _SAMPLE_VARIABLES_BYTES: Final = 64 << 10
-_SAMPLE_TEMPLATES_SHARE: Final = 2
+_SAMPLE_TEMPLATES_DIVISOR: Final = 2
 """Below 2 sampled rows per template, templates are treated as non-recurring."""
-_TEMPLATE_BYTES_SHARE: Final = 2
+_TEMPLATE_BYTES_DIVISOR: Final = 2
 """Require at least 2 bytes of text per byte of template."""
 _TEMPLATES_PAY: Final = 1.05
 """Accept templates that take up to 5% more bytes than text, for the time that they save."""
@@ -86,12 +86,12 @@ _MOSTLY_VARIABLE: Final = 0.75
 def encode_by_templates(array: pa.Array) -> Node | None:
     """Encodes strings by templates and variables; None if a sample shows that they take hardly less."""
     sample = _stretch(array)
-    if len(sample) < _LEAST_TEMPLATED:
+    if len(sample) < _MIN_TEMPLATED:
         return None
     words, found = NO_VARYING_WORDS, divide(sample, len(sample))
     if found is None:
         return None
-    hardly_recur = len(templates_of(found.array)) * _SAMPLE_TEMPLATES_SHARE > len(sample)
+    hardly_recur = len(templates_of(found.array)) * _SAMPLE_TEMPLATES_DIVISOR > len(sample)
     if hardly_recur or has_many_templates(_all_templates(found.array), len(array)):
         words = find_varying_words(array)
         if len(words.shapes):
@@ -109,7 +109,7 @@ def encode_by_templates(array: pa.Array) -> Node | None:
     most = CODEC_PAYS if is_variable else _TEMPLATES_PAY
     if by_row > most:
         return None
-    found = divide(array, len(array) // TEMPLATES_SHARE, words)
+    found = divide(array, len(array) // TEMPLATES_DIVISOR, words)
     node = None if found is None else encode_templated(*found, _text_bytes(array))
     if node is None:
         return None
@@ -158,8 +158,8 @@ def encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node |
     alphabets, text_bytes: see `lsm_fragment.arrays.templated.TextSurvey`.
     """
     templates = templates_of(array)
-    is_many = len(templates) * TEMPLATES_SHARE > len(array) - array.null_count
-    if is_many or total_bytes(templates) * _TEMPLATE_BYTES_SHARE > text_bytes:
+    is_many = len(templates) * TEMPLATES_DIVISOR > len(array) - array.null_count
+    if is_many or total_bytes(templates) * _TEMPLATE_BYTES_DIVISOR > text_bytes:
         return None
     return _templated_node(array, alphabets, text_bytes)
 
@@ -176,11 +176,11 @@ def _templated_node(array: pa.Array, alphabets: U64, text_bytes: int) -> Node:
     head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
     slots = slots_of(templates)
     layout = layout_bytes(len(templates), slots.all_numbers + slots.all_texts)
-    decoding_bytes = layout + most_text_bytes(array, slots)
+    decoding_bytes = layout + max_text_bytes(array, slots)
     return replace(
         node,
         param=head_bytes,
-        known_bytes=MOST_VALUE_BYTES * len(array) + decoding_bytes,
+        known_bytes=MAX_VALUE_BYTES * len(array) + decoding_bytes,
         text_bytes=text_bytes,
     )
 
@@ -210,7 +210,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
         return head.joined(variables, reader.allowance.charge)
     rows = head.rows(variables, reader.allowance.charge)
     if may_be_large(head.templates, length):
-        reader.allowance.check_kept(most_text_bytes(rows, head.slots))
+        reader.allowance.check_kept(max_text_bytes(rows, head.slots))
     return rows
 
 

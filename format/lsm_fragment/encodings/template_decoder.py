@@ -29,18 +29,16 @@ class TemplateDecoder:
         dtype: pa.DataType,
         rows: int,
         *,
-        most_bytes: int,
+        max_bytes: int,
         raw_bytes: int,
     ) -> None:
         """head: the raw payload, or its first part. raw_bytes: the length of the whole.
 
-        most_bytes: see `decode_array`. Raises `ValueError`.
+        max_bytes: see `decode_array`. Raises `ValueError`.
         """
-        self._allowance = Allowance(most_bytes, None)
-        most_values = max(MAX_UNBACKED_VALUES, 8 * raw_bytes)
-        self._cursor = cursor = Cursor(
-            meta, pa.py_buffer(head), most_values, self._allowance.charge
-        )
+        self._allowance = Allowance(max_bytes, None)
+        max_values = max(MAX_UNBACKED_VALUES, 8 * raw_bytes)
+        self._cursor = cursor = Cursor(meta, pa.py_buffer(head), max_values, self._allowance.charge)
         if cursor.take(rows) != Encoding.TEMPLATE or not is_string(dtype):
             raise unfit(cursor.encoding, dtype)
         self.head = take_head(ChunkReader(cursor, self._allowance, MODULES), dtype, rows)

@@ -28,7 +28,7 @@ from lsm_fragment.gather.templates import gather_templates
 def gather(
     pieces: Pieces,
     origins: Origins,
-    most_plain_bytes: int = 0,
+    max_plain_bytes: int = 0,
     *,
     may_code_each: bool = False,
 ) -> pa.Array:
@@ -36,7 +36,7 @@ def gather(
     templated if one is, unless another one alone has too many templates (see `with_few_templates`).
 
     Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
-    repeat are returned as values if these take at most `most_plain_bytes`. If only some pieces are coded, and
+    repeat are returned as values if these take at most `max_plain_bytes`. If only some pieces are coded, and
     are packed, nested values are coded too.
 
     pieces: those of each source have as many rows as `origins` names.
@@ -57,7 +57,7 @@ def gather(
     if pt.is_boolean(dtype):
         return table.booleans()
     if is_binary_like(dtype):
-        return table.codes(most_plain_bytes) or table.strings()
+        return table.codes(max_plain_bytes) or table.strings()
     return table.fixed()
 
 

@@ -15,7 +15,7 @@ from lsm_fragment.arrays.joining import copied
 from lsm_fragment.arrays.nested_bytes import offset_type
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes
 from lsm_fragment.arrays.storage import plain
-from lsm_fragment.arrays.templated import MOST_GROWTH, numbers_of, texts_of
+from lsm_fragment.arrays.templated import MAX_GROWTH, numbers_of, texts_of
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated, value_type
 from lsm_fragment.native.gather import rows as native
 
@@ -32,7 +32,7 @@ _NO_STRINGS: Final = (0, 0)
 _NO_IDS: Final = (0, 0, 0)
 _NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, *_NO_IDS)
 _CODE_BYTES, _OFFSET_BYTES = 4, 4
-DISTINCT_SHARE: Final = 3
+DISTINCT_DIVISOR: Final = 3
 """A dictionary stays if there are at least this many values to each distinct one."""
 MAX_OFFSET_32: Final = 2**31 - 1
 
@@ -226,7 +226,7 @@ class Pieces:
                 native.weigh(part.fields[places], like)[0] for part in self.variables(places)
             )
             held += numbers + texts
-            most += MOST_GROWTH * numbers + texts
+            most += MAX_GROWTH * numbers + texts
         return held + nulls, most + nulls
 
     def gathered_bytes(self) -> int:

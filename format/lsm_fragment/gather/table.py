@@ -12,10 +12,10 @@ import pyarrow as pa
 from lsm_fragment.arrays.buffers import fixed_width_bytes
 from lsm_fragment.arrays.nested_bytes import offset_type
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.gather.pieces import CODES, DISTINCT_SHARE, MAX_OFFSET_32, VALUES, Pieces
+from lsm_fragment.gather.pieces import CODES, DISTINCT_DIVISOR, MAX_OFFSET_32, VALUES, Pieces
 from lsm_fragment.native.gather import rows as native
 
-_MEMO_SHARE: Final = 4
+_MEMO_DIVISOR: Final = 4
 """The codes of a piece's dictionary, or of numbered strings, are remembered if these have at most this many
 values to each row."""
 
@@ -62,17 +62,17 @@ class Table:
         native.strings(*self._walked, placed, out)
         return self._array([pa.py_buffer(placed), pa.py_buffer(out)])
 
-    def codes(self, most_plain_bytes: int) -> pa.Array | None:
+    def codes(self, max_plain_bytes: int) -> pa.Array | None:
         """Gathers codes over one dictionary; None if a piece is not dictionary-coded, or if values hardly
-        repeat and take at most `most_plain_bytes`."""
+        repeat and take at most `max_plain_bytes`."""
         kinds = self._pieces[:, 0]
         if not (kinds == CODES).any() or (kinds == VALUES).any():
             return None
         present = self._rows - self._nulls
-        if not most_plain_bytes:
+        if not max_plain_bytes:
             return self._codes(present)
-        coded = self._codes(present // DISTINCT_SHARE)
-        if coded is None and self._placed[1] > most_plain_bytes:
+        coded = self._codes(present // DISTINCT_DIVISOR)
+        if coded is None and self._placed[1] > max_plain_bytes:
             return self._codes(present)
         return coded
 
@@ -98,7 +98,7 @@ class Table:
         """Returns the rows' codes, and for each code a piece and the number of the string in its dictionary;
         None for more than `most` codes."""
         rows = self._rows
-        memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_SHARE, rows)
+        memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_DIVISOR, rows)
         most = min(most, distinct)
         if not most:
             return None

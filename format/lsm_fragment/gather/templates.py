@@ -11,7 +11,7 @@ from lsm_fragment.arrays.dividing import NO_VARYING_WORDS, VaryingWords, split, 
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import (
-    TEMPLATES_SHARE,
+    TEMPLATES_DIVISOR,
     codes_of,
     have_words,
     joined,
@@ -32,19 +32,19 @@ def with_few_templates(array: pa.Array) -> pa.Array:
     templated. `gather` does not do it, because text may take far more memory than what it is joined from:
     callers find out before whether it is too much.
     """
-    if is_templated(array.type) and len(templates_of(array)) > _most_templates(len(array)):
+    if is_templated(array.type) and len(templates_of(array)) > _max_templates(len(array)):
         return joined(array)
     return array
 
 
-def _most_templates(rows: int) -> int:
-    return rows // TEMPLATES_SHARE
+def _max_templates(rows: int) -> int:
+    return rows // TEMPLATES_DIVISOR
 
 
 def gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
     """Gathers pieces of which one is templated: the others become so, or all become text if one of them has
     more templates than all rows may have."""
-    most = _most_templates(len(origins))
+    most = _max_templates(len(origins))
     is_divided = np.isin(pieces.fields[:, KIND], (TEMPLATES, NULLS))
     words = NO_VARYING_WORDS if is_divided.all() else _varying_words(pieces)
     divided: list[GatherArray | pa.Array] = []

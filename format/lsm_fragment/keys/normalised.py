@@ -24,7 +24,7 @@ I64 = npt.NDArray[np.int64]
 _NOTHING, _SIGNED, _UNSIGNED, _FLOAT, _BOOL, _BYTES, _STRING = range(7)
 _KEY_WIDTHS: Final = {_NOTHING: 0, _BOOL: 1, _FLOAT: 8}
 _NO_OFFSETS: Final = np.empty(0, dtype=np.int64)
-_MOST_BYTES: Final = 1 << 62
+_MAX_BYTES: Final = 1 << 62
 _SLACK_BYTES: Final = 16
 """Room beyond the last key that native code may overwrite."""
 
@@ -88,23 +88,23 @@ class KeyColumns:
         )
 
     def keys(
-        self, start: int = 0, most_rows: int | None = None, most_bytes: int = _MOST_BYTES
+        self, start: int = 0, max_rows: int | None = None, max_bytes: int = _MAX_BYTES
     ) -> SortKeys:
         """Returns the keys of rows from `start` on, as many as the limits allow, and at least one if there is
         any."""
         rows = self.rows - start
-        if most_rows is not None:
-            rows = min(rows, most_rows)
+        if max_rows is not None:
+            rows = min(rows, max_rows)
         if not rows:
             return SortKeys(0, np.empty(0, dtype=np.uint8), _NO_OFFSETS, 0)
         parts = native.Parts(self._table, rows)
         width = self._layout.width
         if width:
-            rows = min(rows, max(1, most_bytes // width))
+            rows = min(rows, max(1, max_bytes // width))
             offsets, size = _NO_OFFSETS, rows * width
         else:
             offsets = np.empty(rows + 1, dtype=np.int64)
-            rows = parts.lengths(start, most_bytes, offsets)
+            rows = parts.lengths(start, max_bytes, offsets)
             offsets = offsets[: rows + 1]
             size = int(offsets[-1])
         data = np.empty(size + _SLACK_BYTES, dtype=np.uint8)

@@ -25,7 +25,7 @@ ctypedef fused offset:
     int64_t
 
 cdef enum:
-    MOST_FRACTION_DIGITS = 15  # of doubles that are stored as integers (DECIMAL of SPEC section 5)
+    MAX_FRACTION_DIGITS = 15  # of doubles that are stored as integers (DECIMAL of SPEC section 5)
 
 cdef extern from *:
     """
@@ -60,7 +60,7 @@ cdef extern from *:
     uint64_t mixed(uint64_t value) noexcept nogil
     int lowest_bit(uint64_t value) noexcept nogil  # of a value other than 0
     int bits_in(uint64_t value) noexcept nogil  # up to the highest that is set
-    double power_of_ten(int digits) noexcept nogil  # of 0 to MOST_FRACTION_DIGITS
+    double power_of_ten(int digits) noexcept nogil  # of 0 to MAX_FRACTION_DIGITS
 
 
 cdef inline uint64_t loaded(const uint8_t* at, int64_t size) noexcept nogil:

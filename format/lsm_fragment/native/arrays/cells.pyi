@@ -5,7 +5,7 @@ _Offsets = npt.NDArray[np.int32]
 _Bytes = npt.NDArray[np.uint8]
 
 def cut(
-    data: bytes, columns: int, takes_blank: bool, is_last: bool, most_bytes: int
+    data: bytes, columns: int, takes_blank: bool, is_last: bool, max_bytes: int
 ) -> tuple[_Offsets, _Offsets, _Bytes, list[tuple[int, int, int, int]], int, int, bool]: ...
 def column(
     data: bytes,

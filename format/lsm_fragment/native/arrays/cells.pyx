@@ -114,26 +114,26 @@ cdef Row one_row(
     return row
 
 
-cdef int64_t most_cells(const uint8_t* data, int64_t size) noexcept nogil:
+cdef int64_t max_cells(const uint8_t* data, int64_t size) noexcept nogil:
     cdef int64_t place, found = 1
     for place in range(size):
         found += ends_cell(data[place])
     return found
 
 
-def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t most_bytes):
-    """Cuts rows of `columns` cells, up to one of more than `most_bytes`.
+def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t max_bytes):
+    """Cuts rows of `columns` cells, up to one of more than `max_bytes`.
 
     takes_blank: whether a blank line is a row; if not, it is skipped. is_last: whether nothing follows `data`;
     if not, the last row, which may go on, is left out. `data` has at most 2 GiB.
 
     Returns the starts, stops and forms of the cells, row by row; the numbers of the rows of other widths among
     all rows, each with its cells, start and stop; the number of all rows; the place of the first row left out; and
-    whether that one is longer than `most_bytes`.
+    whether that one is longer than `max_bytes`.
     """
     cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0
     cdef const uint8_t* bytes_ = &data[0] if size else NULL
-    cdef int64_t most = most_cells(bytes_, size) // columns * columns + columns
+    cdef int64_t most = max_cells(bytes_, size) // columns * columns + columns
     cdef int32_t[::1] starts = np.empty(most, np.int32), stops = np.empty(most, np.int32)
     cdef uint8_t[::1] forms = np.empty(most, np.uint8)
     cdef Row row
@@ -148,7 +148,7 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
                 bytes_, at, size, is_last,
                 &starts[good * columns], &stops[good * columns], &forms[good * columns], columns,
             )
-            if (row.after if row.is_whole else size) - at > most_bytes:
+            if (row.after if row.is_whole else size) - at > max_bytes:
                 is_long = True
                 break
             if not row.is_whole:

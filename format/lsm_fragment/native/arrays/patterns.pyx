@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from lsm_fragment.native.encodings.variables cimport MOST_NUMBER_DIGITS, NUMBER, WORD
+from lsm_fragment.native.encodings.variables cimport MAX_NUMBER_DIGITS, NUMBER, WORD
 from lsm_fragment.native.words cimport loaded, lowest_bit, offset
 
 
@@ -93,7 +93,7 @@ cdef void close(Machine* machine, Moves moves) noexcept nogil:
 
 
 cdef bint over_number(Machine* machine, uint64_t alphabet) noexcept nogil:
-    """Moves over 1 to `MOST_NUMBER_DIGITS` bytes of an alphabet. Returns whether any state is left."""
+    """Moves over 1 to `MAX_NUMBER_DIGITS` bytes of an alphabet. Returns whether any state is left."""
     cdef int64_t word, digits
     cdef uint64_t left = 0
     if alphabet != machine.number:  # which are the digits, in all slots
@@ -101,7 +101,7 @@ cdef bint over_number(Machine* machine, uint64_t alphabet) noexcept nogil:
         unite(machine, alphabet, machine.digits)
         machine.number = alphabet
     memset(machine.reached, 0, 8 * machine.words)
-    for digits in range(MOST_NUMBER_DIGITS):
+    for digits in range(MAX_NUMBER_DIGITS):
         memcpy(machine.before, machine.states, 8 * machine.words)
         if not move(machine.digits.steps, machine.digits.loops, machine.before, machine.states, machine.words):
             break

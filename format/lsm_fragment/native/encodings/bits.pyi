@@ -9,11 +9,11 @@ Integers = npt.NDArray[Any]
 BLOCK_VALUES: Final[int]
 ENTRY_BYTES: Final[int]
 
-def most_bytes(count: int) -> int: ...
+def max_bytes(count: int) -> int: ...
 def survey(values: Integers) -> tuple[int, int, int, int, int, int, int, int]: ...
 def pack(
     values: Integers,
-    least_width: int,
+    min_width: int,
     tries_values: bool,
     tries_steps: bool,
     entries: U8,

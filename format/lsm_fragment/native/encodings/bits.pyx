@@ -140,7 +140,7 @@ cdef struct Plan:
     int64_t bits
 
 
-cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexcept nogil:
+cdef Plan planned(const uint64_t* values, int64_t count, int min_width) noexcept nogil:
     """Returns how a block takes the fewest bits, as estimated from a part of it."""
     cdef Plan plan
     cdef int64_t low, high, value, index, first, last, margin
@@ -151,10 +151,10 @@ cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexce
     find_span(values, count, &low, &high)
     full = bits_in(<uint64_t>high - <uint64_t>low)
     plan.base = <uint64_t>low
-    plan.width = full if full > least_width else least_width
+    plan.width = full if full > min_width else min_width
     plan.patch_width = 0
     plan.bits = count * plan.width
-    if full <= least_width or full < 3 or count < PROBES:
+    if full <= min_width or full < 3 or count < PROBES:
         return plan
     # Few values far below the others would widen all: the base is then above them.
     base = <uint64_t>low
@@ -173,7 +173,7 @@ cdef Plan planned(const uint64_t* values, int64_t count, int least_width) noexce
     count_widths(values, count, 4 if count >= 256 else 1, base, counts)
     width = full if base == <uint64_t>low else bits_in(all_bits(values, count, base))
     full = width
-    while width >= least_width:
+    while width >= min_width:
         bits = count * width + above * (POSITION_BITS + PATCH_PENALTY + full - width)
         if bits < plan.bits:
             plan.bits = bits
@@ -247,11 +247,11 @@ cdef inline void take_steps(const uint64_t* values, uint64_t* steps, int64_t cou
         steps[index] = values[index + 1] - values[index]
 
 
-cdef inline Plan step_plan(const uint64_t* values, uint64_t* steps, int64_t count, int least_width) noexcept nogil:
+cdef inline Plan step_plan(const uint64_t* values, uint64_t* steps, int64_t count, int min_width) noexcept nogil:
     """Takes the steps between values. Returns how they and the first value take the fewest bits."""
     cdef Plan plan
     take_steps(values, steps, count)
-    plan = planned(steps, count - 1, least_width)
+    plan = planned(steps, count - 1, min_width)
     plan.bits += 64
     return plan
 
@@ -262,7 +262,7 @@ cdef inline void load(uint64_t* values, const integer* source, int64_t count) no
         values[index] = <uint64_t>source[index]
 
 
-def most_bytes(int64_t count):
+def max_bytes(int64_t count):
     """Returns the most bytes of data that `pack` writes for so many values."""
     return 8 * count + 16 * blocks_of(count) + 8
 
@@ -310,7 +310,7 @@ cdef inline void widen(int64_t* base, int64_t* top, Plan plan) noexcept nogil:
 
 
 def pack(
-    const integer[::1] values, int least_width, bint tries_values, bint tries_steps,
+    const integer[::1] values, int min_width, bint tries_values, bint tries_steps,
     uint8_t[::1] entries, uint8_t[::1] data,
 ):
     """Packs integers into `entries`, 16 bytes a block, and `data`.
@@ -329,7 +329,7 @@ def pack(
         start = number * VALUES
         count = min(<int64_t>VALUES, values.shape[0] - start)
         load(block, &values[start], count)
-        out = pack_block(&entry, out, block, count, least_width, tries_values, tries_steps)
+        out = pack_block(&entry, out, block, count, min_width, tries_values, tries_steps)
         memcpy(&entries[ENTRY * number], &entry, ENTRY)
         least = min(least, <int>entry.width)
     take_back(state)
@@ -337,7 +337,7 @@ def pack(
 
 
 cdef uint8_t* pack_block(
-    Entry* entry, uint8_t* out, uint64_t* block, int64_t count, int least_width, bint tries_values, bint tries_steps
+    Entry* entry, uint8_t* out, uint64_t* block, int64_t count, int min_width, bint tries_values, bint tries_steps
 ) noexcept nogil:
     """Packs a block by values or by steps, whichever takes less. Changes `block`."""
     cdef uint64_t steps[VALUES]
@@ -345,9 +345,9 @@ cdef uint8_t* pack_block(
     cdef Plan of_steps
     cdef bint by_steps = tries_steps and count > 1
     if by_steps:
-        of_steps = step_plan(block, steps, count, least_width)
+        of_steps = step_plan(block, steps, count, min_width)
     if tries_values or not by_steps:
-        plan = planned(block, count, least_width)
+        plan = planned(block, count, min_width)
         by_steps = by_steps and of_steps.bits < plan.bits
     if by_steps:
         memcpy(out, block, 8)

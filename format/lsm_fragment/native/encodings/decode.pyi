@@ -28,7 +28,7 @@ class Cursor:
         self,
         meta: bytes,
         payload: pa.Buffer,
-        most_values: int,
+        max_values: int,
         charge: Callable[[int], None],
     ) -> None: ...
     @property

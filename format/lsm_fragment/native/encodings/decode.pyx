@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from pyarrow import allocate_buffer, py_buffer
 
 from lsm_fragment.native.encodings.packed cimport ENTRY, VALUES, blocks_of, take_block
-from lsm_fragment.native.words cimport MOST_FRACTION_DIGITS, offset, power_of_ten, word
+from lsm_fragment.native.words cimport MAX_FRACTION_DIGITS, offset, power_of_ten, word
 
 cdef extern from *:
     """
@@ -22,8 +22,8 @@ cdef extern from *:
 cdef enum:
     NODE = 32
     HAS_VALIDITY = 1
-    MOST_LENGTH_BITS = 48  # no value is longer, and so many lengths of a block cannot overflow
-    MOST_EXACT_BITS = 53  # of integers that doubles hold exactly
+    MAX_LENGTH_BITS = 48  # no value is longer, and so many lengths of a block cannot overflow
+    MAX_EXACT_BITS = 53  # of integers that doubles hold exactly
 
 cpdef enum:  # the encodings that are read here; `lsm_fragment.encodings.node.Encoding` takes their numbers
     ALL_NULL = 0
@@ -33,7 +33,7 @@ cpdef enum:  # the encodings that are read here; `lsm_fragment.encodings.node.En
     MULTIPLE = 11
 
 cdef enum:
-    MOST_ENCODINGS = 32
+    MAX_ENCODINGS = 32
 
 cdef enum:  # what a stream may be found to be; all are below 0
     UNFIT = -1
@@ -48,13 +48,13 @@ cdef int IN_CHILDREN = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE | 1 << RUN_LE
 
 # What nodes of an encoding may say, as `declare` was told; bit k is that of encoding k.
 cdef uint32_t KNOWN = 0, WITH_WIDTH = 0, WITH_PARAM = 0
-cdef int[MOST_ENCODINGS] CHILDREN
+cdef int[MAX_ENCODINGS] CHILDREN
 
 
 def declare(int encoding, int children, bint has_width, bint has_param):
     """Makes an encoding known: nodes may have so many children, any number if -1, a width, and a parameter."""
     global KNOWN, WITH_WIDTH, WITH_PARAM
-    if not 0 <= encoding < MOST_ENCODINGS:
+    if not 0 <= encoding < MAX_ENCODINGS:
         raise ValueError(f"{encoding} is not the number of an encoding")
     KNOWN |= <uint32_t>1 << encoding
     WITH_WIDTH |= <uint32_t>has_width << encoding
@@ -81,7 +81,7 @@ cdef struct Integers:
     const uint8_t* entries
     const uint8_t* data
     int64_t available
-    int least_width
+    int min_width
 
 
 cdef struct Runs:
@@ -110,7 +110,7 @@ cdef int64_t next_integers(Integers* source, uint64_t* out) noexcept nogil:
         for index in range(count):
             out[index] = constant
     else:
-        size = take_block(out, source.entries, source.data, count, source.available, source.least_width)
+        size = take_block(out, source.entries, source.data, count, source.available, source.min_width)
         if size < 0:
             return UNFIT
         source.entries += ENTRY
@@ -215,7 +215,7 @@ cdef int64_t put_offsets(Flow* flow, offset* out, int64_t total) noexcept nogil:
         every = 0
         for index in range(count):
             every |= block[index]
-        if every >> MOST_LENGTH_BITS:
+        if every >> MAX_LENGTH_BITS:
             return BAD_LENGTHS
         for index in range(count):
             at += <int64_t>block[index]
@@ -319,7 +319,7 @@ cdef int64_t put_decimals(Flow* flow, double* out, double power) noexcept nogil:
         count = next_block(flow, block)
         if count < 0:
             return count
-        fits &= put_quotients(out, block, count, power, <int64_t>1 << MOST_EXACT_BITS)
+        fits &= put_quotients(out, block, count, power, <int64_t>1 << MAX_EXACT_BITS)
         out += count
     return 0 if fits else BAD_DECIMAL
 
@@ -418,7 +418,7 @@ cdef class IntegerStream:
         cdef int64_t fault, count = rows.size // 4
         cdef uintptr_t rows_begin = rows.address, others_begin = others.address
         cdef bint fits
-        if not 0 <= digits <= MOST_FRACTION_DIGITS or others.size != 8 * count:
+        if not 0 <= digits <= MAX_FRACTION_DIGITS or others.size != 8 * count:
             raise ValueError("decimals of impossible digits, or more others than values")
         out, at = self._allocated(8 * self.length)
         cdef uintptr_t begin = at
@@ -472,11 +472,11 @@ cdef class Cursor:
     cdef const uint8_t* _bytes
     cdef int64_t _count, _next, _size, _position
 
-    def __init__(self, meta, payload, int64_t most_values, charge):
+    def __init__(self, meta, payload, int64_t max_values, charge):
         """meta, payload: a chunk's, the payload as a buffer of Arrow. charge: called with the bytes of every larger
         allocation before it is made.
 
-        most_values: the most values of a node, and of those together that take no bytes. Raises `ValueError` for
+        max_values: the most values of a node, and of those together that take no bytes. Raises `ValueError` for
         nodes that have more, or that contradict themselves.
         """
         self._meta = py_buffer(meta)
@@ -489,20 +489,20 @@ cdef class Cursor:
         self._next = self._position = 0
         if not self._count or self._meta.size % NODE:
             raise ValueError("the encoding tree has a wrong length")
-        self._check_nodes(most_values)
+        self._check_nodes(max_values)
 
-    cdef int _check_nodes(self, uint64_t most_values) except -1:
+    cdef int _check_nodes(self, uint64_t max_values) except -1:
         cdef Node node
         cdef int64_t number
         cdef uint64_t unbacked = 0
         for number in range(self._count):
             memcpy(&node, self._nodes + NODE * number, NODE)
             check_node(&node)
-            if node.length > most_values:
+            if node.length > max_values:
                 raise ValueError(f"{node.length} values in a payload of {self._size} bytes")
             if node.encoding in (CONSTANT, RUN_LENGTH) or (node.encoding == PACKED and not node.width):
                 unbacked += node.length
-        if unbacked > most_values:
+        if unbacked > max_values:
             raise ValueError(f"{unbacked} values in a payload of {self._size} bytes")
         return 0
 
@@ -612,7 +612,7 @@ cdef class Cursor:
         source.entries = self._span(ENTRY * blocks_of(self.length))
         source.data = self._span(self.param)
         source.available = self.param
-        source.least_width = self.width
+        source.min_width = self.width
         if not self.length and self.param:
             raise ValueError("packed integers do not fit their blocks")
         return 0
@@ -656,7 +656,7 @@ def root_of(meta):
 cdef int check_node(const Node* node) except -1:
     if node.flags & ~HAS_VALIDITY or node.reserved:
         raise ValueError("an encoding node has unknown flags")
-    if node.encoding >= MOST_ENCODINGS or not (KNOWN >> node.encoding) & 1:
+    if node.encoding >= MAX_ENCODINGS or not (KNOWN >> node.encoding) & 1:
         raise ValueError(f"{node.encoding} is not a valid Encoding")
     if CHILDREN[node.encoding] >= 0 and <int64_t>node.children != CHILDREN[node.encoding]:
         raise ValueError(f"an encoding node has {node.children} children")

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from lsm_fragment.native.gil cimport let_go, take_back
-from lsm_fragment.native.words cimport MOST_FRACTION_DIGITS, power_of_ten
+from lsm_fragment.native.words cimport MAX_FRACTION_DIGITS, power_of_ten
 
 ctypedef fused pattern:
     uint16_t
@@ -15,7 +15,7 @@ ctypedef fused pattern:
 cdef extern from *:
     """
     static const double ROUNDER = 6755399441055744.0;  /* 1.5 * 2^52: what is added to it loses its fraction */
-    static const double MOST_ROUNDED = 1125899906842624.0;  /* 2^50 */
+    static const double MAX_ROUNDED = 1125899906842624.0;  /* 2^50 */
     #define STRETCH 64
 
     /* Multiplies the first values, a multiple of STRETCH, all of which are quotients of integers. Returns how many. */
@@ -31,7 +31,7 @@ cdef extern from *:
                 rounded[at] = (scaled + ROUNDER) - ROUNDER;
                 back.value = rounded[at] / power;
                 others |= back.bits ^ given.bits;
-                others |= !(scaled > -MOST_ROUNDED) | !(scaled < MOST_ROUNDED);
+                others |= !(scaled > -MAX_ROUNDED) | !(scaled < MAX_ROUNDED);
             }
             if (others)
                 break;
@@ -42,7 +42,7 @@ cdef extern from *:
     }
     """
     const double ROUNDER
-    const double MOST_ROUNDED
+    const double MAX_ROUNDED
     enum: STRETCH
     int64_t multiply_stretches(const double* values, int64_t rows, double power, int64_t* out) noexcept nogil
 
@@ -50,28 +50,28 @@ cdef extern from *:
 cdef inline bint to_integer(double value, double power, int64_t* integer) noexcept nogil:
     """Sets the integer whose quotient by the power equals the value to the bit. Returns whether there is one."""
     cdef double scaled = value * power, back
-    if not -MOST_ROUNDED < scaled < MOST_ROUNDED:  # NaN too
+    if not -MAX_ROUNDED < scaled < MAX_ROUNDED:  # NaN too
         return False
     integer[0] = <int64_t>((scaled + ROUNDER) - ROUNDER)
     back = <double>integer[0] / power
     return memcmp(&back, &value, 8) == 0
 
 
-def find_digits(const double[::1] values, int64_t most_others):
-    """Returns the fewest digits after the point that all values have but `most_others`; -1 if there are none."""
+def find_digits(const double[::1] values, int64_t max_others):
+    """Returns the fewest digits after the point that all values have but `max_others`; -1 if there are none."""
     cdef int digits
     cdef int64_t row, others, integer
     state = let_go(values.shape[0])
-    for digits in range(MOST_FRACTION_DIGITS + 1):
+    for digits in range(MAX_FRACTION_DIGITS + 1):
         others = 0
         for row in range(values.shape[0]):
             others += not to_integer(values[row], power_of_ten(digits), &integer)
-            if others > most_others:
+            if others > max_others:
                 break
-        if others <= most_others:
+        if others <= max_others:
             break
     take_back(state)
-    return digits if others <= most_others else -1
+    return digits if others <= max_others else -1
 
 
 def to_integers(const double[::1] values, int digits, int64_t[::1] out, uint32_t[::1] others):

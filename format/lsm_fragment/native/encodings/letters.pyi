@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-LEAST_FRAME_BYTES: Final[int]
-MOST_FRAME_BYTES: Final[int]
+MIN_FRAME_BYTES: Final[int]
+MAX_FRAME_BYTES: Final[int]
 
 def find_holes(data: npt.NDArray[np.uint8], length: int) -> bytearray: ...
 def find_alphabet(data: npt.NDArray[np.uint8], holes: npt.NDArray[np.uint8]) -> bytes | None: ...

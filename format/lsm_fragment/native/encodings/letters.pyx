@@ -13,12 +13,12 @@ from pyarrow import allocate_buffer
 from lsm_fragment.native.gil cimport let_go, take_back
 
 cdef enum:
-    LEAST_FRAME = 8  # bytes of a frame that is looked for: it is compared by words
-    MOST_FRAME = 1024
-    MOST_WORDS = 128  # of a frame
-    MOST_WIDTH = 6
-    MOST_LETTERS = 1 << MOST_WIDTH  # of an alphabet
-    MOST_PAIRS = MOST_LETTERS * MOST_LETTERS
+    MIN_FRAME = 8  # bytes of a frame that is looked for: it is compared by words
+    MAX_FRAME = 1024
+    MAX_WORDS = 128  # of a frame
+    MAX_WIDTH = 6
+    MAX_LETTERS = 1 << MAX_WIDTH  # of an alphabet
+    MAX_PAIRS = MAX_LETTERS * MAX_LETTERS
     GROUP = 8  # letters
     PLACES = GROUP * 256
     STRIP = 8192  # letters: they stay in the cache, and are at least a group of rows of any frame
@@ -27,8 +27,8 @@ cdef enum:
 
 cdef uint64_t UNKNOWN = <uint64_t>1 << 63  # in a group for what is no letter of the alphabet
 
-LEAST_FRAME_BYTES = LEAST_FRAME
-MOST_FRAME_BYTES = MOST_FRAME
+MIN_FRAME_BYTES = MIN_FRAME
+MAX_FRAME_BYTES = MAX_FRAME
 
 
 cdef struct Step:  # up to 16 letters of a row, and then up to 16 bytes of the frame
@@ -41,7 +41,7 @@ cdef struct Frame:
     int64_t length  # of a row, 0 without a frame
     int64_t letters  # of a row
     int count  # of steps
-    Step[MOST_FRAME] steps
+    Step[MAX_FRAME] steps
 
 
 # --- what is found --------------------------------------------------------------------------
@@ -51,11 +51,11 @@ def find_holes(const uint8_t[::1] data, int64_t length):
 
     data: rows of `length` bytes, end to end. Raises ValueError if frames are not so long or rows not whole.
     """
-    cdef uint64_t[MOST_WORDS] first, differ
+    cdef uint64_t[MAX_WORDS] first, differ
     cdef uint64_t word
     cdef int64_t words = (length + 7) // 8, last = length - 8, row, index
     cdef const uint8_t* source
-    if not LEAST_FRAME <= length <= MOST_FRAME or not data.shape[0] or data.shape[0] % length:
+    if not MIN_FRAME <= length <= MAX_FRAME or not data.shape[0] or data.shape[0] % length:
         raise ValueError(f"{data.shape[0]} bytes in rows of {length}")
     memset(differ, 0, sizeof(differ))
     source = &data[0]
@@ -99,7 +99,7 @@ def find_alphabet(const uint8_t[::1] data, const uint8_t[::1] holes):
             occurs[256 + data[index]] = True
     take_back(state)
     found = bytes([byte for byte in range(256) if occurs[256 + byte]])
-    return found if len(found) <= MOST_LETTERS else None
+    return found if len(found) <= MAX_LETTERS else None
 
 
 # --- packing --------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def pack(const uint8_t[::1] data, const uint8_t[::1] holes, const uint8_t[::1] a
     cdef const uint8_t* source = &data[0]
     cdef const uint8_t* stop = source + count
     cdef uint8_t* target
-    if not 1 <= width <= MOST_WIDTH or alphabet.shape[0] > 1 << width:
+    if not 1 <= width <= MAX_WIDTH or alphabet.shape[0] > 1 << width:
         raise ValueError(f"{alphabet.shape[0]} letters by {width} bits")
     lay(&frame, holes)
     if frame.length:
@@ -180,7 +180,7 @@ cdef void gather(
     const Frame* frame, const uint8_t* rows, const uint8_t* stop, int64_t count, uint8_t* letters
 ) noexcept nogil:
     """Copies the letters of rows end to end. stop: where the bytes that may be read end."""
-    cdef uint8_t[MOST_FRAME + COPIED] last
+    cdef uint8_t[MAX_FRAME + COPIED] last
     cdef const uint8_t* row
     cdef int64_t number
     cdef int index
@@ -206,14 +206,14 @@ def unpack(codes, alphabet, int width, int64_t count, const uint8_t[::1] holes, 
     not as SPEC.md has it.
     """
     cdef const uint8_t* source = <const uint8_t*><uintptr_t>codes.address
-    cdef uint32_t[MOST_PAIRS] pairs
+    cdef uint32_t[MAX_PAIRS] pairs
     cdef uint8_t[STRIP + COPIED] strip
-    cdef uint8_t[MOST_FRAME + COPIED] constants
+    cdef uint8_t[MAX_FRAME + COPIED] constants
     cdef Frame frame
     cdef uint32_t every = 0
     cdef int64_t size = count, available = codes.size, left = count, strip_rows = 0, index
     cdef uint8_t* target
-    if not 1 <= width <= MOST_WIDTH:
+    if not 1 <= width <= MAX_WIDTH:
         raise ValueError(f"letters of {width} bits")
     if count < 0 or available != packed_bytes(count, width):
         raise ValueError(f"{count} letters of {width} bits in {available} bytes")
@@ -321,8 +321,8 @@ cdef int lay(Frame* frame, const uint8_t[::1] holes) except -1:
     cdef int at = 0, letter = 0, stop
     frame.length = holes.shape[0]
     frame.count = 0
-    if frame.length > MOST_FRAME:
-        raise ValueError(f"a frame of {frame.length} bytes, which has at most {MOST_FRAME}")
+    if frame.length > MAX_FRAME:
+        raise ValueError(f"a frame of {frame.length} bytes, which has at most {MAX_FRAME}")
     while at < frame.length:
         stop = end_of(holes, at, True)
         frame.steps[frame.count] = Step(at, letter, stop)

@@ -90,7 +90,7 @@ cdef inline void take_fields(
 
 
 cdef inline int64_t take_differences(
-    uint64_t* out, const Entry* entry, const uint8_t* source, int64_t count, int64_t available, int least_width
+    uint64_t* out, const Entry* entry, const uint8_t* source, int64_t count, int64_t available, int min_width
 ) noexcept nogil:
     """Reads what a block has beside its base. Returns the bytes that it takes; -1 if it contradicts itself."""
     cdef uint64_t upper[VALUES]
@@ -98,7 +98,7 @@ cdef inline int64_t take_differences(
     cdef int width = entry.width, upper_width = entry.patch_width
     cdef uint16_t position
     cdef int64_t last = -1
-    if width > 64 or width < least_width or patches > count or upper_width > 64 - width:
+    if width > 64 or width < min_width or patches > count or upper_width > 64 - width:
         return -1
     if (patches > 0) != (upper_width > 0) or entry.reserved[0] or entry.reserved[1] or entry.reserved[2]:
         return -1
@@ -120,11 +120,11 @@ cdef inline int64_t take_differences(
 
 
 cdef inline int64_t take_block(
-    uint64_t* out, const uint8_t* entry_bytes, const uint8_t* source, int64_t count, int64_t available, int least_width
+    uint64_t* out, const uint8_t* entry_bytes, const uint8_t* source, int64_t count, int64_t available, int min_width
 ) noexcept nogil:
     """Reads the integers of a block, at least one. Returns the bytes that it takes; -1 if it contradicts itself.
 
-    available: the bytes that may be touched. least_width: what no block may be narrower than.
+    available: the bytes that may be touched. min_width: what no block may be narrower than.
     """
     cdef Entry entry
     cdef uint64_t value
@@ -134,13 +134,13 @@ cdef inline int64_t take_block(
         if entry.holds_steps > 1 or available < 8:
             return -1
         memcpy(&value, source, 8)
-        size = take_differences(out + 1, &entry, source + 8, count - 1, available - 8, least_width)
+        size = take_differences(out + 1, &entry, source + 8, count - 1, available - 8, min_width)
         out[0] = value
         for index in range(1, count):
             value += entry.base + out[index]
             out[index] = value
         return size + 8 if size >= 0 else -1
-    size = take_differences(out, &entry, source, count, available, least_width)
+    size = take_differences(out, &entry, source, count, available, min_width)
     for index in range(count):
         out[index] += entry.base
     return size

@@ -28,7 +28,7 @@ def find_ends(
     text_ends: I32,
     characters: U8 | None,
 ) -> bool: ...
-def most_bytes(
+def max_bytes(
     template_offsets: Offsets,
     number_slots: I32,
     text_slots: I32,
@@ -59,7 +59,7 @@ def join_stored(
     offsets: Offsets,
     out: U8,
 ) -> bool: ...
-def most_stored_bytes(
+def max_stored_bytes(
     template_offsets: I64,
     templates: U8,
     firsts: I64,

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 from lsm_fragment.native.nulls cimport Nulls, is_null, nulls_of, require
 from lsm_fragment.native.encodings.variables cimport (
     LEAST,
-    MOST_NUMBER_DIGITS,
+    MAX_NUMBER_DIGITS,
     NUMBER,
     SLACK,
     WORD,
@@ -39,8 +39,8 @@ cdef extern from *:
 cdef enum:
     BATCH = 1 << 14  # bytes of text that are joined before they are hashed, as reading at once what was written waits
     BATCH_ROWS = 256
-    MOST_GROWTH = 3  # bytes of text that a byte of a number makes at most
-    MOST_VARINT_BYTES = 10
+    MAX_GROWTH = 3  # bytes of text that a byte of a number makes at most
+    MAX_VARINT_BYTES = 10
     SURE_VARINT_BYTES = 8  # a varint of no more is the number of some variable
 
 fill_short()
@@ -179,13 +179,13 @@ cdef inline const uint8_t* take_sound(const uint8_t* at, const uint8_t* stop, ui
     cdef uint64_t found = 0
     cdef int shift = 0
     cdef bint is_sound
-    while at < stop and shift < 7 * MOST_VARINT_BYTES:
+    while at < stop and shift < 7 * MAX_VARINT_BYTES:
         found |= <uint64_t>(at[0] & 0x7F) << shift
         if at[0] < 0x80:
             number[0] = found
             if shift < 7 * SURE_VARINT_BYTES:
                 return at + 1
-            is_sound = found < LEAST[MOST_NUMBER_DIGITS + 1] and (shift < 63 or at[0] <= 1)
+            is_sound = found < LEAST[MAX_NUMBER_DIGITS + 1] and (shift < 63 or at[0] <= 1)
             return at + 1 if is_sound else NULL
         at += 1
         shift += 7
@@ -368,16 +368,16 @@ cdef inline bint skip_row(const Layout* layout, int32_t code, Variables* left) n
     return left.number != NULL
 
 
-cdef inline int64_t most_joined_bytes(const Layout* layout, const Rows* rows, int64_t row) noexcept nogil:
+cdef inline int64_t max_joined_bytes(const Layout* layout, const Rows* rows, int64_t row) noexcept nogil:
     """Returns an upper bound of a row's text, without looking at its variables."""
     return (
         constant_bytes(layout, rows.codes[row])
-        + MOST_GROWTH * (rows.number_ends[row + 1] - rows.number_ends[row])
+        + MAX_GROWTH * (rows.number_ends[row + 1] - rows.number_ends[row])
         + rows.text_ends[row + 1] - rows.text_ends[row]
     )
 
 
-def most_bytes(
+def max_bytes(
     const offset[::1] template_offsets, const int32_t[::1] number_slots, const int32_t[::1] text_slots,
     const int32_t[::1] codes, const int32_t[::1] number_ends, const int32_t[::1] text_ends,
     const uint8_t[::1] valid, int64_t first_bit,
@@ -396,7 +396,7 @@ def most_bytes(
             if not is_null(nulls, row):
                 code = codes[row]
                 total += template_offsets[code + 1] - template_offsets[code] - number_slots[code] - text_slots[code]
-                total += MOST_GROWTH * (number_ends[row + 1] - number_ends[row]) + text_ends[row + 1] - text_ends[row]
+                total += MAX_GROWTH * (number_ends[row + 1] - number_ends[row]) + text_ends[row + 1] - text_ends[row]
     return total
 
 
@@ -423,7 +423,7 @@ def join(
     const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
     const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit, offset[::1] offsets, uint8_t[::1] out,
 ):
-    """Joins rows to text. out: as many bytes as `most_bytes` says, and `SLACK`. offsets: gets where each row begins, and
+    """Joins rows to text. out: as many bytes as `max_bytes` says, and `SLACK`. offsets: gets where each row begins, and
     the last one ends."""
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
     cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
@@ -452,7 +452,7 @@ def join_stored(
     """Joins rows whose variables stand one after the other, of which nothing is believed but that codes are below the
     number of templates. Returns whether there are as many as templates have marks.
 
-    chosen: 1 for the rows that are wanted, 0 for others; None for all. out: as many bytes as `most_stored_bytes` says, and
+    chosen: 1 for the rows that are wanted, 0 for others; None for all. out: as many bytes as `max_stored_bytes` says, and
     `SLACK`. offsets: get where each row that is wanted begins, and the last one ends.
     """
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
@@ -486,7 +486,7 @@ def join_stored(
     return at != NULL and left.number == left.number_stop and left.text == left.text_stop
 
 
-def most_stored_bytes(
+def max_stored_bytes(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] firsts,
     const int64_t[::1] places, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
     int64_t first_bit, int64_t number_bytes, int64_t text_bytes,
@@ -494,7 +494,7 @@ def most_stored_bytes(
     """Returns an upper bound of the bytes of all rows' text, by the bytes of all their variables."""
     cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
-    cdef int64_t row, total = MOST_GROWTH * number_bytes + text_bytes
+    cdef int64_t row, total = MAX_GROWTH * number_bytes + text_bytes
     with nogil:
         for row in range(codes.shape[0]):
             if not is_null(nulls, row):
@@ -509,7 +509,7 @@ cdef int64_t scratch_bytes(const Layout* layout, const Rows* rows) noexcept nogi
     cdef int64_t row, most = 1 + SLACK
     for row in range(rows.count):
         if not is_null(rows.nulls, row):
-            most = max(most, SLACK + most_joined_bytes(layout, rows, row))
+            most = max(most, SLACK + max_joined_bytes(layout, rows, row))
     return most
 
 

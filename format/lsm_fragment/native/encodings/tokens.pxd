@@ -50,7 +50,7 @@ cdef extern from *:
     uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) noexcept nogil
 
 cdef enum:
-    MOST_PLACES = 256  # tokens of a string that may be chosen as words that vary
+    MAX_PLACES = 256  # tokens of a string that may be chosen as words that vary
     PLACE_WORDS = 4  # of 64 places
 
 
@@ -110,7 +110,7 @@ cdef inline int64_t find_tokens(
     const uint8_t* at, int64_t length, const uint8_t* end, const uint64_t* tokens, int32_t* starts, int32_t* stops,
     uint64_t* shape,
 ) noexcept nogil:
-    """Finds the first `MOST_PLACES` tokens of a string, and the hash of its shape.
+    """Finds the first `MAX_PLACES` tokens of a string, and the hash of its shape.
 
     end: of the memory that may be read. tokens: see `find_variables`. Returns how many tokens were found.
     """
@@ -131,17 +131,17 @@ cdef inline int64_t find_tokens(
             stop = 64 * word + lowest_bit(edges)
             edges &= edges - 1
             is_inside = False
-            if count < MOST_PLACES:
+            if count < MAX_PLACES:
                 starts[count], stops[count] = <int32_t>start, <int32_t>stop
             count += 1
     if is_inside:
         total += gap_hash(at + stop, start - stop, count, end)
         stop = length
-        if count < MOST_PLACES:
+        if count < MAX_PLACES:
             starts[count], stops[count] = <int32_t>start, <int32_t>stop
         count += 1
     shape[0] = mixed(total + gap_hash(at + stop, length - stop, count, end))
-    return min(count, MOST_PLACES)
+    return min(count, MAX_PLACES)
 
 
 cdef inline uint64_t gap_hash(const uint8_t* at, int64_t size, int64_t number, const uint8_t* end) noexcept nogil:

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from lsm_fragment.native.nulls cimport Nulls, is_null, nulls_of, require
-from lsm_fragment.native.encodings.tokens cimport MOST_PLACES, PLACE_WORDS, find_tokens, find_variables
+from lsm_fragment.native.encodings.tokens cimport MAX_PLACES, PLACE_WORDS, find_tokens, find_variables
 from lsm_fragment.native.encodings.variables cimport (
     NUMBER,
     SLACK,
@@ -157,8 +157,8 @@ cdef bint take_out_words(
 
     end: of the memory that may be read.
     """
-    cdef int32_t starts[MOST_PLACES]
-    cdef int32_t stops[MOST_PLACES]
+    cdef int32_t starts[MAX_PLACES]
+    cdef int32_t stops[MAX_PLACES]
     cdef uint64_t shape, places
     cdef int64_t found = find_tokens(at, length, end, marks.tokens, starts, stops, &shape), word, index, near
     cdef int64_t slot = 0, beyond = varying.count, middle

@@ -68,7 +68,7 @@ cdef enum:
     NUMBER = 0x11  # stands in a template for a variable of 1 to 19 digits
     TEXT = 0x12  # stands for any other variable that has a digit or a mark
     WORD = 0x13  # stands for any token
-    MOST_NUMBER_DIGITS = 19
+    MAX_NUMBER_DIGITS = 19
     SLACK = 32  # bytes that `put_loosely` and `put_digits` may write or read behind what they copy
     SHORTS = 1110
     LONG = 128  # bytes that memcpy copies faster
@@ -127,7 +127,7 @@ cdef inline bint take_number(
         digits = (100 * digits + (digits >> 16)) & 0x0000FFFF0000FFFFULL
         number[0] = ((10000 * digits + (digits >> 32)) & 0xFFFFFFFFULL) + LEAST[length]
         return True
-    if length < 1 or length > MOST_NUMBER_DIGITS:
+    if length < 1 or length > MAX_NUMBER_DIGITS:
         return False
     for index in range(length):
         digit = at[index] - <uint8_t>48

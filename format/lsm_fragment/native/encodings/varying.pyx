@@ -12,7 +12,7 @@ from libc.string cimport memset
 
 from lsm_fragment.native.nulls cimport require
 from lsm_fragment.native.encodings.tokens cimport (
-    MOST_PLACES,
+    MAX_PLACES,
     PLACE_WORDS,
     find_tokens,
     find_variables,
@@ -20,14 +20,14 @@ from lsm_fragment.native.encodings.tokens cimport (
     is_mark,
     is_of_token,
 )
-from lsm_fragment.native.encodings.variables cimport MOST_NUMBER_DIGITS, NUMBER, TEXT, WORD, take_number
+from lsm_fragment.native.encodings.variables cimport MAX_NUMBER_DIGITS, NUMBER, TEXT, WORD, take_number
 from lsm_fragment.native.words cimport hash_of, lowest_bit, mixed, offset
 
 cdef enum:
     NUMBER_CONTENT = 1  # what stands in a template for a token: a mark, or the hash of a word, which is greater
     TEXT_CONTENT = 2
-    MOST_TOKENS = 1 << 17  # of a sample
-    MOST_TRIES = 1 << 19  # rows that are looked at to find the best places
+    MAX_TOKENS = 1 << 17  # of a sample
+    MAX_TRIES = 1 << 19  # rows that are looked at to find the best places
     FEW_TEMPLATES = 4  # that strings of one shape may always have
     TEMPLATE_WEIGHT = 4  # a byte of a template costs as much as so many of words: merges look each source's templates up
 
@@ -37,7 +37,7 @@ cdef uint64_t PLACE_MULTIPLIER = 0x9E3779B97F4A7C15ULL
 def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] rows):
     """Looks at the tokens of some rows, none of them null.
 
-    Stops when it has seen `MOST_TOKENS`. Returns arrays of 64-bit integers: the shape of each row that it has looked at;
+    Stops when it has seen `MAX_TOKENS`. Returns arrays of 64-bit integers: the shape of each row that it has looked at;
     where each row's tokens begin and the last one's end; what a template has for each token, which is the same for all
     numbers, for all texts, and for equal words. Besides, bytes: the length of each token, 255 for longer ones.
     """
@@ -47,8 +47,8 @@ def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] 
     cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
     cdef const uint8_t* end = base + data.shape[0]
     cdef const uint8_t* at
-    cdef int32_t starts[MOST_PLACES]
-    cdef int32_t stops[MOST_PLACES]
+    cdef int32_t starts[MAX_PLACES]
+    cdef int32_t stops[MAX_PLACES]
     cdef uint64_t shape, value
     cdef uint64_t* memory
     cdef uint64_t* shapes
@@ -97,7 +97,7 @@ def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] 
                 shapes[number] = shape
                 firsts[number + 1] = used
                 looked_at += 1
-                if used >= MOST_TOKENS:
+                if used >= MAX_TOKENS:
                     break
         if moved == NULL:
             raise MemoryError("no memory for the tokens of a sample")
@@ -226,8 +226,8 @@ cdef void choose_places(Group* group, double scale, uint64_t* out) noexcept nogi
     Places are tried one after the other, the best one first, until hardly any templates are left. Of all that was seen, what
     makes the fewest bytes of templates and words stays. scale: all rows to each one of the sample.
     """
-    cdef int64_t kinds[MOST_PLACES]
-    cdef int64_t taken[MOST_PLACES]
+    cdef int64_t kinds[MAX_PLACES]
+    cdef int64_t taken[MAX_PLACES]
     cdef int64_t row, place, index, count = 0, best = 0, size = 0
     cdef int64_t all_places = group.firsts[group.rows[0] + 1] - group.firsts[group.rows[0]]
     cdef double words = 0, left, cost, least, templates, one
@@ -286,7 +286,7 @@ def choose(
     last one's end. firsts, contents, lengths: see `look`. sizes: the bytes of each row. scale: all rows to each one
     of the sample. places: zeros; gets a bit for each place. Shape (shapes, 4).
     """
-    cdef int64_t group_number, most = 1, slots = 2, start, tries = MOST_TRIES
+    cdef int64_t group_number, most = 1, slots = 2, start, tries = MAX_TRIES
     cdef Group group
     cdef uint64_t* memory
     require(bounds.shape[0] == places.shape[0] + 1 and places.shape[1] == PLACE_WORDS, "it has another length")
@@ -325,8 +325,8 @@ def words_in(const offset[::1] offsets, const uint8_t[::1] data, uint64_t[::1] s
     cdef uint8_t nothing = 0
     cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
     cdef const uint8_t* at
-    cdef int32_t starts[MOST_PLACES]
-    cdef int32_t stops[MOST_PLACES]
+    cdef int32_t starts[MAX_PLACES]
+    cdef int32_t stops[MAX_PLACES]
     cdef uint64_t* masks
     require(offsets.shape[0] == count + 1, "it has another length")
     require(0 <= offsets[0] and offsets[count] <= data.shape[0], "a buffer is too short")
@@ -368,10 +368,10 @@ cdef bint is_one_of(const uint8_t* template, const uint8_t* template_stop, const
                 at += 1
             if at == start:
                 return False
-            if template[0] == NUMBER and (digits < at - start or digits > MOST_NUMBER_DIGITS):
+            if template[0] == NUMBER and (digits < at - start or digits > MAX_NUMBER_DIGITS):
                 return False
             if template[0] == TEXT and (
-                not (digits or has_mark) or (digits == at - start and digits <= MOST_NUMBER_DIGITS)
+                not (digits or has_mark) or (digits == at - start and digits <= MAX_NUMBER_DIGITS)
             ):
                 return False
         template += 1

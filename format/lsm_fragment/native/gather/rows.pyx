@@ -744,9 +744,9 @@ cdef inline int32_t _new_code(
     return <int32_t>(count[0] - 1)
 
 
-def assign_memos(int64_t[:, ::1] pieces, int64_t most_share, int64_t rows):
+def assign_memos(int64_t[:, ::1] pieces, int64_t max_share, int64_t rows):
     """Gives pieces places where `codes` remembers their codes: those whose strings are numbered in the latest series one
-    together, others of at most `most_share` dictionary values to a row one each.
+    together, others of at most `max_share` dictionary values to a row one each.
 
     rows: of all pieces. Returns the size of all places, an upper bound of the distinct strings, and whether memos are
     sure: a string that is not remembered is a new one.
@@ -760,7 +760,7 @@ def assign_memos(int64_t[:, ::1] pieces, int64_t most_share, int64_t rows):
             series, stop = piece.series, 0
         if piece.kind == CODES and piece.series == series:
             stop = max(stop, piece.stop)
-    if stop > most_share * rows:
+    if stop > max_share * rows:
         series = stop = 0
     size = stop
     for number in range(pieces.shape[0]):
@@ -776,7 +776,7 @@ def assign_memos(int64_t[:, ::1] pieces, int64_t most_share, int64_t rows):
         piece.series = 0
         are_sure = False
         values += piece.dictionary_size
-        if piece.dictionary_size <= most_share * piece.rows:
+        if piece.dictionary_size <= max_share * piece.rows:
             piece.memo = size
             size += piece.dictionary_size
     return size, min(coded, stop + values), are_sure

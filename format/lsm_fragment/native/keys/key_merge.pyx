@@ -32,7 +32,7 @@ cpdef enum Stop:
 
 cdef uint64_t SAME = 0
 cdef uint64_t LAST = ~<uint64_t>0
-cdef uint64_t MOST_SYMBOLS = 0xFFFFFFFE
+cdef uint64_t MAX_SYMBOLS = 0xFFFFFFFE
 
 
 cdef struct Cursor:
@@ -61,13 +61,13 @@ cdef struct Progress:
     # Rows of the output that are filled, and the weight of their keys.
     int64_t rows
     int64_t key_bytes
-    int64_t most_key_bytes
+    int64_t max_key_bytes
     # The number of the last group, the input that it began with, and whether others had rows of it.
     int64_t group
     int64_t owner
     int64_t is_shared
     # 0 for any number.
-    int64_t most_rows_of_group
+    int64_t max_rows_of_group
 
 
 def place(
@@ -144,7 +144,7 @@ cdef inline uint64_t code_of(const Key* key, int64_t place) noexcept nogil:
     """Returns the code of a key that differs from the one that it refers to at `place`, or not at all at -1."""
     if place < 0:
         return SAME
-    return (MOST_SYMBOLS - (place >> 2)) << 32 | symbol(key, place)
+    return (MAX_SYMBOLS - (place >> 2)) << 32 | symbol(key, place)
 
 
 cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, uint64_t* code_b) noexcept nogil:
@@ -158,7 +158,7 @@ cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, u
         return a < b
     x = head_of(cursors + a)
     y = head_of(cursors + b)
-    place = difference(&x, &y, 4 * <int64_t>(MOST_SYMBOLS - (code_a[0] >> 32)) + 4)
+    place = difference(&x, &y, 4 * <int64_t>(MAX_SYMBOLS - (code_a[0] >> 32)) + 4)
     is_first = a < b if place < 0 else symbol(&x, place) < symbol(&y, place)
     if is_first:
         code_b[0] = code_of(&y, place)
@@ -318,7 +318,7 @@ def merge(
                 break
             key = head_of(cursor)
             so_far.key_bytes += key.length + cursor.more_bytes
-            if row == most or (row and so_far.key_bytes > so_far.most_key_bytes):
+            if row == most or (row and so_far.key_bytes > so_far.max_key_bytes):
                 so_far.key_bytes -= key.length + cursor.more_bytes
                 result = FULL
                 break
@@ -332,12 +332,12 @@ def merge(
                 so_far.is_shared = False
             elif so_far.owner != winner:
                 so_far.is_shared = True
-            if so_far.most_rows_of_group:
+            if so_far.max_rows_of_group:
                 if cursor.group != so_far.group:
                     cursor.group = so_far.group
                     cursor.group_rows = 0
                 cursor.group_rows += 1
-                if cursor.group_rows > so_far.most_rows_of_group:
+                if cursor.group_rows > so_far.max_rows_of_group:
                     result = TOO_MANY
                     break
             origin[row] = <uint16_t>winner
@@ -364,7 +364,7 @@ cdef inline bint is_other_group(
 ) noexcept nogil:
     """Returns whether keys that differ where `code` says differ in their first columns."""
     cdef int64_t length = prefix_of(key, widths, flips, columns)
-    cdef int64_t place = 4 * <int64_t>(MOST_SYMBOLS - (code >> 32))
+    cdef int64_t place = 4 * <int64_t>(MAX_SYMBOLS - (code >> 32))
     if place + 4 <= length:
         return True
     while place < length:

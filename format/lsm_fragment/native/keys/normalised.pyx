@@ -29,7 +29,7 @@ cdef enum:
     SMALL = 16
     SLACK = 16
     BAD_CODE = 2
-    MOST_DICTIONARY_BYTES = 1 << 16
+    MAX_DICTIONARY_BYTES = 1 << 16
 
 cdef struct Column:
     int64_t kind
@@ -86,8 +86,8 @@ cdef class Parts:
             free(self.parts[index].places)
         free(self.parts)
 
-    def lengths(self, int64_t start, int64_t most_bytes, int64_t[::1] offsets):
-        """Fills `offsets` for the keys of rows from `start` on, as far as these take at most `most_bytes`.
+    def lengths(self, int64_t start, int64_t max_bytes, int64_t[::1] offsets):
+        """Fills `offsets` for the keys of rows from `start` on, as far as these take at most `max_bytes`.
 
         Returns the number of rows, at least 1. Raises `ValueError` for a code beyond its dictionary.
         """
@@ -106,7 +106,7 @@ cdef class Parts:
                             is_good = False
                             break
                         size += string_length(part, value) - 1
-                if not is_good or (row and total + size > most_bytes):
+                if not is_good or (row and total + size > max_bytes):
                     break
                 total += size
                 row += 1
@@ -231,7 +231,7 @@ cdef int make_dictionary(Part* part, int64_t rows) except -1:
     for value in range(size):
         string_at(&part.column, value, &length)
         total += length
-        if total > MOST_DICTIONARY_BYTES:
+        if total > MAX_DICTIONARY_BYTES:
             return 0
     part.places = <int64_t*>malloc((size + 1) * sizeof(int64_t))
     part.bytes = <uint8_t*>malloc(2 * total + 3 * size + SLACK)

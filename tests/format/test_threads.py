@@ -8,36 +8,36 @@ from functools import partial
 
 import pytest
 
-from lsm_fragment.threads import Crew, Work
+from lsm_fragment.threads import ThreadPool, Work
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_results_have_the_order_of_the_items(threads: int) -> None:
     items = list(range(50))
-    with closing(Crew(threads)) as crew:
-        assert crew.each(lambda n: n * n, items, [n % 7 for n in items]) == [n * n for n in items]
-        assert crew.each(lambda n: n, [], []) == []
+    with closing(ThreadPool(threads)) as pool:
+        assert pool.each(lambda n: n * n, items, [n % 7 for n in items]) == [n * n for n in items]
+        assert pool.each(lambda n: n, [], []) == []
 
 
 def test_the_heaviest_is_begun_first() -> None:
     begun: list[str] = []
-    Crew(1).each(begun.append, ["light", "heavy", "middle"], [1, 9, 5])
+    ThreadPool(1).each(begun.append, ["light", "heavy", "middle"], [1, 9, 5])
     assert begun == ["heavy", "middle", "light"]
 
 
 def test_threads_work_at_one_time() -> None:
     both = threading.Barrier(2, timeout=10)
-    with closing(Crew(2)) as crew:
-        crew.each(lambda _: both.wait(), [1, 2], [1, 1])
+    with closing(ThreadPool(2)) as pool:
+        pool.each(lambda _: both.wait(), [1, 2], [1, 1])
 
 
 def test_the_caller_does_not_wait_for_a_thread_that_is_busy() -> None:
     is_done = threading.Event()
-    with closing(Crew(2)) as crew:
-        other = crew.begin(lambda: is_done.wait(10))
-        names = crew.each(lambda _: threading.current_thread().name, [1, 2, 3], [1, 1, 1])
+    with closing(ThreadPool(2)) as pool:
+        other = pool.begin(lambda: is_done.wait(10))
+        names = pool.each(lambda _: threading.current_thread().name, [1, 2, 3], [1, 1, 1])
         is_done.set()
-        assert crew.wait(other)
+        assert pool.wait(other)
     assert set(names) == {threading.current_thread().name}
 
 
@@ -53,8 +53,8 @@ def test_without_weights_the_first_is_begun_first_and_its_error_is_raised(thread
         if item:
             raise ValueError(item)
 
-    with closing(Crew(threads)) as crew, pytest.raises(ValueError, match=r"^1$"):
-        crew.each(work, range(4))
+    with closing(ThreadPool(threads)) as pool, pytest.raises(ValueError, match=r"^1$"):
+        pool.each(work, range(4))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -66,8 +66,8 @@ def test_the_error_of_the_heaviest_is_raised(threads: int) -> None:
         if item % 2:
             raise ValueError(item)
 
-    with closing(Crew(threads)) as crew, pytest.raises(ValueError, match=r"^7$"):
-        crew.each(work, list(range(9)), list(range(9)))
+    with closing(ThreadPool(threads)) as pool, pytest.raises(ValueError, match=r"^7$"):
+        pool.each(work, list(range(9)), list(range(9)))
     assert 0 not in begun
 
 
@@ -79,17 +79,17 @@ def test_an_interrupt_of_the_caller_is_not_lost_to_an_error() -> None:
         both.wait()
         raise KeyboardInterrupt if threading.current_thread() is caller else ValueError
 
-    with closing(Crew(2)) as crew:
+    with closing(ThreadPool(2)) as pool:
         for weights in ([1, 2], [2, 1], [1, 1]):
             with pytest.raises(KeyboardInterrupt):
-                crew.each(work, [1, 2], weights)
+                pool.each(work, [1, 2], weights)
 
 
 def test_closing_ends_the_threads() -> None:
-    crew = Crew(3)
-    crew.each(abs, [1, 2, 3], [1, 1, 1])
-    crew.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
+    pool = ThreadPool(3)
+    pool.each(abs, [1, 2, 3], [1, 1, 1])
+    pool.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
 
 
 @pytest.mark.parametrize("threads_left", [0, 1])
@@ -105,10 +105,10 @@ def test_work_is_done_by_the_threads_there_are_where_no_other_can_start(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_few)
-    with closing(Crew(3)) as crew:
-        assert crew.each(lambda item: 2 * item, range(100)) == list(range(0, 200, 2))
-        begun = [crew.begin(partial(int, item)) for item in range(10)]
-        assert [crew.wait(work) for work in begun] == list(range(10))
+    with closing(ThreadPool(3)) as pool:
+        assert pool.each(lambda item: 2 * item, range(100)) == list(range(0, 200, 2))
+        begun = [pool.begin(partial(int, item)) for item in range(10)]
+        assert [pool.wait(work) for work in begun] == list(range(10))
     assert len(started) == threads_left
 
 
@@ -124,11 +124,11 @@ def test_a_thread_may_begin_work_while_the_caller_takes_some() -> None:
             is_taken.wait(0.2)
             return True
 
-    with closing(Crew(2)) as crew:
-        crew._begun.append(_Slow(lambda: None))
-        assert crew._pool is not None
-        beginning = crew._pool.submit(crew.begin, lambda: 7)
+    with closing(ThreadPool(2)) as pool:
+        pool._begun.append(_Slow(lambda: None))
+        assert pool._pool is not None
+        beginning = pool._pool.submit(pool.begin, lambda: 7)
         assert is_looked_at.wait(10)
-        crew._help()
+        pool._help()
         is_taken.set()
-        assert crew.wait(beginning.result(10)) == 7
+        assert pool.wait(beginning.result(10)) == 7
