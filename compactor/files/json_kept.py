@@ -8,7 +8,8 @@ type arrow.json, and for such fields of structs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from compactor.files.plain_text import joined
 
 _NULL: Final = ord("n")
 _OBJECT: Final = ord("{")
+_MISSING: Final = msgspec.Raw(b"null")
 _KINDS: Final = {"int": "number", "float": "number", "str": "string", "bool": "boolean"}
 
 
@@ -29,13 +31,12 @@ def with_json_as_text(lines: bytes, types: pa.Schema) -> bytes:
 
     Raises one of `PROBLEMS` for a line that is not an object.
     """
-    columns = tuple((field.name, field.type) for field in types if _keeps_json(field.type))
-    if not columns:
+    fields = [field for field in types if _keeps_json(field.type)]
+    if not fields:
         return lines
-    decoder = _decoder(tuple(name for name, _ in columns))
     try:
-        rows = decoder.decode_lines(lines)
-        values = list(_values(rows, [dtype for _, dtype in columns]))
+        rows = _decoder(tuple(field.name for field in fields)).decode_lines(lines)
+        values = list(_values(rows, fields))
     except msgspec.ValidationError as error:
         kind = str(error).partition("got `")[2].partition("`")[0]
         # This is Arrow's wording, which `json_mistakes` parses.
@@ -53,25 +54,36 @@ def _keeps_json(dtype: pa.DataType) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
-    """Returns a decoder of objects to `f0`, `f1` and so on: the unparsed values of these names."""
+    """Returns a decoder of objects to the unparsed values of these names, as `_values_of` takes them.
+
+    A record with the fields `f0`, `f1` and so on is the fastest. It can't have a name with characters that
+    JSON escapes; then each object becomes a dictionary of all its values.
+    """
+    if any(json.dumps(name, ensure_ascii=False) != f'"{name}"' for name in names):
+        return msgspec.json.Decoder(dict[str, msgspec.Raw])
     fields = [
-        (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw(b"null")))
+        (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=_MISSING))
         for place, name in enumerate(names)
     ]
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, gc=False))
 
 
-def _values(rows: Iterable[Any], types: list[pa.DataType]) -> Iterator[msgspec.Raw]:
-    rows = list(rows)
-    for place, dtype in enumerate(types):
-        found = [getattr(row, f"f{place}") for row in rows]
-        if not pt.is_struct(dtype):
+def _values_of(rows: list[Any], place: int, name: str) -> list[msgspec.Raw]:
+    if rows and isinstance(rows[0], dict):
+        return [row.get(name, _MISSING) for row in rows]
+    return [getattr(row, f"f{place}") for row in rows]
+
+
+def _values(rows: list[Any], fields: list[pa.Field]) -> Iterator[msgspec.Raw]:
+    for place, field in enumerate(fields):
+        found = _values_of(rows, place, field.name)
+        if not pt.is_struct(field.type):
             yield from found
             continue
-        fields = [field for field in dtype.fields if _keeps_json(field.type)]
-        decode = _decoder(tuple(field.name for field in fields)).decode
+        inner = [child for child in field.type.fields if _keeps_json(child.type)]
+        decode = _decoder(tuple(child.name for child in inner)).decode
         inside = [decode(raw) for raw in found if memoryview(raw)[0] == _OBJECT]
-        yield from _values(inside, [field.type for field in fields])
+        yield from _values(inside, inner)
 
 
 def _replaced(lines: bytes, values: list[msgspec.Raw]) -> bytes:
@@ -80,7 +92,7 @@ def _replaced(lines: bytes, values: list[msgspec.Raw]) -> bytes:
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     whole = pa.py_buffer(lines)
     starts -= whole.address
-    is_there = (starts >= 0) & (starts < len(lines))  # The default of a missing name lies outside.
+    is_there = (starts >= 0) & (starts < len(lines))  # `_MISSING` lies outside.
     starts, sizes = starts[is_there], sizes[is_there]
     is_value = np.frombuffer(lines, np.uint8)[starts] != _NULL
     starts, sizes = starts[is_value], sizes[is_value]

@@ -39,7 +39,11 @@ IN_PYTHON: Final = {
     "ttl_column": "options.ttl.column",
 }
 """Fields of what `Table`'s methods take, by key. Arguments of these methods are called as their key."""
-_IN_PIPELINES: Final = {"memory_limit_bytes": "memory.limit", "spool_directory": "TMPDIR"}
+_IN_PIPELINES: Final = {
+    "memory_limit_bytes": "memory.limit",
+    "skip_quarantined": "--skip-quarantined of `compactor export`",
+    "spool_directory": "TMPDIR",
+}
 
 
 def as_flag(key: str) -> str:

@@ -66,9 +66,8 @@ from tests.support.memory_store import MemoryStore
 _ = parse  # once for all cases, not in the first of each process
 T = TypeVar("T")
 _BINARY: Final = ("arrow", "parquet", "frag")
-_UNREAD: Final = ("text can't hold", "is not in the file", "Renamed field names")
-"""Why a text file that was written cannot be read: for a type that has no text, a column without a value, or
-one of arrow.json with quotes in its name."""
+_UNREAD: Final = ("text can't hold", "is not in the file")
+"""Why a text file that was written cannot be read: its type has no text, or a column has no value."""
 _UNWRITTEN: Final = "a map has NaN or an infinity as a key"
 """Why rows that text can hold otherwise are not written."""
 _EXPORTS: Final = ("arrow", "arrow", "parquet", "parquet", "frag", "ndjson", "csv", "xml")
