@@ -77,8 +77,8 @@ class SimulationSettings(Settings):
     )
     locality: Annotated[Locality, BeforeValidator(_locality), Written("WHERE")] = Field(
         default=Locality(),
-        description="Keys of a flush. whole: all of them. random:DIVISOR: a part, somewhere. append: greater "
-        "than all before, as when time comes first in the key.",
+        description="Keys of a flush. whole: all of them. random:FRACTION: a part, somewhere. append: "
+        "greater than all before, as when time comes first in the key.",
     )
     window_seconds: WindowSeconds | None = Field(
         default=None,

@@ -330,7 +330,6 @@ def test_an_unreachable_store_puts_nothing_in_quarantine(tmp_path: Path) -> None
         lambda key: ObjectChangedError(f"s3://b/{key}: the object was replaced"),
         lambda key: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key),
         lambda key: LocalDiskError(f"cannot put 5 bytes aside: disk full at {key}"),
-        lambda key: MemoryError(key),
         lambda key: EOFError(key),
     ],
 )
@@ -342,6 +341,17 @@ def test_what_is_no_damage_puts_nothing_in_quarantine(
     tables = [log_rows(60, seed) for seed in range(3)]
     keys = list(ingest_tables(store, tables, tmp_path).current().fragments)
 
+    report = _compacted_by_failing(store, keys, operation, error)
+    assert (len(report.failed), len(report.lost), report.done) == (4, 1, [])
+    assert CommitLog(store).current().quarantine == {}
+    assert len(compact_table(store).done) == 1
+    assert table_rows(store) == expected_rows(tables)
+
+
+def _compacted_by_failing(
+    store: MemoryStore, keys: list[str], operation: str, error: Callable[[str], Exception]
+) -> CompactReport:
+    """Runs compactions whose requests for the second fragment and for outputs fail."""
     failing = MemoryStore(store.objects)
 
     def fault(at: str, key: str) -> None:
@@ -350,8 +360,18 @@ def test_what_is_no_damage_puts_nothing_in_quarantine(
 
     failing.fault = fault
     engine = InProcessEngine(lambda compaction: run_compaction(compaction, failing))
-    report = compact_table(store, engine=engine, max_attempts=4)
-    assert (len(report.failed), len(report.lost), report.done) == (4, 1, [])
+    return compact_table(store, engine=engine, max_attempts=4)
+
+
+@pytest.mark.parametrize("operation", ["open_stream", "start_upload"])
+def test_a_machine_without_memory_fails_once_and_puts_nothing_in_quarantine(
+    tmp_path: Path, operation: str
+) -> None:
+    store = MemoryStore()
+    tables = [log_rows(60, seed) for seed in range(3)]
+    keys = list(ingest_tables(store, tables, tmp_path).current().fragments)
+    report = _compacted_by_failing(store, keys, operation, MemoryError)
+    assert (len(report.failed), len(report.lost), report.done) == (1, 1, [])
     assert CommitLog(store).current().quarantine == {}
     assert len(compact_table(store).done) == 1
     assert table_rows(store) == expected_rows(tables)

@@ -685,7 +685,7 @@ def big(world: World, name: str, rows: int) -> str:
     return key
 
 
-def test_a_table_that_lost_max_of_its_rows_is_vacuumed_only_if_that_was_meant(
+def test_a_table_that_lost_most_of_its_rows_is_vacuumed_only_if_that_was_meant(
     world: World,
 ) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(4)]
