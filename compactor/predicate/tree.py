@@ -1,4 +1,4 @@
-"""Conditions as values, and their evaluation on whole arrays by SQL's three-valued logic. No I/O."""
+"""Conditions as a tree of values, evaluated on whole arrays by SQL's three-valued logic. No I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPPOSITE: Final = {
     Op.GT: Op.LE,
     Op.LE: Op.GT,
 }
-"""Operator that is true where the other is false, for values that are neither null nor NaN."""
+"""The negation of an operator, for values that are neither null nor NaN."""
 MIRRORED: Final = {
     Op.EQ: Op.EQ,
     Op.NE: Op.NE,
@@ -44,11 +44,11 @@ MIRRORED: Final = {
     Op.LE: Op.GE,
     Op.GE: Op.LE,
 }
-"""Operator with the same meaning after both sides are swapped."""
+"""The equivalent operator with both sides swapped."""
 
 
 def differs(left: Any, right: Any) -> Any:
-    """Returns whether values are unequal. NaN satisfies no comparison, so floats differ if one is less."""
+    """Returns whether values differ. NaN satisfies no comparison, so floats differ if one is less."""
     if pt.is_floating(left.type) or pt.is_floating(right.type):
         return pc.or_(pc.less(left, right), pc.greater(left, right))
     return pc.not_equal(left, right)
@@ -62,7 +62,7 @@ FUNCTIONS: Final = {
     Op.GT: pc.greater,
     Op.GE: pc.greater_equal,
 }
-"""What compares two arrays, or an array and a scalar."""
+"""Functions that compare two arrays, or an array and a scalar."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,14 @@ ByValue = Compare | IsIn | Like
 
 
 class LazyColumn(Protocol):
-    """A column that knows something of its values before they are decoded."""
+    """A column that can evaluate conditions before its values are decoded."""
 
     def is_null(self) -> pa.Array:
         """Returns whether each value is null."""
         ...
 
     def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
-        """Returns what `matching` does. asked: the rows of which the result counts; None for all."""
+        """Like `matching` of this module. asked: the rows whose result is used; None for all."""
         ...
 
 
@@ -147,7 +147,7 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 
 
 def columns_of(predicate: Predicate) -> list[str]:
-    """Returns the names of the columns of a condition, each once."""
+    """Returns the distinct column names of a condition."""
     return list(dict.fromkeys(_columns(predicate)))
 
 
@@ -182,10 +182,10 @@ def _columns(predicate: Predicate) -> Iterator[str]:
 def matching(
     predicate: Predicate, arrays: Columns, rows: int, asked: pa.Array | None = None
 ) -> pa.Array:
-    """Returns whether each row satisfies the condition: bool of shape (rows,); null where unknown.
+    """Evaluates the condition for each row: bool of shape (rows,); null where unknown.
 
-    arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded, or lazy ones.
-    asked: bool, the rows of which the result counts; it may be anything for others. None for all.
+    arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded, or lazy columns.
+    asked: bool, the rows whose result is used, undefined for others; None for all.
     """
     match predicate:
         case And(parts):
@@ -213,9 +213,9 @@ def _combined(
     *,
     settles: bool,
 ) -> pa.Array:
-    """Combines conditions by AND, or by OR if `settles`, the value of one part that settles the whole.
+    """Combines conditions by AND, or by OR. settles: the value of one part that decides the result.
 
-    Lazy columns come last, and are asked only for rows that are not settled by then.
+    Evaluates lazy columns last, and only for rows that are still undecided.
     """
     is_lazy = {name for name, array in arrays.items() if not isinstance(array, pa.Array)}
     combine = pc.or_kleene if settles else pc.and_kleene
@@ -230,7 +230,7 @@ def _combined(
 
 
 def by_value(predicate: ByValue, array: pa.Array) -> pa.Array:
-    """Returns whether each value of a storage array satisfies the condition; null where it is null."""
+    """Evaluates the condition for each value of a storage array; null where the value is."""
     if isinstance(array, pa.DictionaryArray):
         # Each distinct value is evaluated once; null codes stay null.
         return by_value(predicate, array.dictionary).take(array.indices)
