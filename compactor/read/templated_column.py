@@ -1,4 +1,4 @@
-"""Decides conditions on strings that are stored as templates, joining no more rows than it must."""
+"""Evaluates conditions on strings stored as templates, decoding as few strings as possible."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Bits = npt.NDArray[np.bool_]
 class TemplatedColumn:
     """A `LazyColumn` of one row group.
 
-    Each template is asked once. Only rows of templates that cannot tell are joined, and of those only rows
-    whose result counts. Where there are none, the variables are not even read.
+    Evaluates each template once. Joins only rows whose template leaves the result open, and only if their
+    result is used. If there are none, the variables are never read.
     """
 
     def __init__(self, chunk: TemplateChunk) -> None:
@@ -46,7 +46,7 @@ class TemplatedColumn:
         return self._decided(self._by_row(condition, said[codes], asked))
 
     def _by_row(self, condition: ByValue, said: Answers, asked: pa.Array | None) -> pa.Array:
-        """Joins the rows whose template cannot tell. said: of each row."""
+        """Joins the rows whose template leaves the result open. said: the answer of each row's template."""
         found: Bits = said == Answer.ALWAYS
         unsure: Bits = said == Answer.MAYBE
         if asked is not None:
@@ -59,7 +59,7 @@ class TemplatedColumn:
         return pa.array(found)
 
     def _decided(self, holds: pa.Array) -> pa.Array:
-        """Returns booleans, null where the string is."""
+        """Adds the validity of the strings to booleans."""
         head = self._chunk.head
         if not head.null_count:
             return holds
@@ -68,7 +68,7 @@ class TemplatedColumn:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a condition on some of the strings was asked for."""
+        """Whether a condition was evaluated on any row."""
         return self._is_asked
 
     @property
@@ -78,7 +78,7 @@ class TemplatedColumn:
 
     @property
     def templates(self) -> pa.Array:
-        """The templates, of which rows may use only some."""
+        """The templates; some may be unused."""
         return self._chunk.head.templates
 
     @property
@@ -87,5 +87,5 @@ class TemplatedColumn:
         return self._chunk.codes
 
     def texts(self, keep: pa.Array | None) -> pa.Array:
-        """Returns the strings of some rows: `keep` is bool without nulls; None for all."""
+        """Returns the strings of some rows. keep: bool without nulls; None for all."""
         return self._chunk.texts(None if keep is None else keep.to_numpy(zero_copy_only=False))
