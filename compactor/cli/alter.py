@@ -61,10 +61,10 @@ def alter_command(
     as_json: bool,
 ) -> None:
     """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
-    new_names = dict(_understood("--rename", lambda: [renaming(text) for text in renames]))
+    new_names = dict(_parsed_option("--rename", lambda: [renaming(text) for text in renames]))
     if len(new_names) < len(renames):
         raise UsageError("--rename: a column is named twice; name each once")
-    first = _understood("--order", lambda: parse_names(order)) if order else ()
+    first = _parsed_option("--order", lambda: parse_names(order)) if order else ()
     report = open_table(table).alter(
         renames=new_names,
         drops=drops,
@@ -85,7 +85,7 @@ def alter_command(
         )
 
 
-def _understood(flag: str, parse: Callable[[], _Parsed]) -> _Parsed:
+def _parsed_option(flag: str, parse: Callable[[], _Parsed]) -> _Parsed:
     """Calls a parser. Raises its error as a `UsageError` with the option."""
     try:
         return parse()
@@ -101,4 +101,4 @@ def _index_bytes(text: str | None) -> int | None:
 def _skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:
     """Parses `--skip-index COLUMN:KIND`; the kind `none` becomes None. Raises `UsageError`."""
     kinds = {**{str(kind): kind for kind in SkipKind}, "none": None}
-    return _understood("--skip-index", lambda: column_kinds(listed(texts), kinds))
+    return _parsed_option("--skip-index", lambda: column_kinds(listed(texts), kinds))

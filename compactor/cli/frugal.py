@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Final
 
-from compactor.common.garbage import leave_alone_for_good
+from compactor.common.garbage import freeze_for_good
 from compactor.common.shortage import check_room
 
 _ROOM_BYTES: Final = 224 << 20
@@ -45,7 +45,7 @@ def _nothing_collected() -> Iterator[None]:
     try:
         yield
     finally:
-        leave_alone_for_good()
+        freeze_for_good()
         atexit.register(gc.unfreeze)  # some libraries report leftovers
         if was_on:
             gc.enable()

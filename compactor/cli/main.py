@@ -20,7 +20,7 @@ from compactor import __version__
 from compactor.cli.commands import Commands, LazyCommands
 from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.output import fail
-from compactor.cli.pipes import let_readers_leave
+from compactor.cli.pipes import tolerate_closed_pipes
 from compactor.cli.usage import usage_line
 from compactor.common import logs
 from compactor.common.logs import LogFormat, LogSettings
@@ -80,7 +80,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
-    let_readers_leave()
+    tolerate_closed_pipes()
     # Py4J logs tracebacks of errors that we report in one line.
     logging.getLogger().addHandler(logging.NullHandler())
     logs.take_over_stderr()
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _ended(arguments: Sequence[str]) -> int:
     # Before parsing, so that usage errors have the format, too.
-    logs.set_up(LogSettings(_asked_format(arguments)))
+    logs.set_up(LogSettings(_requested_format(arguments)))
     try:
         result = _call(arguments)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -135,7 +135,7 @@ def _ended(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0  # an int if a command asked for an exit code
 
 
-def _asked_format(arguments: Sequence[str]) -> LogFormat:
+def _requested_format(arguments: Sequence[str]) -> LogFormat:
     asked = ("--log-format", str(LogFormat.JSON))
     is_json = "=".join(asked) in arguments or asked in pairwise(arguments)
     return LogFormat.JSON if is_json else LogFormat.TEXT

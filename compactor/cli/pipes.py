@@ -25,25 +25,25 @@ class _Stream(io.FileIO):
             return super().write(data)
         except BrokenPipeError:
             self.has_reader = False
-            self._lead_nowhere()
+            self._redirect_to_devnull()
             return memoryview(data).nbytes
         except OSError:
-            self._lead_nowhere()  # otherwise flushing the buffers fails again when the process ends
+            self._redirect_to_devnull()  # otherwise flushing the buffers fails again when the process ends
             raise
 
-    def _lead_nowhere(self) -> None:
+    def _redirect_to_devnull(self) -> None:
         # Redirects the descriptor, since libraries and child processes write to it.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
 
 
-def let_readers_leave() -> None:
+def tolerate_closed_pipes() -> None:
     """Lets a command complete its work when the reader of its output leaves.
 
     Commands that only print rows poll `has_reader` and stop.
     """
-    sys.stdout, sys.stderr = _patient(sys.stdout), _patient(sys.stderr)
+    sys.stdout, sys.stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
 
 
 def has_reader() -> bool:
@@ -52,7 +52,7 @@ def has_reader() -> bool:
     return not isinstance(raw, _Stream) or raw.has_reader
 
 
-def _patient(stream: TextIO) -> TextIO:
+def _tolerant(stream: TextIO) -> TextIO:
     # The process may have been started without the stream, or a caller may have replaced it.
     if not isinstance(stream, io.TextIOWrapper):
         return stream

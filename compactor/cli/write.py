@@ -129,11 +129,11 @@ class _Warner:
     """A callback that warns once about compaction debt."""
 
     def __init__(self) -> None:
-        self._is_said = False
+        self._has_warned = False
 
     def __call__(self, debt: Debt) -> None:
-        if not self._is_said:
-            self._is_said = True
+        if not self._has_warned:
+            self._has_warned = True
             warn(
                 f"compaction debt {debt.score:.2f} (writers should "
                 f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): "

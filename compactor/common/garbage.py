@@ -12,7 +12,7 @@ _claim: Final = Lock()
 """Held while objects are frozen; asking the collector instead takes milliseconds."""
 
 
-def leave_alone_for_good() -> None:
+def freeze_for_good() -> None:
     """Freezes all existing objects until the process ends."""
     _claim.acquire(blocking=False)
     gc.freeze()

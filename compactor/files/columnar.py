@@ -26,11 +26,11 @@ from compactor.files.kept_types import (
     contains,
     is_in_seconds,
     with_kept_types,
-    with_said_types,
+    with_recorded_types,
 )
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
 from compactor.files.problems import PROBLEMS, one_line, reading
-from compactor.files.sortedness import said_sort_schema, sort_of_parquet
+from compactor.files.sortedness import recorded_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.cast import as_schema
@@ -261,8 +261,8 @@ class ArrowBatches(FileBatches):
                 self._reader = _ipc_reader(self._source, path)
             check_names(self._reader.schema, path)
         self._consumed = 0
-        self.schema = _plain_schema(path, with_said_types(self._reader.schema))
-        self.sort = said_sort_schema(self._reader.schema.metadata, self.schema.names)
+        self.schema = _plain_schema(path, with_recorded_types(self._reader.schema))
+        self.sort = recorded_sort_schema(self._reader.schema.metadata, self.schema.names)
 
     @property
     def bytes_consumed(self) -> int:
@@ -387,7 +387,7 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
     if written.names != read.names:
         return read
     said = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
-    return with_said_types(with_kept_types(read, said))
+    return with_recorded_types(with_kept_types(read, said))
 
 
 def _is_of_file(error: Exception) -> bool:

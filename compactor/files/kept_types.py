@@ -31,7 +31,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     changed = [
         field for field, other in zip(schema, plain, strict=True) if field.type != other.type
     ]
-    return pa.schema(plain, _saying(changed, schema.metadata))
+    return pa.schema(plain, _recording(changed, schema.metadata))
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
@@ -47,12 +47,12 @@ def parquet_schema(schema: pa.Schema) -> pa.Schema:
         else field
         for field in schema
     ]
-    said = [
+    recorded = [
         field
         for field, other in zip(schema, fields, strict=True)
         if field.type != other.type or contains(field.type, is_in_seconds)
     ]
-    return pa.schema(fields, _saying(said, schema.metadata))
+    return pa.schema(fields, _recording(recorded, schema.metadata))
 
 
 def _is_unwritten_dictionary(dtype: pa.DataType) -> bool:
@@ -71,29 +71,29 @@ def is_in_seconds(dtype: pa.DataType) -> bool:
     return (pt.is_timestamp(dtype) and dtype.unit == "s") or bool(dtype == pa.time32("s"))
 
 
-def _saying(
+def _recording(
     fields: Iterable[pa.Field], metadata: Mapping[bytes, bytes] | None
 ) -> dict[bytes, bytes]:
-    said = {field.name: type_to_json(field.type) for field in fields}
-    added = {METADATA_KEY: json.dumps(said, ensure_ascii=False).encode()} if said else {}
+    recorded = {field.name: type_to_json(field.type) for field in fields}
+    added = {METADATA_KEY: json.dumps(recorded, ensure_ascii=False).encode()} if recorded else {}
     return {**(metadata or {}), **added}
 
 
-def with_said_types(stored: pa.Schema) -> pa.Schema:
+def with_recorded_types(stored: pa.Schema) -> pa.Schema:
     """Restores the recorded types in the schema of an IPC file."""
     try:
         document = json.loads((stored.metadata or {})[METADATA_KEY])
-        said = {name: type_from_json(dtype) for name, dtype in document.items()}
+        recorded = {name: type_from_json(dtype) for name, dtype in document.items()}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SchemaError):
         return stored  # The recorded types are unusable, but the file is readable without them.
-    return with_kept_types(stored, said)
+    return with_kept_types(stored, recorded)
 
 
-def with_kept_types(stored: pa.Schema, said: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Restores the recorded types `said` that are consistent with the stored types."""
+def with_kept_types(stored: pa.Schema, recorded: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Restores the recorded types that are consistent with the stored types."""
     fields = []
     for field in stored:
-        dtype = said.get(field.name, field.type)
+        dtype = recorded.get(field.name, field.type)
         is_kept = _is_stored_form(storage_type(field.type), storage_type(dtype))
         fields.append(field.with_type(dtype) if is_kept else field)
     return pa.schema(fields, stored.metadata)

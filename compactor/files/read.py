@@ -68,11 +68,11 @@ def open_table_file(
         kind.compression,
         batch_bytes,
         known_schema,
-        on_scan or _unheard,
+        on_scan or _ignore,
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=kept_column,
     )
 
 
-def _unheard(_bytes_read: int) -> None:
+def _ignore(_bytes_read: int) -> None:
     return

@@ -30,7 +30,7 @@ def with_sort_schema(schema: pa.Schema, sort: SortSchema | None) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), METADATA_KEY: said.encode()})
 
 
-def said_sort_schema(
+def recorded_sort_schema(
     metadata: Mapping[bytes, bytes] | None, names: Collection[str]
 ) -> SortSchema | None:
     """Returns the sort schema in a schema's metadata, up to the first missing column; None if there is
@@ -62,7 +62,7 @@ def sorting_columns(schema: pa.Schema, sort: SortSchema | None) -> list[pq.Sorti
 
 def sort_of_parquet(metadata: pq.FileMetaData, schema: pa.Schema) -> SortSchema | None:
     """Returns the sort schema recorded in a Parquet file by any writer; None if there is none."""
-    said = said_sort_schema(metadata.metadata, schema.names)
+    said = recorded_sort_schema(metadata.metadata, schema.names)
     if said is not None or metadata.num_row_groups == 0:
         return said
     first, *others = (

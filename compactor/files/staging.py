@@ -53,14 +53,14 @@ class Staging:
             self._named = _LockedFolder(self.folder, self._prefix)
         return self._named.new_name()
 
-    def hold(self) -> bool:
+    def reserve_open(self) -> bool:
         """Reserves a place for one more open file. Returns False if the file needs a name instead."""
         if self._unnamed >= MAX_UNNAMED:
             return False
         self._unnamed += 1
         return True
 
-    def let_go(self) -> None:
+    def release_open(self) -> None:
         """Releases the place of an open file."""
         self._unnamed -= 1
 
@@ -86,7 +86,7 @@ class StagedFile:
         self.file.flush()
         os.fsync(self.file.fileno())
         if self._name is None:
-            if self._staging.hold():
+            if self._staging.reserve_open():
                 # Libraries may still hold `file`; the duplicate keeps the content out of their reach.
                 self._held = os.dup(self.file.fileno())
             else:
@@ -111,7 +111,7 @@ class StagedFile:
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
-            self._staging.let_go()
+            self._staging.release_open()
         if self._name is not None:
             self._name.unlink(missing_ok=True)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.column_names import check_names, check_texts
 from compactor.files.problems import PROBLEMS, one_line
-from compactor.files.sortedness import said_sort_schema
+from compactor.files.sortedness import recorded_sort_schema
 from compactor.files.source import FileBatches
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.validity import check_whole
@@ -56,7 +56,7 @@ class StreamBatches(FileBatches):
         schema = self._reader.schema
         self._unnamed = _unnamed_index(schema)
         self.schema = pa.schema([f for f in schema if f.name not in self._unnamed], schema.metadata)
-        self.sort = said_sort_schema(schema.metadata, self.schema.names)
+        self.sort = recorded_sort_schema(schema.metadata, self.schema.names)
 
     @property
     def bytes_consumed(self) -> int:
@@ -131,7 +131,7 @@ def _converting() -> Iterator[None]:
     except (OSError, *PROBLEMS) as error:
         text = str(error)
         if _OF_PYTHON in text:
-            raise _told(text) from error
+            raise _producer_error(text) from error
         advice = "" if isinstance(error, OSError) else ": cast the column, or leave it out"
         raise InputError(f"{NAME}: cannot be read: {one_line(error)}{advice}") from error
 
@@ -146,7 +146,7 @@ def _is_of_producer(trace: TracebackType | None) -> bool:
     return False
 
 
-def _told(text: str) -> BaseException:
+def _producer_error(text: str) -> BaseException:
     """Returns an exception for a producer's error that crossed the C interface as text."""
     *_, trace = text.partition(_OF_PYTHON)[2].rpartition("Traceback (most recent call last):")
     found = _EXCEPTION.search(trace)

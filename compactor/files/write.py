@@ -111,7 +111,7 @@ class StagedSink(TableSink):
             with writing(path):
                 self._output = _compressed(self._staged.file, self._kind.compression)
                 self._sink = _sink(self._output, schema, self._kind, options)
-            opened.callback(self._let_go)
+            opened.callback(self._close_sink)
             self._opened = opened.pop_all()
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -129,7 +129,7 @@ class StagedSink(TableSink):
                 raise _unfit(self._path, None, self._kind, error) from error
             if self._output is not self._staged.file:
                 self._output.close()
-            self._let_go()
+            self._close_sink()
             self._staged.seal()
 
     def publish(self) -> None:
@@ -140,7 +140,7 @@ class StagedSink(TableSink):
     def close(self) -> None:
         self._opened.close()
 
-    def _let_go(self) -> None:
+    def _close_sink(self) -> None:
         # Some libraries write a trailer when their objects are collected; the file must still be open then.
         with contextlib.suppress(OSError, *PROBLEMS):
             self._sink.close()

@@ -131,8 +131,8 @@ class LazyColumn(Protocol):
         """Returns whether each value is null."""
         ...
 
-    def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
-        """Like `matching` of this module. asked: the rows whose result is used; None for all."""
+    def matching(self, condition: ByValue, needed: pa.Array | None) -> pa.Array:
+        """Like `matching` of this module. needed: the rows whose result is used; None for all."""
         ...
 
 
@@ -180,20 +180,20 @@ def _columns(predicate: Predicate) -> Iterator[str]:
 
 
 def matching(
-    predicate: Predicate, arrays: Columns, rows: int, asked: pa.Array | None = None
+    predicate: Predicate, arrays: Columns, rows: int, needed: pa.Array | None = None
 ) -> pa.Array:
     """Evaluates the condition for each row: bool of shape (rows,); null where unknown.
 
     arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded, or lazy columns.
-    asked: bool, the rows whose result is used, undefined for others; None for all.
+    needed: bool, the rows whose result is used, undefined for others; None for all.
     """
     match predicate:
         case And(parts):
-            return _combined(parts, arrays, rows, asked, settles=False)
+            return _combined(parts, arrays, rows, needed, settles=False)
         case Or(parts):
-            return _combined(parts, arrays, rows, asked, settles=True)
+            return _combined(parts, arrays, rows, needed, settles=True)
         case Not(part):
-            return pc.invert(matching(part, arrays, rows, asked))
+            return pc.invert(matching(part, arrays, rows, needed))
         case Constant(value):
             return pa.nulls(rows, pa.bool_()) if value is None else pa.repeat(value, rows)
         case IsNull(column):
@@ -202,14 +202,14 @@ def matching(
             values = arrays[predicate.column]
             if isinstance(values, pa.Array):
                 return by_value(predicate, values)
-            return values.matching(predicate, asked)
+            return values.matching(predicate, needed)
 
 
 def _combined(
     parts: Sequence[Predicate],
     arrays: Columns,
     rows: int,
-    asked: pa.Array | None,
+    needed: pa.Array | None,
     *,
     settles: bool,
 ) -> pa.Array:
@@ -223,8 +223,8 @@ def _combined(
     for part in sorted(parts, key=lambda part: not is_lazy.isdisjoint(columns_of(part))):
         if found is not None and is_lazy:
             is_open = pc.fill_null(pc.not_equal(found, settles), True)
-            asked = is_open if asked is None else pc.and_(asked, is_open)
-        more = matching(part, arrays, rows, asked)
+            needed = is_open if needed is None else pc.and_(needed, is_open)
+        more = matching(part, arrays, rows, needed)
         found = more if found is None else combine(found, more)
     return found
 

@@ -190,7 +190,7 @@ class RowGroupReader:
 
     def _count_ruled_out(self, columns: dict[str, Column]) -> None:
         """Counts a row group without wanted rows, if templates ruled it out."""
-        asked = [c for c in columns.values() if isinstance(c, TemplatedColumn) and c.is_asked]
+        asked = [c for c in columns.values() if isinstance(c, TemplatedColumn) and c.is_evaluated]
         if asked and not any(column.has_variables for column in asked):
             with _COUNTING:
                 self._report.row_groups_ruled_out_by_templates += 1

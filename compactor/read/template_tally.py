@@ -37,7 +37,7 @@ class TemplateTally:
                 self._characters += len(example)
             known[0] += rows
         if len(self._found) > _MAX_TEMPLATES or self._characters > _MAX_BYTES:
-            self._leave_out_rare_ones()
+            self._drop_rare()
 
     def has_example(self, template: str) -> bool:
         return bool(self._found.get(_without_words(template), (0, ""))[1])
@@ -52,7 +52,7 @@ class TemplateTally:
     def _by_rows(self) -> Sequence[tuple[str, list[Any]]]:
         return sorted(self._found.items(), key=lambda item: (-item[1][0], item[0]))
 
-    def _leave_out_rare_ones(self) -> None:
+    def _drop_rare(self) -> None:
         """Keeps at most the most frequent half, within the size limit."""
         kept: dict[str, list[Any]] = {}
         characters, room = 0, _MAX_TEMPLATES // 2

@@ -24,33 +24,33 @@ class TemplatedColumn:
 
     def __init__(self, chunk: TemplateChunk) -> None:
         self._chunk = chunk
-        self._is_asked = False
+        self._is_evaluated = False
 
     def is_null(self) -> pa.Array:
         return self._decided(pa.repeat(False, self._chunk.rows)).is_null()
 
-    def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
+    def matching(self, condition: ByValue, needed: pa.Array | None) -> pa.Array:
         head, rows = self._chunk.head, self._chunk.rows
-        self._is_asked |= asked is None or bool(asked.true_count)
-        said = answers(condition, head.templates, head.layout, head.alphabets, rows)
-        if not said.any():
+        self._is_evaluated |= needed is None or bool(needed.true_count)
+        verdicts = answers(condition, head.templates, head.layout, head.alphabets, rows)
+        if not verdicts.any():
             return self._decided(pa.repeat(False, rows))
-        if (said == Answer.ALWAYS).all():
+        if (verdicts == Answer.ALWAYS).all():
             return self._decided(pa.repeat(True, rows))
         codes = fixed_width_view(self._chunk.codes, np.int32)
-        if not (said == Answer.MAYBE).any():
+        if not (verdicts == Answer.MAYBE).any():
             bits = np.empty((rows + 7) // 8, dtype=np.uint8)
-            native.arrays.patterns.hold(codes, (said == Answer.ALWAYS).view(np.uint8), bits)
+            native.arrays.patterns.hold(codes, (verdicts == Answer.ALWAYS).view(np.uint8), bits)
             found = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)], 0)
             return self._decided(found)
-        return self._decided(self._by_row(condition, said[codes], asked))
+        return self._decided(self._by_row(condition, verdicts[codes], needed))
 
-    def _by_row(self, condition: ByValue, said: Answers, asked: pa.Array | None) -> pa.Array:
-        """Joins the rows whose template leaves the result open. said: the answer of each row's template."""
-        found: Bits = said == Answer.ALWAYS
-        unsure: Bits = said == Answer.MAYBE
-        if asked is not None:
-            unsure &= asked.to_numpy(zero_copy_only=False)
+    def _by_row(self, condition: ByValue, verdicts: Answers, needed: pa.Array | None) -> pa.Array:
+        """Joins the rows whose template leaves the result open. verdicts: of each row's template."""
+        found: Bits = verdicts == Answer.ALWAYS
+        unsure: Bits = verdicts == Answer.MAYBE
+        if needed is not None:
+            unsure &= needed.to_numpy(zero_copy_only=False)
         if self._chunk.head.null_count:
             unsure &= ~self.is_null().to_numpy(zero_copy_only=False)
         if unsure.any():
@@ -67,9 +67,9 @@ class TemplatedColumn:
         return pa.Array.from_buffers(pa.bool_(), len(holds), buffers, head.null_count)
 
     @property
-    def is_asked(self) -> bool:
+    def is_evaluated(self) -> bool:
         """Whether a condition was evaluated on any row."""
-        return self._is_asked
+        return self._is_evaluated
 
     @property
     def has_variables(self) -> bool:

@@ -80,7 +80,7 @@ class RowRule:
             self._time = names.index(ttl.column)
             self._time_type = schema.field(ttl.column).type
             if now_unix_ms is not None:
-                self._cutoff = least_time(now_unix_ms - ttl.seconds * 1000, self._time_type)
+                self._cutoff = stored_time(now_unix_ms - ttl.seconds * 1000, self._time_type)
 
     @property
     def merges(self) -> bool:
@@ -187,7 +187,7 @@ def is_needed(policy: RowPolicy, ttl: Ttl | None) -> bool:
     return policy.merges or ttl is not None
 
 
-def least_time(unix_ms: int, dtype: pa.DataType) -> int:
+def stored_time(unix_ms: int, dtype: pa.DataType) -> int:
     """Converts a time to the stored integer of a column, rounded down, and at least the type's minimum."""
     dtype = uncoded_type(dtype)
     if pt.is_date32(dtype):

@@ -24,10 +24,10 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(self._told(values, error)) from None
+            raise ConfigError(self._message(values, error)) from None
 
     @classmethod
-    def _told(cls, values: dict[str, Any], error: ValidationError) -> Message:
+    def _message(cls, values: dict[str, Any], error: ValidationError) -> Message:
         """Returns the message for the first error, with the setting and the user's value."""
         place = error.errors(include_url=False)[0]["loc"]
         whole = values.get(str(place[0])) if len(place) == 1 else None

@@ -20,9 +20,9 @@ from compactor.stores.base import (
     UploadScope,
 )
 
-_ASKED: Final = ("gets", "resumed_gets", "range_gets", "puts", "bytes_read", "bytes_written")
+_CALLS: Final = ("gets", "resumed_gets", "range_gets", "puts", "bytes_read", "bytes_written")
 COUNTERS: Final = (
-    *_ASKED,
+    *_CALLS,
     "retries",
     *(f"{kind}_requests" for kind in REQUEST_KINDS),
 )
@@ -74,16 +74,16 @@ class MeteredStore:
         sent = sent_requests(self._store)
         kinds = self._calls() if sent is None else {k: sent[k] - self._sent_before[k] for k in sent}
         return {
-            **{name: getattr(self.metrics, name) for name in _ASKED},
+            **{name: getattr(self.metrics, name) for name in _CALLS},
             "retries": retried_requests(self._store) - self._retried_before,
             **{f"{kind}_requests": kinds[kind] for kind in REQUEST_KINDS},
         }
 
     def _calls(self) -> dict[str, int]:
         """Returns calls as requests, for a store that does not count requests."""
-        asked = self.metrics
-        gets = asked.gets + asked.resumed_gets + asked.range_gets
-        calls = (gets, asked.heads, asked.lists, asked.puts, 0, asked.deletes)
+        metrics = self.metrics
+        gets = metrics.gets + metrics.resumed_gets + metrics.range_gets
+        calls = (gets, metrics.heads, metrics.lists, metrics.puts, 0, metrics.deletes)
         return dict(zip(REQUEST_KINDS, calls, strict=True))
 
     @property

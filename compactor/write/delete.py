@@ -223,11 +223,11 @@ class _Search:
         if skips is None:
             return iter([_Seen(entry, False, None)])
         reader = open_fragment(self.store, entry.key, entry.size_bytes)
-        asked = columns_of(self._where)
+        needed = columns_of(self._where)
         steps = (
             Step(
                 partial(self._matches, reader, group, skips, table.schema),
-                held_bytes(reader, group, asked),
+                held_bytes(reader, group, needed),
             )
             for group in range(reader.row_groups)
         )
@@ -253,8 +253,8 @@ class _Search:
         rows = reader.footer.row_groups[group].rows
         if not may_match(self._where, bounds_by_statistics(reader, group, schema, skips)):
             return iter([pa.repeat(False, rows)])
-        asked = columns_of(self._where)
-        arrays = read_columns(reader, group, asked, schema, pool, needs_text=False)
+        needed = columns_of(self._where)
+        arrays = read_columns(reader, group, needed, schema, pool, needs_text=False)
         return iter([pc.fill_null(matching(self._where, arrays, rows), False)])
 
 

@@ -25,7 +25,7 @@ Amend = Callable[[Snapshot, Changes], Changes]
 commit. An exception prevents the commit."""
 
 
-def as_they_are(_latest: Snapshot, changes: Changes) -> Changes:
+def unchanged(_latest: Snapshot, changes: Changes) -> Changes:
     return changes
 
 
@@ -35,7 +35,7 @@ def commit_fragments(
     plan: IngestPlan,
     entries: list[FragmentEntry],
     *,
-    amend: Amend = as_they_are,
+    amend: Amend = unchanged,
 ) -> Snapshot:
     """Commits all entries at once and returns the new snapshot; equal keys keep the order of the entries.
 

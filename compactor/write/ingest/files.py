@@ -23,7 +23,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
-from compactor.write.ingest.commit import Amend, as_they_are, commit_fragments
+from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
 from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
@@ -231,7 +231,7 @@ def ingest_batches(
     *,
     ids: Ids = random_id,
     on_progress: ByteProgress = lambda _done, _total: None,
-    amend: Amend = as_they_are,
+    amend: Amend = unchanged,
     pool: ThreadPool = ALONE,
 ) -> IngestReport:
     """Like `FilesIngest.add`, for batches opened with the snapshot's schema."""
