@@ -1,4 +1,4 @@
-"""Gathers bytes by column from the log, and encodings and nulls from the footers of some fragments."""
+"""Gathers bytes per column from the log, and encodings and nulls from some footers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from lsm_fragment.threads import ThreadPool
 _READERS: Final = 16
 
 Advance = Callable[[int, int], None]
-"""Called with the number of footers read, and the number to read."""
+"""Progress callback: footers read, and footers to read."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Sums of one column over the footers read."""
+    """Sums for one column over the footers read."""
 
     rows: int = 0
     nulls: int = 0
