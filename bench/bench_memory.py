@@ -40,7 +40,7 @@ from lsm_fragment.container.writer import WriterOptions
 MIB: Final = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     group: str
     name: str
@@ -84,17 +84,36 @@ def cases(fewer: int = 1) -> Iterator[Case]:
     """Yields the cases, with so many times fewer rows. Heavy rows are ingested into large row groups, so that
     only the merge can divide them."""
     for times in (1, 4, 16):
-        yield Case("size", f"{times}x", logs(600_000 * times // fewer, 16), LOG_SORT, MIB // 2, 32)
+        yield Case(
+            group="size",
+            name=f"{times}x",
+            build=logs(600_000 * times // fewer, 16),
+            sort=LOG_SORT,
+            row_group_bytes=MIB // 2,
+            memory_limit_mib=32,
+        )
     for inputs in (4, 64, 512):
         rows = max(inputs, 2_000_000 // fewer)
-        yield Case("fan-in", f"{inputs} inputs", logs(rows, inputs), LOG_SORT)
+        yield Case(group="fan-in", name=f"{inputs} inputs", build=logs(rows, inputs), sort=LOG_SORT)
     for columns in (100, 1_000, 10_000):
         build = partial(wide, columns, rows=-(-5_000 // fewer))
-        yield Case("columns", f"{columns} columns", build, "k")
+        yield Case(group="columns", name=f"{columns} columns", build=build, sort="k")
     for heavy_rows in (25, 100, 400):
         build = partial(heavy, -(-heavy_rows // fewer), rows=40_000 // fewer)
-        yield Case("heavy", f"{heavy_rows} of 75 KiB", build, "k", 256 * MIB)
-    yield Case("cpu", "50 ms, 100 MB/s", logs(2_000_000 // fewer, 16), LOG_SORT, slow=True)
+        yield Case(
+            group="heavy",
+            name=f"{heavy_rows} of 75 KiB",
+            build=build,
+            sort="k",
+            row_group_bytes=256 * MIB,
+        )
+    yield Case(
+        group="cpu",
+        name="50 ms, 100 MB/s",
+        build=logs(2_000_000 // fewer, 16),
+        sort=LOG_SORT,
+        slow=True,
+    )
 
 
 def build(case: Case, folder: Path) -> None:
@@ -108,7 +127,7 @@ def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as work:
         warm = Path(work) / "warm"
-        build(Case("", "", logs(20_000, 2), LOG_SORT), warm)
+        build(Case(group="", name="", build=logs(20_000, 2), sort=LOG_SORT), warm)
         compact_all(LocalStore(warm), CompactionSettings())
     store: Store = SlowStore(LocalStore(folder)) if slow else LocalStore(folder)
     trim()  # what the warm-up left free would be counted as the bare process's

@@ -30,7 +30,7 @@ class Measure(StrEnum):
         return self not in (Measure.MERGE, Measure.INGEST)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """The rows of one run, and where it finds and leaves them."""
 

@@ -12,7 +12,7 @@ StepProgress = Callable[[str], None]
 """Called with the name of the step that begins."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntityRun:
     """What is merged, and into which table."""
 

@@ -21,7 +21,7 @@ TOP_PIXELS: Final = 62
 """Space above the plot for the legend, and below that for titles of panels."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """A figure with its title and description."""
 

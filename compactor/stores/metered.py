@@ -29,7 +29,7 @@ COUNTERS: Final = (
 """The names that `MeteredStore.counts` returns."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StoreMetrics:
     """Thread-safe counters of what was asked for; retries inside the store do not count."""
 

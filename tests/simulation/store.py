@@ -38,7 +38,7 @@ UPLOADS = frozenset({"start_upload", "complete"})
 WRITES = UPLOADS | {"create"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Faults:
     """Chances at every request."""
 

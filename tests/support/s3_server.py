@@ -19,7 +19,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     method: str
     bucket: str
@@ -146,13 +146,13 @@ class S3Server:
     def _answer_itself(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         bucket, _, key = unquote(environ["PATH_INFO"]).lstrip("/").partition("/")
         request = Request(
-            environ["REQUEST_METHOD"],
-            bucket,
-            key,
-            environ.get("QUERY_STRING", ""),
-            environ.get("HTTP_RANGE"),
-            environ.get("HTTP_IF_MATCH"),
-            {
+            method=environ["REQUEST_METHOD"],
+            bucket=bucket,
+            key=key,
+            query=environ.get("QUERY_STRING", ""),
+            range=environ.get("HTTP_RANGE"),
+            if_match=environ.get("HTTP_IF_MATCH"),
+            headers={
                 name.removeprefix("HTTP_").replace("_", "-").lower(): value
                 for name, value in environ.items()
                 if name.startswith("HTTP_")

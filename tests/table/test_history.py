@@ -67,10 +67,15 @@ class World:
     @staticmethod
     def adding(snapshot: Snapshot, key: str) -> Changes:
         metadata = METADATA if snapshot.version == 0 else None
-        return Changes(Operation.INGEST, (replace(entry("x"), key=key, run=key),), (), metadata)
+        return Changes(
+            operation=Operation.INGEST,
+            adds=(replace(entry("x"), key=key, run=key),),
+            removes=(),
+            metadata=metadata,
+        )
 
     def remove(self, key: str) -> None:
-        self.log.commit(lambda _: Changes(Operation.COMPACT, removes=(key,)))
+        self.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=(key,)))
 
     def data(self) -> set[str]:
         return {key for key in self.store.objects if key.startswith("data/")}
@@ -100,7 +105,9 @@ def full_snapshot() -> Snapshot:
         replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
     ]
     lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5)
-    changes = Changes(Operation.INGEST, tuple(entries), metadata=METADATA, leases=(lease,))
+    changes = Changes(
+        operation=Operation.INGEST, adds=tuple(entries), metadata=METADATA, leases=(lease,)
+    )
     version = Version(1, "id", 9, changes)
     snapshot = Snapshot.empty().apply(version)
     return replace(

@@ -68,7 +68,7 @@ class ColumnBytes(NamedTuple):
     stored: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FragmentSummary:
     """What callers need to know of a fragment without opening it; small, however large the fragment is."""
 

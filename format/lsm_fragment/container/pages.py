@@ -39,7 +39,7 @@ _COUNTS: Final = 5
 """The first fields of `ChunkStats`, which are 64-bit numbers in arrays one after the other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRecord:
     """What a footer says of one column; its chunks are unpacked when they are asked for."""
 
@@ -190,7 +190,17 @@ def unpack_record(table: bytes, at: int = 0) -> ColumnRecord:
     if not start <= end < MAX_COUNT or (not count and end):
         raise ValueError("a column ends before it begins")
     name = table[name_at : name_at + name_bytes].decode()
-    return ColumnRecord(name, start, end, count, size, table, field_at, field_bytes, at + size)
+    return ColumnRecord(
+        name=name,
+        start=start,
+        end=end,
+        count=count,
+        size=size,
+        _table=table,
+        _field_at=field_at,
+        _field_bytes=field_bytes,
+        _end_at=at + size,
+    )
 
 
 @remembered(most=4096, max_bytes=4096)
