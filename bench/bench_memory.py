@@ -40,7 +40,7 @@ from lsm_fragment.container.writer import WriterOptions
 MIB: Final = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     group: str
     name: str
@@ -86,18 +86,35 @@ def cases(divisor: int = 1) -> Iterator[Case]:
     that only the merge can divide them."""
     for times in (1, 4, 16):
         yield Case(
-            "size", f"{times}x", logs(600_000 * times // divisor, 16), LOG_SORT, MIB // 2, 32
+            group="size",
+            name=f"{times}x",
+            build=logs(600_000 * times // divisor, 16),
+            sort=LOG_SORT,
+            row_group_bytes=MIB // 2,
+            memory_limit_mib=32,
         )
     for inputs in (4, 64, 512):
         rows = max(inputs, 2_000_000 // divisor)
-        yield Case("fan-in", f"{inputs} inputs", logs(rows, inputs), LOG_SORT)
+        yield Case(group="fan-in", name=f"{inputs} inputs", build=logs(rows, inputs), sort=LOG_SORT)
     for columns in (100, 1_000, 10_000):
         build = partial(wide, columns, rows=-(-5_000 // divisor))
-        yield Case("columns", f"{columns} columns", build, "k")
+        yield Case(group="columns", name=f"{columns} columns", build=build, sort="k")
     for heavy_rows in (25, 100, 400):
         build = partial(heavy, -(-heavy_rows // divisor), rows=40_000 // divisor)
-        yield Case("heavy", f"{heavy_rows} of 75 KiB", build, "k", 256 * MIB)
-    yield Case("cpu", "50 ms, 100 MB/s", logs(2_000_000 // divisor, 16), LOG_SORT, slow=True)
+        yield Case(
+            group="heavy",
+            name=f"{heavy_rows} of 75 KiB",
+            build=build,
+            sort="k",
+            row_group_bytes=256 * MIB,
+        )
+    yield Case(
+        group="cpu",
+        name="50 ms, 100 MB/s",
+        build=logs(2_000_000 // divisor, 16),
+        sort=LOG_SORT,
+        slow=True,
+    )
 
 
 def build(case: Case, folder: Path) -> None:
@@ -111,7 +128,7 @@ def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as work:
         warm = Path(work) / "warm"
-        build(Case("", "", logs(20_000, 2), LOG_SORT), warm)
+        build(Case(group="", name="", build=logs(20_000, 2), sort=LOG_SORT), warm)
         compact_all(LocalStore(warm), CompactionSettings())
     store: Store = SlowStore(LocalStore(folder)) if slow else LocalStore(folder)
     trim()  # memory freed by the warm-up would count as part of the bare process

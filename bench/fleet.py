@@ -47,7 +47,7 @@ _FAMILIES: Final[dict[str, tuple[str, int, float]]] = {
 _MILLISECOND_FAMILIES: Final = frozenset({"hdfs", "yarn", "spark", "zookeeper", "kafka"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fleet:
     """Services and hosts, each sorted by name, and the placements that combine them."""
 

@@ -33,7 +33,14 @@ class SlowStore:
 
     def start_upload(self, key: str, memory: UploadMemory | None = None) -> S3Upload:
         client: Any = _Forgetful()
-        target = UploadTarget(key, key, client, {}, {}, contextlib.nullcontext)
+        target = UploadTarget(
+            key=key,
+            address=key,
+            client=client,
+            object={},
+            created_with={},
+            explained=contextlib.nullcontext,
+        )
         return S3Upload(target, PART_BYTES, memory or Unaccounted())
 
 

@@ -45,10 +45,10 @@ def compaction_of_all(store: Store, settings: CompactionSettings) -> Compaction:
     snapshot = CommitLog(store).refresh()
     entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
     return Compaction(
-        random_id(),
-        snapshot.version,
-        store.url,
-        snapshot.table,
-        CompactionSpec(entries, 1),
-        settings,
+        compaction_id=random_id(),
+        base_version=snapshot.version,
+        table_url=store.url,
+        metadata=snapshot.table,
+        spec=CompactionSpec(inputs=entries, output_level=1),
+        settings=settings,
     )

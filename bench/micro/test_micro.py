@@ -59,7 +59,13 @@ def merged(column: str) -> pa.Array:
 def block_of(array: pa.Array) -> Block:
     chunk = make_chunk(array, level=1)
     head, meta, stored = chunk.parts(BlockKind.DATA)
-    return Block(unpack_block_header(head, name="", offset=0), meta, stored, 0, "")
+    return Block(
+        header=unpack_block_header(head, name="", offset=0),
+        meta=meta,
+        stored=stored,
+        offset=0,
+        name="",
+    )
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -30,7 +30,7 @@ class Measure(StrEnum):
         return self not in (Measure.MERGE, Measure.INGEST)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """The input and output of one run."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OURS: Final = "bench.peers.with_ours"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Order:
     """A request for one run, as JSON."""
 
@@ -67,12 +67,12 @@ def _task(order: Order) -> Task:
     from bench.peers.contract import Task
 
     return Task(
-        [Path(file) for file in order.sources],
-        order.sort,
-        Path(order.prepared),
-        Path(order.folder),
-        len(order.cpus),
-        order.columns,
+        sources=[Path(file) for file in order.sources],
+        sort=order.sort,
+        prepared=Path(order.prepared),
+        folder=Path(order.folder),
+        cores=len(order.cpus),
+        columns=order.columns,
     )
 
 

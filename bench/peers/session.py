@@ -25,7 +25,13 @@ _ALWAYS_ANEW: Final = ("fragments", "sorted-run")
 """Formats that this checkout writes: never reuse files from an older checkout."""
 
 _HALVES = tuple(
-    Engine(name, label, f"bench.peers.with_ours:{name}", "fragments", OURS)
+    Engine(
+        name=name,
+        label=label,
+        target=f"bench.peers.with_ours:{name}",
+        form="fragments",
+        family=OURS,
+    )
     for name, label in (
         ("OursHalves", "both halves in turn"),
         ("OursFirstHalf", "first half"),
@@ -38,7 +44,7 @@ class EngineFailedError(Exception):
     """An engine failed; the message is one line."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     workloads: Sequence[Workload]
     measures: Sequence[Measure]
@@ -120,23 +126,30 @@ class Session:
         try:
             [found] = self._run_at_once(workload, measure, [(engine, self._cpus(cores))])
         except EngineFailedError as error:
-            return Run(workload.name, str(measure), cores, engine.name, number, failure=str(error))
+            return Run(
+                workload=workload.name,
+                measure=str(measure),
+                cores=cores,
+                engine=engine.name,
+                round=number,
+                failure=str(error),
+            )
         key = facts_key(engine.name, measure)
         self._result.engines[key] = EngineFacts(
             engine.label, engine.family, found["version"], found["settings"]
         )
         return Run(
-            workload.name,
-            str(measure),
-            cores,
-            engine.name,
-            number,
-            round(found["wall_seconds"], 4),
-            round(found["cpu_seconds"], 4),
-            found["peak_rss_bytes"],
-            found["output_bytes"],
-            found["output_rows"],
-            _fault(found, self._facts[workload.name].rows),
+            workload=workload.name,
+            measure=str(measure),
+            cores=cores,
+            engine=engine.name,
+            round=number,
+            wall_seconds=round(found["wall_seconds"], 4),
+            cpu_seconds=round(found["cpu_seconds"], 4),
+            peak_rss_bytes=found["peak_rss_bytes"],
+            output_bytes=found["output_bytes"],
+            output_rows=found["output_rows"],
+            failure=_fault(found, self._facts[workload.name].rows),
         )
 
     def _measure_halves(self, workload: Workload, number: int) -> Halves:
@@ -193,15 +206,15 @@ class Session:
         waits: bool = False,
     ) -> Order:
         return Order(
-            engine.target,
-            str(measure),
-            [str(path) for path in workload.sources(self._folder(workload))],
-            workload.sort,
-            str(self._folder(workload) / engine.form),
-            str(self._folder(workload) / "runs" / engine.name.replace(":", "-")),
-            cpus,
-            waits,
-            self._facts[workload.name].columns.get(measure, ()),
+            target=engine.target,
+            action=str(measure),
+            sources=[str(path) for path in workload.sources(self._folder(workload))],
+            sort=workload.sort,
+            prepared=str(self._folder(workload) / engine.form),
+            folder=str(self._folder(workload) / "runs" / engine.name.replace(":", "-")),
+            cpus=cpus,
+            waits=waits,
+            columns=self._facts[workload.name].columns.get(measure, ()),
         )
 
     def _prepare_form(self, workload: Workload, form: str) -> None:
@@ -213,13 +226,13 @@ class Session:
         shutil.rmtree(prepared, ignore_errors=True)
         prepared.mkdir(parents=True)
         order = Order(
-            PREPARED_BY[form],
-            "prepare",
-            [str(path) for path in workload.sources(self._folder(workload))],
-            workload.sort,
-            str(prepared),
-            str(self._folder(workload) / "runs" / f"prepare-{form}"),
-            sorted(os.sched_getaffinity(0)),
+            target=PREPARED_BY[form],
+            action="prepare",
+            sources=[str(path) for path in workload.sources(self._folder(workload))],
+            sort=workload.sort,
+            prepared=str(prepared),
+            folder=str(self._folder(workload) / "runs" / f"prepare-{form}"),
+            cpus=sorted(os.sched_getaffinity(0)),
         )
         with _Child(order, self._plan.timeout_seconds) as child:
             child.go()

@@ -41,12 +41,12 @@ def compact_fragments(
 ) -> tuple[FragmentEntry, ...]:
     """Runs one compaction; its outputs are complete and synced, but not committed."""
     compaction = Compaction(
-        random_id(),
-        snapshot.version,
-        store.url,
-        snapshot.table,
-        CompactionSpec(tuple(inputs), 1),
-        _SETTINGS,
+        compaction_id=random_id(),
+        base_version=snapshot.version,
+        table_url=store.url,
+        metadata=snapshot.table,
+        spec=CompactionSpec(inputs=tuple(inputs), output_level=1),
+        settings=_SETTINGS,
     )
     outcome = run_compaction(compaction, store)
     if outcome.failure is not None:

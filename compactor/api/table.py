@@ -178,7 +178,12 @@ class Table(TableView):
         change, and `CommitConflictError`.
         """
         change = Alteration(
-            renames or {}, tuple(drops), tuple(redacts), tuple(order), skips or {}, skip_bytes
+            renames=renames or {},
+            drops=tuple(drops),
+            redacts=tuple(redacts),
+            order=tuple(order),
+            skips=skips or {},
+            skip_bytes=skip_bytes,
         )
         self._snapshot = alter_table(self._log, change)
         return alter_report(self._snapshot)
@@ -247,8 +252,8 @@ class Table(TableView):
         return Driver(
             self._log,
             DriverSettings(
-                policy or Policy(),
-                settings or CompactionSettings(),
+                policy=policy or Policy(),
+                compaction=settings or CompactionSettings(),
                 gives_up=True,
                 lease_seconds=lease_seconds,
                 takes_over=take_over,

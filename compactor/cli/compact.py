@@ -105,8 +105,8 @@ def compact_command(
     if explain_format and not explain:
         raise UsageError("--format is for --explain; a report comes as JSON by --json")
     drives = DriverSettings(
-        policy,
-        settings,
+        policy=policy,
+        compaction=settings,
         gives_up=True,
         lease_seconds=lease_seconds(master),
         takes_over=take_over,

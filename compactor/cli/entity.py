@@ -116,7 +116,14 @@ def entity_merge_command(
             changed(f"entity-merge: {what}")
 
         limit = memory_limit_bytes or (None if on_spark else DEFAULT_MEMORY_BYTES)
-        run = EntityRun(loaded, store, folder, full, limit, show)
+        run = EntityRun(
+            spec=loaded,
+            store=store,
+            folder=folder,
+            full=full,
+            memory_limit_bytes=limit,
+            on_progress=show,
+        )
         if on_spark:
             report = _run_on_spark(run, master, staging, shuffle_partitions, dry_run=dry_run)
         else:

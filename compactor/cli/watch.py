@@ -99,7 +99,9 @@ def watch_command(
         _served(metrics_address, metrics_port, health) as (recorder, port),
     ):
         told = Telemetry(recorder, traces)
-        drives = DriverSettings(policy, settings, lease_seconds=lease_seconds(master))
+        drives = DriverSettings(
+            policy=policy, compaction=settings, lease_seconds=lease_seconds(master)
+        )
         drivers = [Driver(told.open_log(table), drives) for table in tables]
         for driver in drivers:
             told.begin_compactions(driver)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class EntityMergeReport:
     """The figures of one run."""
 

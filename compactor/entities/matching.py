@@ -130,7 +130,14 @@ def groups_of_rule(left: Values, right: Values) -> Groups:
     on_right[codes[len(left.rows) :]] = True
     firsts = np.full(count, -1, np.int64)
     firsts[codes[::-1]] = nodes[::-1]  # reversed, so the first occurrence wins
-    return Groups(coded.dictionary, on_left, on_right, firsts, nodes, codes)
+    return Groups(
+        texts=coded.dictionary,
+        on_left=on_left,
+        on_right=on_right,
+        firsts=firsts,
+        nodes=nodes,
+        of=codes,
+    )
 
 
 def _living(values: Values, entities: Entities) -> Values:

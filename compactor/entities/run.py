@@ -12,7 +12,7 @@ StepProgress = Callable[[str], None]
 """Called with the name of each step as it starts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntityRun:
     """The inputs, the output table and the options of a run."""
 

@@ -61,7 +61,7 @@ def first_nodes(parts: DataFrame, homes: Mapping[int, Partition], rank: int) -> 
             nodes = found[np.isin(found, numbers)] << PLACE_BITS
             yield from _one_packet({NODE: nodes, LABEL: nodes})
 
-    return Flow(parts, rank, TO_HOMES, prepare=prepare, is_plain=True)
+    return Flow(frame=parts, rank=rank, divider=TO_HOMES, prepare=prepare, is_plain=True)
 
 
 def labels_home(labels: DataFrame, rank: int) -> Flow:
@@ -71,7 +71,7 @@ def labels_home(labels: DataFrame, rank: int) -> Flow:
         for batch in batches:
             yield from _one_packet({NODE: batch.column(0), LABEL: batch.column(1)})
 
-    return Flow(labels, rank, TO_HOMES, prepare=prepare, is_plain=True)
+    return Flow(frame=labels, rank=rank, divider=TO_HOMES, prepare=prepare, is_plain=True)
 
 
 def _one_packet(columns: Mapping[str, Any]) -> Iterator[Packet]:

@@ -76,7 +76,7 @@ class _MergeSettings(BaseModel):
     sources: dict[str, str] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMergeSpec:
     """Validated settings of an entity merge."""
 
@@ -123,15 +123,15 @@ def spec_of(document: Document) -> EntityMergeSpec:
             )
     aliases = {dataset.alias for dataset in datasets}
     return EntityMergeSpec(
-        datasets,
-        tuple(dict.fromkeys(_rules(document, settings, aliases))),
-        settings.identity,
-        settings.strategy,
-        settings.max_merged,
-        settings.initial_datasets,
-        settings.ignore_non_existent_datasets,
-        tuple(settings.sources.items()),
-        (_DEPRECATED,) if settings.version == 1 else (),
+        datasets=datasets,
+        rules=tuple(dict.fromkeys(_rules(document, settings, aliases))),
+        identity=settings.identity,
+        strategy=settings.strategy,
+        max_merged=settings.max_merged,
+        initial_datasets=settings.initial_datasets,
+        ignore_non_existent_datasets=settings.ignore_non_existent_datasets,
+        sources=tuple(settings.sources.items()),
+        warnings=(_DEPRECATED,) if settings.version == 1 else (),
     )
 
 

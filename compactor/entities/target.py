@@ -50,7 +50,7 @@ class Target:
         if self.store is not None:
             check_not_read(spec, folder, self.store.url)
         located = locate(spec, folder)
-        report = EntityMergeReport(self.snapshot.version)
+        report = EntityMergeReport(version=self.snapshot.version)
         absent = [d.name for d, at in zip(spec.datasets, located, strict=True) if at is None]
         report.missing_datasets = tuple(absent)
         if self.before is None:
@@ -70,7 +70,7 @@ class Target:
         def amend(latest: Snapshot, changes: Changes) -> Changes:
             self._check_unchanged(latest)
             metadata = after.put_into(changes.metadata or latest.table)
-            return Changes(changes.operation, changes.adds, metadata=metadata)
+            return Changes(operation=changes.operation, adds=changes.adds, metadata=metadata)
 
         return amend
 
@@ -82,7 +82,7 @@ class Target:
 
         def remembering(latest: Snapshot) -> Changes:
             self._check_unchanged(latest)
-            return Changes(Operation.ALTER, metadata=after.put_into(latest.table))
+            return Changes(operation=Operation.ALTER, metadata=after.put_into(latest.table))
 
         return self.log.commit(remembering).version
 

@@ -60,7 +60,7 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
     while rest:
         more = source.read(block_bytes)
         cut = cells.cut(rest, columns, columns == 1, not more, block_bytes)
-        block = _Block(rest, columns, *cut)
+        block = _Block(*cut, data=rest, columns=columns)
         place = f"{path}, row {row + block.rows + FIRST_ROW:,}"
         if block.is_long:
             raise InputError(
@@ -80,8 +80,6 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
 class _Block(NamedTuple):
     """A block of a file, split into rows."""
 
-    data: bytes
-    columns: int
     starts: npt.NDArray[np.int32]
     stops: npt.NDArray[np.int32]
     forms: npt.NDArray[np.uint8]
@@ -91,6 +89,8 @@ class _Block(NamedTuple):
     """Offset of the first incomplete row."""
     is_long: bool
     """Whether the incomplete row is too long."""
+    data: bytes
+    columns: int
 
     def after(self, first: int) -> CsvRows:
         """Returns the rows without the header. first: position of the first row."""

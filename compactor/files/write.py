@@ -41,7 +41,7 @@ _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
     """Options of sinks; each applies to some formats and is ignored by the others."""
 
@@ -189,7 +189,7 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
             raise UsageError(f"{path}: a fragment is sorted: name the sort columns")
         try:
             check_sort_schema(schema, options.sort)
-            FragmentHeader(schema, options.sort, 1).to_bytes()
+            FragmentHeader(schema=schema, sort=options.sort, max_rows=1).to_bytes()
         except FormatError as error:
             raise InputError(f"{path}: {one_line(error)}") from None
         return

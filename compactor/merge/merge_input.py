@@ -41,7 +41,7 @@ _MIN_DIVISOR: Final = 4
 """A row group of less than one part in this many of the usual size is not copied, but merged with others."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputFragment:
     """An input, as far as it is known before it is read."""
 

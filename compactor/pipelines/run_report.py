@@ -38,7 +38,7 @@ class OutputReport:
         }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RunReport:
     """The figures of one run."""
 

@@ -47,7 +47,7 @@ from lsm_fragment.keys.sort_schema import SortSchema
 _ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
     """Input of every task of a stage. Picklable."""
 
@@ -80,7 +80,7 @@ class WrittenRows:
     """Entries of the written fragments, as JSON."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StageTaskReport:
     """The figures of a task."""
 
@@ -129,7 +129,7 @@ class _Task:
         self._task = task
         self._root = root
         self._feeds = [feed for feed in spec.stage.gives if feed.root == root]
-        self._report = StageTaskReport(root)
+        self._report = StageTaskReport(root=root)
         self._first_row = task << PLACE_BITS
         """Number of the task's row 0 among all tasks' rows."""
 
@@ -235,7 +235,11 @@ class _Task:
 def distinct_rows(given: TaskInput, limit_bytes: int) -> int:
     """Counts distinct source rows by their hidden columns, in bounded memory."""
     stage = MemoryStage(
-        "rows", "rows that were seen", Buffer.MATERIALIZED, limit_bytes, spill_priority=0
+        name="rows",
+        holds="rows that were seen",
+        buffer=Buffer.MATERIALIZED,
+        memory_bytes=limit_bytes,
+        spill_priority=0,
     )
     budget = MemoryBudget(StagePlan(limit_bytes, 0, (stage,)))
     with closing(LocalDisk()) as disk:

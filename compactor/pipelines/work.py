@@ -95,9 +95,15 @@ class RunContext:
             held |= isinstance(self.nodes.get(name), (Merge, Output)) or self._has_window(name)
             priority = {Form.BUILT: 1, Form.MATERIALIZED: 0}.get(form, 2) if held else None
             stages.append(
-                MemoryStage(name, form, Buffer(form.buffer), limit, spill_priority=priority,
-                      applies_back_pressure=form is Form.FUSED)
-            )  # fmt: skip
+                MemoryStage(
+                    name=name,
+                    holds=form,
+                    buffer=Buffer(form.buffer),
+                    memory_bytes=limit,
+                    spill_priority=priority,
+                    applies_back_pressure=form is Form.FUSED,
+                )
+            )
         return StagePlan(limit, 0, tuple(stages))
 
     def is_held_by_consumer(self, name: str) -> bool:

@@ -123,7 +123,7 @@ def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
     return steps <= _MAX_STEPS and moves <= max(_FREE_MOVES, _ROW_MOVES * rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
     """A pattern as an automaton for `lsm_fragment.native.arrays.patterns`: state s has matched s steps."""
 
@@ -213,7 +213,14 @@ class _MachineMaker:
         # Only a `%` loop accepts a space, so this finds the states that accept every byte.
         anything = loops[ord(" ")] if is_sure else None
         last = len(self._steps)
-        return _Machine(steps, loops, _by_bit(steps), _by_bit(loops), last, anything)
+        return _Machine(
+            steps=steps,
+            loops=loops,
+            letter_steps=_by_bit(steps),
+            letter_loops=_by_bit(loops),
+            last=last,
+            anything=anything,
+        )
 
 
 def _by_bit(moves: U64) -> U64:

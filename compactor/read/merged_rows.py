@@ -48,10 +48,10 @@ _PLAN: Final = StagePlan(
     0,
     (
         MemoryStage(
-            CHUNKS,
-            "decoded rows, a row group for each fragment",
-            Buffer.STREAMING,
-            MEMORY_BYTES,
+            name=CHUNKS,
+            holds="decoded rows, a row group for each fragment",
+            buffer=Buffer.STREAMING,
+            memory_bytes=MEMORY_BYTES,
             spill_priority=0,
         ),
     ),

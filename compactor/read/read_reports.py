@@ -15,7 +15,7 @@ def left_out(fragments: int, rows: int) -> str:
     return f"left out {counted(fragments, 'fragment')} in quarantine with {counted(rows, 'row')}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ScanReport:
     """Counts of what a scan read and skipped; complete once the scan has ended."""
 
@@ -102,7 +102,7 @@ class TemplateCount:
     """The text of one row, cut to 1,000 characters."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TemplatesReport:
     """The templates of a column."""
 
@@ -125,7 +125,7 @@ class TemplatesReport:
         return {**asdict(self), "templates": [asdict(found) for found in self.templates]}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTemplates:
     """The templates of a column in some of the row groups that store it as templates."""
 

@@ -43,7 +43,14 @@ def stored_templates(
             rows += _add(tally, chunk, _EXAMPLES_PER_SHOWN * shown)
         read += 1
     found = tally.sorted(rows)
-    return StoredTemplates(column, len(chunks), read, rows, len(found), found[:shown])
+    return StoredTemplates(
+        column=column,
+        chunks=len(chunks),
+        chunks_read=read,
+        rows=rows,
+        all=len(found),
+        templates=found[:shown],
+    )
 
 
 def _add(tally: TemplateTally, chunk: TemplateChunk, max_examples: int) -> int:

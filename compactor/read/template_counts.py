@@ -76,7 +76,12 @@ def count_templates(
         counts.add(found.counts)
         on_progress(total + nulls)
     return TemplatesReport(
-        column, snapshot.version, total, nulls, counts.other_rows, counts.sorted(total)
+        column=column,
+        version=snapshot.version,
+        rows=total,
+        nulls=nulls,
+        other_rows=counts.other_rows,
+        templates=counts.sorted(total),
     )
 
 

@@ -21,7 +21,7 @@ TOP_PIXELS: Final = 62
 """Height of the legend above the plot, then of the panel titles."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """A figure with its title and description."""
 

@@ -82,13 +82,17 @@ def _column_rows(
     positions = {column.column: place for place, column in enumerate(table.sort, 1)}
     return tuple(
         ColumnRow(
-            table.shown_name(column.name),
-            str(column.type),
-            positions.get(column.name),
-            stored[column.name],
-            raw[column.name],
-            seen[column.name].nulls / seen[column.name].rows if column.name in seen else None,
-            dict(seen[column.name].encodings.most_common()) if column.name in seen else {},
+            name=table.shown_name(column.name),
+            type=str(column.type),
+            sort_position=positions.get(column.name),
+            stored_bytes=stored[column.name],
+            raw_bytes=raw[column.name],
+            null_share=seen[column.name].nulls / seen[column.name].rows
+            if column.name in seen
+            else None,
+            encodings=dict(seen[column.name].encodings.most_common())
+            if column.name in seen
+            else {},
         )
         for column in table.schema
     )

@@ -8,7 +8,7 @@ from typing import Any
 from compactor.read.read_reports import StoredTemplates
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The main figures of the reported version."""
 
@@ -41,7 +41,7 @@ class Headline:
     """Fragments that contain the worst key."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LevelRow:
     """The figures of one level."""
 
@@ -57,7 +57,7 @@ class LevelRow:
     fragments overlap."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
     """An interval on the key axis.
 
@@ -92,7 +92,7 @@ class SizeBin:
     fragments: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
     """The fragments of one version."""
 
@@ -126,7 +126,7 @@ class KeySpace:
     now: Panel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
     """The figures of the table after one version."""
 
@@ -165,7 +165,7 @@ class TableHistory:
     """Compaction commits without a record."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRow:
     """The figures of one column."""
 
@@ -193,7 +193,7 @@ class Columns:
     """Fragments with unreadable footers, and the reasons."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRow:
     """A step that the next compaction would take."""
 
@@ -226,7 +226,7 @@ class WaitingFragment:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRow:
     """A step that would be due without quarantine."""
 
@@ -250,7 +250,7 @@ class HeldRow:
         return tuple(sorted({fragment.level for fragment in self.waiting}))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineRow:
     """A fragment in quarantine."""
 
@@ -287,7 +287,7 @@ class Pending:
         return sum(len(row.waiting) for row in self.held)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that a report states of a table."""
 

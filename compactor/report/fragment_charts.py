@@ -88,14 +88,14 @@ def fragments_chart(space: KeySpace, windows: int | None = None) -> Chart | None
     lay_out(figure, height, barmode="overlay", margin={"t": TOP_PIXELS, "b": 16 + labels})
     figure.update_layout(meta={"tick_pixels": _TICK_PIXELS})
     return Chart(
-        "fragments",
-        "Fragments on the key axis",
-        f"Every bar is a fragment, from its first key to its last, in rows so that none hides another. The "
-        f"axis is the rank of keys ({', '.join(space.sort)}) among all first and last keys, so distances "
+        name="fragments",
+        title="Fragments on the key axis",
+        text="Every bar is a fragment, from its first key to its last, in rows so that none hides another. "
+        f"The axis is the rank of keys ({', '.join(space.sort)}) among all first and last keys, so distances "
         "have no meaning. "
         f"{_windows(windows)}{_versions(space)}{_drawn_together(panels)} Drag to zoom, double-click to go "
         "back.",
-        figure,
+        figure=figure,
         is_wide=True,
     )
 
@@ -227,8 +227,8 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     titles_at_left(figure, per_column=True)
     lay_out(figure, 320, barmode="stack", bargap=0.18, margin={"t": TOP_PIXELS})
     return Chart(
-        "sizes",
-        "Sizes of fragments",
-        "Fragments by size and level; a bar is a size up to twice that.",
-        figure,
+        name="sizes",
+        title="Sizes of fragments",
+        text="Fragments by size and level; a bar is a size up to twice that.",
+        figure=figure,
     )

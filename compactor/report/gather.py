@@ -52,7 +52,7 @@ MAX_VERSIONS: Final = 1000
 MAX_TEMPLATE_CHUNKS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
     """Which versions to report, and limits on what to read."""
 
@@ -104,14 +104,14 @@ class _Gathering:
         now = panel(self._snapshot, axis)
         past = None if before is None else panel(before, axis)
         return Report(
-            self._log.store.url,
-            self._headline(now, axis),
-            KeySpace(_shown_sort(self._snapshot), len(axis), axis.ticks(), past, now),
-            self._history(start, versions),
-            columns,
-            templates,
-            self._pending(),
-            tuple(self._notes),
+            table=self._log.store.url,
+            headline=self._headline(now, axis),
+            key_space=KeySpace(_shown_sort(self._snapshot), len(axis), axis.ticks(), past, now),
+            history=self._history(start, versions),
+            columns=columns,
+            templates=templates,
+            pending=self._pending(),
+            notes=tuple(self._notes),
         )
 
     def _versions(self) -> tuple[Snapshot, list[Version]]:
@@ -219,23 +219,38 @@ class _Gathering:
         held = held_up(plan, unhindered, quarantined)
         specs = [
             PlannedRow(
-                "compact",
-                spec.reason,
-                len(spec.inputs),
-                spec.size_bytes,
-                spec.output_level,
-                round(estimate(spec, settings, snapshot.totals, snapshot.table).task_seconds, 3),
+                what="compact",
+                reason=spec.reason,
+                fragments=len(spec.inputs),
+                size_bytes=spec.size_bytes,
+                output_level=spec.output_level,
+                predicted_seconds=round(
+                    estimate(spec, settings, snapshot.totals, snapshot.table).task_seconds, 3
+                ),
             )
             for spec in plan.specs
         ]
         moves = [
-            PlannedRow("trivial move", move.reason, len(move.entries), _bytes(move.entries),
-                       move.output_level, None)
+            PlannedRow(
+                what="trivial move",
+                reason=move.reason,
+                fragments=len(move.entries),
+                size_bytes=_bytes(move.entries),
+                output_level=move.output_level,
+                predicted_seconds=None,
+            )
             for move in plan.trivial_moves
-        ]  # fmt: skip
+        ]
         gone = plan.expiry.entries
         expiry = [
-            PlannedRow("drop", "time windows past retention", len(gone), _bytes(gone), None, None)
+            PlannedRow(
+                what="drop",
+                reason="time windows past retention",
+                fragments=len(gone),
+                size_bytes=_bytes(gone),
+                output_level=None,
+                predicted_seconds=None,
+            )
         ]
         return Pending(
             (*(expiry if gone else ()), *moves, *specs),
@@ -257,12 +272,14 @@ class _Gathering:
     def _held(self, step: HeldStep) -> HeldRow:
         windows = self._snapshot.table.windows
         return HeldRow(
-            step.what,
-            step.reason,
-            step.output_level,
-            None if windows is None else window_text(step.window, windows.window_seconds),
-            tuple(entry.key for entry in step.quarantined),
-            tuple(WaitingFragment(e.key, e.level, e.live_rows, e.size_bytes) for e in step.waiting),
+            what=step.what,
+            reason=step.reason,
+            output_level=step.output_level,
+            window=None if windows is None else window_text(step.window, windows.window_seconds),
+            quarantined=tuple(entry.key for entry in step.quarantined),
+            waiting=tuple(
+                WaitingFragment(e.key, e.level, e.live_rows, e.size_bytes) for e in step.waiting
+            ),
         )
 
     def _quarantine(self, held: Sequence[HeldStep]) -> tuple[QuarantineRow, ...]:
@@ -272,14 +289,14 @@ class _Gathering:
                 waiting[entry.key] += step.waiting
         return tuple(
             QuarantineRow(
-                item.key,
-                entry.level,
-                redacted(item.reason),
-                item.since_unix_ms,
-                entry.size_bytes,
-                entry.live_rows,
-                len(waiting[item.key]),
-                _bytes(waiting[item.key]),
+                key=item.key,
+                level=entry.level,
+                reason=redacted(item.reason),
+                since_unix_ms=item.since_unix_ms,
+                size_bytes=entry.size_bytes,
+                rows=entry.live_rows,
+                held_fragments=len(waiting[item.key]),
+                held_bytes=_bytes(waiting[item.key]),
             )
             for item in self._snapshot.quarantine.values()
             for entry in [self._snapshot.fragments[item.key]]

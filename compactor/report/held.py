@@ -9,7 +9,7 @@ from compactor.planner.spec import CompactionPlan
 from compactor.table.entry import FragmentEntry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldStep:
     """A step that would be due without quarantine."""
 
@@ -50,7 +50,12 @@ def held_up(
             causes = inside or [entry for entry in quarantined if entry.window == window]
             held.append(
                 HeldStep(
-                    step.what, step.reason, step.output_level, tuple(causes), tuple(waiting), window
+                    what=step.what,
+                    reason=step.reason,
+                    output_level=step.output_level,
+                    quarantined=tuple(causes),
+                    waiting=tuple(waiting),
+                    window=window,
                 )
             )
     return tuple(held)

@@ -123,13 +123,13 @@ class _State:
     def point(self, version: int, committed_unix_ms: int, operation: str) -> HistoryPoint:
         cost = self._cost()
         return HistoryPoint(
-            version,
-            committed_unix_ms,
-            operation,
-            len(self._live),
-            self._size_bytes,
-            cost.sorted_runs,
-            cost.worst_point_runs,
-            round(cost.mean_point_runs, 3),
-            round(self._totals.write_amplification, 4),
+            version=version,
+            committed_unix_ms=committed_unix_ms,
+            operation=operation,
+            fragments=len(self._live),
+            size_bytes=self._size_bytes,
+            sorted_runs=cost.sorted_runs,
+            worst_point_runs=cost.worst_point_runs,
+            mean_point_runs=round(cost.mean_point_runs, 3),
+            write_amplification=round(self._totals.write_amplification, 4),
         )

@@ -99,7 +99,7 @@ def _over_time(
             "axis": "version" if _is_crowded(times) else "clock",
         }
     )
-    return Chart(name, title, text, figure, has_axes=True)
+    return Chart(name=name, title=title, text=text, figure=figure, has_axes=True)
 
 
 def _first_width(lines: Sequence[Any]) -> int:

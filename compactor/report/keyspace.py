@@ -142,12 +142,12 @@ def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
         levels.append(_level_row(level, by_level[level], count, per_lane))
         bars += drawn
     return Panel(
-        snapshot.version,
-        snapshot.committed_unix_ms,
-        len(entries),
-        tuple(levels),
-        tuple(bars),
-        _sizes(entries),
+        version=snapshot.version,
+        committed_unix_ms=snapshot.committed_unix_ms,
+        fragments=len(entries),
+        levels=tuple(levels),
+        bars=tuple(bars),
+        sizes=_sizes(entries),
     )
 
 
@@ -191,8 +191,21 @@ def _profile(
         for group in _neighbours(intervals, max_bars):
             start, end = int(group[0][0]), int(group[-1][1])
             at_most = round(float(depth[start:end].max()))
-            keys = axis.text_at(start), axis.text_at(end - 1)
-            bars.append(Bar(level, lane, start, end, at_most, 0, 0, *keys, "", False))
+            bars.append(
+                Bar(
+                    level=level,
+                    lane=lane,
+                    start=start,
+                    end=end,
+                    fragments=at_most,
+                    rows=0,
+                    size_bytes=0,
+                    first_key=axis.text_at(start),
+                    last_key=axis.text_at(end - 1),
+                    key="",
+                    is_quarantined=False,
+                )
+            )
     return bars
 
 
@@ -206,17 +219,17 @@ def _bar(
     entries = [entry for _, _, entry in placed]
     last = max(placed, key=lambda item: item[1])[2]
     return Bar(
-        level,
-        lane,
-        min(start for start, _, _ in placed),
-        max(end for _, end, _ in placed),
-        len(placed),
-        sum(entry.live_rows for entry in entries),
-        sum(entry.size_bytes for entry in entries),
-        axis.text(entries[0].first_key),
-        axis.text(last.last_key),
-        entries[0].key,
-        any(entry.key in quarantine for entry in entries),
+        level=level,
+        lane=lane,
+        start=min(start for start, _, _ in placed),
+        end=max(end for _, end, _ in placed),
+        fragments=len(placed),
+        rows=sum(entry.live_rows for entry in entries),
+        size_bytes=sum(entry.size_bytes for entry in entries),
+        first_key=axis.text(entries[0].first_key),
+        last_key=axis.text(last.last_key),
+        key=entries[0].key,
+        is_quarantined=any(entry.key in quarantine for entry in entries),
     )
 
 
@@ -224,13 +237,13 @@ def _level_row(
     level: int, entries: Sequence[FragmentEntry], lanes: int, fragments_per_lane: int
 ) -> LevelRow:
     return LevelRow(
-        level,
-        len(entries),
-        len({entry.sorted_run for entry in entries}),
-        sum(entry.live_rows for entry in entries),
-        sum(entry.size_bytes for entry in entries),
-        lanes,
-        fragments_per_lane,
+        level=level,
+        fragments=len(entries),
+        sorted_runs=len({entry.sorted_run for entry in entries}),
+        rows=sum(entry.live_rows for entry in entries),
+        size_bytes=sum(entry.size_bytes for entry in entries),
+        lanes=lanes,
+        fragments_per_lane=fragments_per_lane,
     )
 
 

@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 _NONE: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRows:
     """Masks of shape (rows,) over the rows of whole keys."""
 
@@ -49,7 +49,14 @@ class KeyRows:
         live = at > newest_tombstone[number]
         oldest_live = live & (at == np.maximum(begins, newest_tombstone + 1)[number])
         barrier = tombstone & (at == newest_tombstone[number])
-        return cls(live, oldest_live, live & last, barrier, last, number)
+        return cls(
+            live=live,
+            oldest_live=oldest_live,
+            newest_live=live & last,
+            barrier=barrier,
+            last=last,
+            _number=number,
+        )
 
     def of_keys_with(self, rows: Mask) -> Mask:
         """Returns a mask of all rows that share a key with any of these rows. Shape (rows,)."""

@@ -89,12 +89,12 @@ class CompactionSettings(Settings):
 
     def memory(self) -> MemorySettings:
         return MemorySettings(
-            self.memory_limit_bytes,
-            self.batch_size,
-            self.spool_after_seconds,
-            self.spool_limit_bytes,
-            self.spool_directory,
-            self.threads or usable_cores(),
+            memory_limit_bytes=self.memory_limit_bytes,
+            batch_size=self.batch_size,
+            spool_after_seconds=self.spool_after_seconds,
+            spool_limit_bytes=self.spool_limit_bytes,
+            spool_directory=self.spool_directory,
+            threads=self.threads or usable_cores(),
         )
 
     @property

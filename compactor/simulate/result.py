@@ -10,7 +10,7 @@ from typing import Any
 from compactor.planner.debt import SLOW_SCORE, Debt, Pressure
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSample:
     """The state of one shard at a point in time."""
 
@@ -38,7 +38,7 @@ class ShardSample:
         return sum(self.level_bytes.values())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Peaks:
     """Peaks over all flushes, not just samples."""
 
@@ -63,7 +63,7 @@ class Peaks:
         self.pending_bytes = max(self.pending_bytes, debt.pending_bytes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One simulated shard; figures of the table are multiples of it."""
 

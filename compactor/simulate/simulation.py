@@ -104,12 +104,12 @@ class Simulation:
         if self._has_given_up:
             self._sample()
         return Result(
-            settings.shards,
-            settings.shard_workers,
-            self._samples,
-            self._peaks,
-            settings.duration_seconds,
-            self._has_given_up,
+            shards=settings.shards,
+            workers=settings.shard_workers,
+            samples=self._samples,
+            peaks=self._peaks,
+            planned_seconds=settings.duration_seconds,
+            gave_up=self._has_given_up,
         )
 
     def debt(self) -> Debt:
@@ -159,7 +159,7 @@ class Simulation:
     def _add(self, entry: FragmentEntry) -> None:
         tree = self.trees.get(entry.window)
         if tree is None:
-            tree = self.trees[entry.window] = Tree(entry.window, IntegerKeys())
+            tree = self.trees[entry.window] = Tree(window=entry.window, compare=IntegerKeys())
             self._expire_in_time(entry.window)
         tree.add(entry)
         self._fragments += 1

@@ -29,7 +29,7 @@ COUNTERS: Final = (
 """Keys of `MeteredStore.counts`."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StoreMetrics:
     """Thread-safe counters of calls; retries inside the store do not count."""
 

@@ -28,7 +28,7 @@ _GROW_EVERY_PARTS: Final = 1_000
 _MAX_PART_BYTES: Final = 512 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UploadTarget:
     """The target of an upload, with the client that reaches it."""
 

@@ -25,7 +25,7 @@ from lsm_fragment.arrays.types import table_type
 from lsm_fragment.names import names_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
     """Changes to a table, applied in the order of the fields. Columns are named as shown before the
     change."""
@@ -72,7 +72,7 @@ def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
     """
 
     def prepare(latest: Snapshot) -> Changes:
-        return Changes(Operation.ALTER, metadata=altered(latest.table, alteration))
+        return Changes(operation=Operation.ALTER, metadata=altered(latest.table, alteration))
 
     log.current()
     return log.commit(prepare)

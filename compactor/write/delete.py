@@ -47,7 +47,7 @@ FragmentProgress = Callable[[int], None]
 """Called with the number of fragments searched so far."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class DeleteReport:
     """The result of a deletion, or of its dry run."""
 
@@ -106,7 +106,7 @@ def _delete(log: CommitLog, search: _Search, ids: Ids, *, dry_run: bool) -> Dele
                 f"{store.url}: a column of the condition was dropped, or got another type, meanwhile; "
                 "nothing was deleted: look at the columns there are, and try again"
             ) from error
-        report = DeleteReport(snapshot.version, fragments_read=search.opened)
+        report = DeleteReport(version=snapshot.version, fragments_read=search.opened)
         report.rows = sum(item.new_rows for item in found)
         report.fragments = len(found)
         report.waiting = _waiting(snapshot)
@@ -137,7 +137,7 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
     if not search.knows(latest) or not all(key in latest.fragments for key in keys):
         raise _StaleError
     return Changes(
-        Operation.DELETE,
+        operation=Operation.DELETE,
         # Trivial moves may have changed the level of some fragments since the search.
         adds=tuple(replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
         removes=tuple(entry.key for entry in entries),

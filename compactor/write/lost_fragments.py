@@ -62,7 +62,7 @@ def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropRepo
             raise UsageError(
                 f"{fragment} was released from quarantine meanwhile; nothing was changed"
             )
-        return Changes(Operation.DROP, removes=(fragment,))
+        return Changes(operation=Operation.DROP, removes=(fragment,))
 
     after = log.commit(prepare)
     rows, tombstones = dropped[0].live_rows, dropped[0].tombstones
@@ -87,7 +87,7 @@ def quarantine(log: CommitLog, fragments: Sequence[str]) -> tuple[str, ...]:
     def prepare(latest: Snapshot) -> Changes:
         for item in found:
             _live(log, latest, item.key)
-        return Changes(Operation.QUARANTINE, quarantines=tuple(found))
+        return Changes(operation=Operation.QUARANTINE, quarantines=tuple(found))
 
     if found:
         log.commit(prepare)

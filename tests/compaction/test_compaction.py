@@ -85,8 +85,15 @@ def test_exactly_one_get_per_input_fragment_is_counted_at_the_server(
     s3_server.reset()
     snapshot = log.current()
     if inputs == 1:
-        spec = CompactionSpec(tuple(snapshot.by_age()), 1)
-        compaction = Compaction("c", 1, store.url, snapshot.table, spec, CompactionSettings())
+        spec = CompactionSpec(inputs=tuple(snapshot.by_age()), output_level=1)
+        compaction = Compaction(
+            compaction_id="c",
+            base_version=1,
+            table_url=store.url,
+            metadata=snapshot.table,
+            spec=spec,
+            settings=CompactionSettings(),
+        )
         outcome = run_compaction(compaction)
         assert outcome.failure is None
     else:
@@ -293,7 +300,7 @@ def test_a_failure_that_passes_is_tried_again_and_told(tmp_path: Path) -> None:
 
     def fail_once(compaction: Compaction) -> Outcome:
         if next(failures):
-            return Outcome(compaction.compaction_id, failure="out of luck")
+            return Outcome(compaction_id=compaction.compaction_id, failure="out of luck")
         return run_compaction(compaction)
 
     report = compact_table(store, engine=InProcessEngine(fail_once))
@@ -307,7 +314,7 @@ def test_an_unreachable_store_puts_nothing_in_quarantine(tmp_path: Path) -> None
     ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
 
     def unreachable(compaction: Compaction) -> Outcome:
-        return Outcome(compaction.compaction_id, failure="no answer")
+        return Outcome(compaction_id=compaction.compaction_id, failure="no answer")
 
     report = compact_table(store, engine=InProcessEngine(unreachable), max_attempts=2)
     assert (len(report.failed), len(report.lost)) == (2, 1)
@@ -417,7 +424,7 @@ def test_an_input_is_gone_only_if_all_say_so(tmp_path: Path, answer: str) -> Non
         store.objects.pop(key)
     elif answer == "no more needed":
         store.objects.pop(key)
-        CommitLog(store).commit(lambda _: Changes(Operation.DROP, removes=(key,)))
+        CommitLog(store).commit(lambda _: Changes(operation=Operation.DROP, removes=(key,)))
     compaction_of_all = InProcessEngine(lambda compaction: run_compaction(compaction, failing))
     report = compact_table(store, engine=compaction_of_all, strategy=FULL)
     assert not any(s.outcome.is_damage for s in report.finished)
@@ -504,7 +511,7 @@ def test_compactions_and_outcomes_survive_their_json(tmp_path: Path) -> None:
     again = Compaction.from_json(compaction.to_json())
     assert again.to_json() == compaction.to_json()
     assert again.spec.inputs == compaction.spec.inputs
-    failure = Outcome("c", failure="why", culprit="data/x.frag", is_damage=True)
+    failure = Outcome(compaction_id="c", failure="why", culprit="data/x.frag", is_damage=True)
     assert Outcome.from_json(failure.to_json()) == failure
 
 

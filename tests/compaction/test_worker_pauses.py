@@ -57,7 +57,7 @@ def test_a_result_that_a_store_does_not_take_for_a_day_is_offered_now_and_then()
         return outcome
 
     log = CommitLog(store, time)
-    driver = Driver(log, DriverSettings(Policy(strategy=Strategy.FULL)))
+    driver = Driver(log, DriverSettings(policy=Policy(strategy=Strategy.FULL)))
     worker = Worker([driver], InProcessEngine(run), policy=driver.policy, clock=time)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
     # Every 30 to 60 seconds, after a few quick tries, and when it is told to stop.
@@ -99,7 +99,9 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
     # The leases and the first result pass.
     third = store.faults.add(Drop(), at=commits.from_nth(3))
     store.faults.add(Drop(), at=calls(where=lambda _: bool(third.hits)))
-    driver = Driver(CommitLog(store, time), DriverSettings(Policy(strategy=Strategy.OVERLAPPING)))
+    driver = Driver(
+        CommitLog(store, time), DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING))
+    )
     engine, told = Both(store), Told()
     worker = Worker([driver], engine, policy=driver.policy, clock=time, listener=told)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
@@ -155,7 +157,7 @@ def test_what_may_end_a_worker_runs_while_no_other_table_has_anything_to_lose() 
         for number in range(12):
             table = pa.table({"k": [10 * (number // 2), 10 * (number // 2) + 1]})
             append_table(store, table, "k" if number == 0 else None)
-    settings = DriverSettings(Policy(strategy=Strategy.OVERLAPPING))
+    settings = DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING))
     died = Driver(CommitLog(stores["memory://other"], time), settings, owner="dead")
     suspects = {e.key for c in died.decide(1) for e in c.spec.inputs}
     drivers = [

@@ -196,7 +196,8 @@ class Case:
         if how in ("table", "batch", "batches"):
             source = in_memory(table, how)
         options = IngestOptions(
-            self._plan.rows_per_fragment, WriterOptions(max_rows=self._plan.max_rows)
+            rows_per_fragment=self._plan.rows_per_fragment,
+            writer=WriterOptions(max_rows=self._plan.max_rows),
         )
         if how != "parquet":
             fits_no_type = False
@@ -244,7 +245,7 @@ class Case:
         self._say(f"  {policy.strategy} {settings.model_dump(exclude_defaults=True)}")
         driver = Driver(
             CommitLog(self._store, ids=self._ids, readers=1),
-            DriverSettings(policy, settings),
+            DriverSettings(policy=policy, compaction=settings),
             ids=self._ids,
         )
         engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))

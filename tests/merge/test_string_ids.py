@@ -21,7 +21,11 @@ HELD = 1 << 20
 
 
 def budget_of(limit: int = HELD) -> MemoryBudget:
-    return MemoryBudget(StagePlan(limit, 0, (MemoryStage(STAGE, "", Buffer.STREAMING, 0),)))
+    return MemoryBudget(
+        StagePlan(
+            limit, 0, (MemoryStage(name=STAGE, holds="", buffer=Buffer.STREAMING, memory_bytes=0),)
+        )
+    )
 
 
 def coded(texts: list[str]) -> pa.Array:

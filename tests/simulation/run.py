@@ -258,7 +258,9 @@ def _live_with_losses(world: World) -> None:
 
 def _compact_as_command(world: World) -> None:
     log, owner = world.log(), world.name()
-    settings = DriverSettings(Policy(strategy=Strategy.FULL), world.settings, gives_up=True)
+    settings = DriverSettings(
+        policy=Policy(strategy=Strategy.FULL), compaction=world.settings, gives_up=True
+    )
     driver = Driver(log, settings, ids=world.name, owner=owner, owner_is_gone=world.is_gone)
     Worker([driver], Engine(world, log), policy=driver.policy, clock=world.clock).run_until_idle()
 
@@ -275,7 +277,7 @@ def _compact(world: World, strategy: Strategy) -> None:
         log = world.log()
         driver = Driver(
             log,
-            DriverSettings(policy, world.settings),
+            DriverSettings(policy=policy, compaction=world.settings),
             ids=world.name,
             owner=owner,
             owner_is_gone=world.is_gone,

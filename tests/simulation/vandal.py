@@ -205,7 +205,7 @@ class Vandal:
 
     def _forged_version(self, snapshot: Snapshot, number: int, table_id: str) -> bytes:
         """table_id: who may read the log knows it."""
-        changes = Changes(Operation.VACUUM, min_base_version=number, oldest=number)
+        changes = Changes(operation=Operation.VACUUM, min_base_version=number, oldest=number)
         stamp = snapshot.committed_unix_ms + self._random.choice([0, 10 * _YEAR_MS])
         return Version(number, "forged", stamp, changes, table_id).to_bytes()
 

@@ -56,7 +56,7 @@ from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, table_rows
 from tests.support.wording import refuses
 
-METADATA = TableMetadata(pa.schema([("k", pa.int64())]), sort_schema("k"))
+METADATA = TableMetadata(schema=pa.schema([("k", pa.int64())]), sort=sort_schema("k"))
 COMMITS = calls("create", where=lambda call: parse_version(call.key) is not None)
 
 
@@ -73,7 +73,20 @@ class StillClock:
 
 def entry(key: str) -> FragmentEntry:
     key = f"data/{key}.frag"
-    return FragmentEntry(key, 0, key, (1, 0), 1, 100, 7, (1,), (2,), 1, 8, 8)
+    return FragmentEntry(
+        key=key,
+        level=0,
+        run=key,
+        sequence=(1, 0),
+        rows=1,
+        size_bytes=100,
+        row_hash=7,
+        first_key=(1,),
+        last_key=(2,),
+        row_groups=1,
+        peak_chunk_bytes=8,
+        peak_row_bytes=8,
+    )
 
 
 def names(snapshot: Snapshot) -> list[str]:
@@ -83,7 +96,7 @@ def names(snapshot: Snapshot) -> list[str]:
 def add(*keys: str) -> Prepare:
     def prepare(snapshot: Snapshot) -> Changes:
         metadata = METADATA if snapshot.version == 0 else None
-        return Changes(Operation.INGEST, tuple(map(entry, keys)), metadata=metadata)
+        return Changes(operation=Operation.INGEST, adds=tuple(map(entry, keys)), metadata=metadata)
 
     return prepare
 
@@ -93,7 +106,7 @@ def swap(old: str, new: str) -> Prepare:
         removed = entry(old).key
         if removed not in snapshot.fragments:
             raise CompactionVoidError(old)
-        return Changes(Operation.COMPACT, (entry(new),), (removed,))
+        return Changes(operation=Operation.COMPACT, adds=(entry(new),), removes=(removed,))
 
     return prepare
 
@@ -390,10 +403,10 @@ def test_a_log_of_a_newer_protocol_is_refused() -> None:
 
 def test_a_version_survives_its_own_bytes() -> None:
     changes = Changes(
-        Operation.COMPACT,
-        (entry("a"),),
-        ("b",),
-        METADATA,
+        operation=Operation.COMPACT,
+        adds=(entry("a"),),
+        removes=("b",),
+        metadata=METADATA,
         leases=(Lease("c", "owner", ("data/x.frag",), 1, 7),),
         ended_leases=("d",),
         quarantines=(Quarantine("data/q.frag", "why", 9),),
@@ -404,7 +417,7 @@ def test_a_version_survives_its_own_bytes() -> None:
     )
     version = Version(3, "id", 5, changes)
     assert Version.from_bytes(version.to_bytes(), name="x") == version
-    plain = Version(1, "id", 5, Changes(Operation.INGEST))
+    plain = Version(1, "id", 5, Changes(operation=Operation.INGEST))
     assert Version.from_bytes(plain.to_bytes(), name="x") == plain
 
 
@@ -423,7 +436,7 @@ def test_a_log_file_that_is_read_again_is_parsed_once(monkeypatch: pytest.Monkey
     assert not parsed, "it has written them itself"
     theirs.commit(add("d"))
     assert len(parsed) == len(set(parsed)) == 3
-    other = Version(4, "other", 9, Changes(Operation.LEASE))
+    other = Version(4, "other", 9, Changes(operation=Operation.LEASE))
     store.objects[version_key(4)] = other.to_bytes()
     assert theirs.history.read(4) == other
 
@@ -514,7 +527,7 @@ def test_a_commit_that_another_has_replaced_is_no_success() -> None:
     key = version_key(3)
 
     def overtake() -> None:
-        store.objects[key] = Version(3, "theirs", 9, Changes(Operation.LEASE)).to_bytes()
+        store.objects[key] = Version(3, "theirs", 9, Changes(operation=Operation.LEASE)).to_bytes()
 
     store.faults.add(IgnoreConditions())
     overtaken = calls("create", prefix=key).first()

@@ -69,10 +69,15 @@ class World:
     @staticmethod
     def adding(snapshot: Snapshot, key: str) -> Changes:
         metadata = METADATA if snapshot.version == 0 else None
-        return Changes(Operation.INGEST, (replace(entry("x"), key=key, run=key),), (), metadata)
+        return Changes(
+            operation=Operation.INGEST,
+            adds=(replace(entry("x"), key=key, run=key),),
+            removes=(),
+            metadata=metadata,
+        )
 
     def remove(self, key: str) -> None:
-        self.log.commit(lambda _: Changes(Operation.COMPACT, removes=(key,)))
+        self.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=(key,)))
 
     def data(self) -> set[str]:
         return {key for key in self.store.objects if key.startswith("data/")}
@@ -102,7 +107,9 @@ def full_snapshot() -> Snapshot:
         replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
     ]
     lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5)
-    changes = Changes(Operation.INGEST, tuple(entries), metadata=METADATA, leases=(lease,))
+    changes = Changes(
+        operation=Operation.INGEST, adds=tuple(entries), metadata=METADATA, leases=(lease,)
+    )
     version = Version(1, "id", 9, changes)
     snapshot = Snapshot.empty().apply(version)
     return replace(
@@ -178,7 +185,9 @@ def test_a_commit_stands_although_its_checkpoint_fails(
     world: World, checkpoints_every_4: None
 ) -> None:
     store = MemoryStore(world.store.objects)
-    store.faults.add(Drop(), at=calls("create", where=lambda call: bool(parse_checkpoint(call.key))))
+    store.faults.add(
+        Drop(), at=calls("create", where=lambda call: bool(parse_checkpoint(call.key)))
+    )
     log = CommitLog(store, world.clock)
     for number in range(6):
         key = world.write(number, f"f{number}")

@@ -52,7 +52,9 @@ def filled(world: World, versions: int = 11) -> World:
 
 
 def forged(number: int, table_id: str = "another") -> Version:
-    return Version(number, "forged", 1, Changes(Operation.INGEST, metadata=METADATA), table_id)
+    return Version(
+        number, "forged", 1, Changes(operation=Operation.INGEST, metadata=METADATA), table_id
+    )
 
 
 def put_version(world: World, version: Version) -> None:
@@ -67,7 +69,12 @@ def put_island(world: World, number: int, table_id: str = "another") -> None:
     """A log file and its checkpoint, which agree with each other, where nothing was."""
     put_version(world, forged(number, table_id))
     snapshot = Snapshot(
-        number, METADATA, FragmentMap(), commit_id="forged", oldest=number, table_id=table_id
+        version=number,
+        metadata=METADATA,
+        fragments=FragmentMap(),
+        commit_id="forged",
+        oldest=number,
+        table_id=table_id,
     )
     put_checkpoint(world, snapshot)
 
@@ -197,7 +204,7 @@ def test_what_a_sleeper_creates_again_does_not_make_the_log_after_it_damaged(wor
     world.clock.now_ms += 3 * DAY_MS
     world.vacuum()
     assert world.log.history.marks().floor == 8
-    again = Version(7, "sleeper", 1, Changes(Operation.LEASE), slow.latest.table_id)
+    again = Version(7, "sleeper", 1, Changes(operation=Operation.LEASE), slow.latest.table_id)
     put_version(world, again)
     assert slow.refresh().version == world.log.latest.version
 
@@ -297,7 +304,7 @@ def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str)
     whole = filled(world, 3).log.latest
     key = next(iter(whole.fragments))
     changes = Changes(
-        Operation.QUARANTINE,
+        operation=Operation.QUARANTINE,
         quarantines=(Quarantine(key, "<quarantines>", 1),),
         leases=(Lease("c", "<leases>", (key,), 1, 1),),
     )
@@ -672,7 +679,9 @@ def big(world: World, name: str, rows: int) -> str:
     key = world.write(world.log.refresh().version, name)
     added = replace(entry("x"), key=key, run=key, rows=rows, size_bytes=1 << 20)
     metadata = METADATA if world.log.latest.version == 0 else None
-    world.log.commit(lambda _: Changes(Operation.INGEST, (added,), (), metadata))
+    world.log.commit(
+        lambda _: Changes(operation=Operation.INGEST, adds=(added,), removes=(), metadata=metadata)
+    )
     return key
 
 
@@ -681,7 +690,7 @@ def test_a_table_that_lost_most_of_its_rows_is_vacuumed_only_if_that_was_meant(
 ) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(4)]
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(keys[:3])))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=tuple(keys[:3])))
     world.clock.now_ms += 3 * DAY_MS
     before = dict(world.store.objects)
     for _ in range(2):
@@ -694,12 +703,12 @@ def test_a_table_that_lost_most_of_its_rows_is_vacuumed_only_if_that_was_meant(
 
 def test_a_table_that_is_small_or_loses_few_rows_is_vacuumed_without_asking(world: World) -> None:
     small = [big(world, f"s{n}", 1) for n in range(4)]
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(small)))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=tuple(small)))
     world.clock.now_ms += 3 * DAY_MS
     assert world.vacuum().fragments == 4
     large = [big(world, f"l{n}", MIN_SHRINK_ROWS) for n in range(4)]
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(large[:2])))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=tuple(large[:2])))
     world.clock.now_ms += 3 * DAY_MS
     assert world.vacuum().fragments == 2
 
@@ -707,7 +716,7 @@ def test_a_table_that_is_small_or_loses_few_rows_is_vacuumed_without_asking(worl
 def test_shrinking_is_allowed_once(world: World) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.DELETE, removes=tuple(keys)))
+    world.log.commit(lambda _: Changes(operation=Operation.DELETE, removes=tuple(keys)))
     world.clock.now_ms += 3 * DAY_MS
     assert world.vacuum(allow_shrinking=True).fragments == 3
     world.add("later")
@@ -720,7 +729,7 @@ def test_rows_of_the_version_that_the_log_begins_with_count_too(world: World) ->
         big(world, f"s{number}", 1)
     large = big(world, "large", 4 * MIN_SHRINK_ROWS)
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=(large,)))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=(large,)))
     world.vacuum()
     assert world.log.history.marks().floor == 8
     world.clock.now_ms += 3 * DAY_MS
@@ -738,7 +747,9 @@ def test_a_deletion_that_was_meant_is_allowed_once_though_its_fragment_stays(
     world.store.objects[deletion.key] = b"x" * 9
     world.log.commit(
         lambda snapshot: Changes(
-            Operation.DELETE, (replace(snapshot.fragments[key], deletion=deletion),), (key,)
+            operation=Operation.DELETE,
+            adds=(replace(snapshot.fragments[key], deletion=deletion),),
+            removes=(key,),
         )
     )
     if at_the_place is not None:
@@ -759,7 +770,10 @@ def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
     world.log.commit(
         lambda snapshot: Changes(
-            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, min_base_version=1
+            operation=Operation.VACUUM,
+            removes=tuple(keys),
+            oldest=snapshot.version + 1,
+            min_base_version=1,
         )
     )
     for hours in (1, 30, 30):

@@ -41,7 +41,7 @@ def recorded(
 ) -> tuple[CompactReport, Driver]:
     """A compaction of the table until nothing is due, as a command line with metrics does it."""
     log = ObservedCommitLog(recorder.metered(store), recorder.committed, clock=StillClock())
-    driver = Driver(log, DriverSettings(POLICY, SETTINGS, retry_seconds=0.0))
+    driver = Driver(log, DriverSettings(policy=POLICY, compaction=SETTINGS, retry_seconds=0.0))
     recorder.begin_compactions(driver.url, SETTINGS.memory_limit_bytes)
     report = compact(driver, engine or InProcessEngine(), clock=StillClock(), listener=recorder)
     recorder.count_requests()
@@ -131,7 +131,7 @@ def test_a_compaction_that_others_overtook_is_void_and_adds_no_rows(
 
     def overtaken(compaction: Compaction) -> Outcome:
         outcome = run_compaction(compaction)
-        changes = Changes(Operation.LEASE, ended_leases=(compaction.compaction_id,))
+        changes = Changes(operation=Operation.LEASE, ended_leases=(compaction.compaction_id,))
         if CommitLog(store).current().version == 4:
             CommitLog(store).commit(lambda _: changes)
         return outcome
@@ -154,7 +154,7 @@ def test_races_for_a_version_are_counted_won_or_lost(recorder: Recorder, value: 
         recorder.committed(report)
 
     log = ObservedCommitLog(store, observe, clock=StillClock())
-    rival, changes = CommitLog(store), Changes(Operation.VACUUM)
+    rival, changes = CommitLog(store), Changes(operation=Operation.VACUUM)
     wins = iter([True, True, False])
 
     def slow(snapshot: Snapshot) -> Changes:

@@ -188,7 +188,7 @@ def test_row_groups_without_deleted_rows_are_passed_on_unread(store: MemoryStore
 def test_rows_deleted_while_they_are_compacted_do_not_come_back(store: MemoryStore) -> None:
     add(store, rows_of(1, 20))
     add(store, rows_of(2, 20))
-    driver = Driver(CommitLog(store), DriverSettings(Policy(strategy=Strategy.OVERLAPPING)))
+    driver = Driver(CommitLog(store), DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING)))
     (compaction,) = driver.decide(1)
     outcome = run_compaction(compaction, store)
     delete(store, "word = 'a'")

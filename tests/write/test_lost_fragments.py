@@ -223,7 +223,7 @@ def test_a_fragment_that_ends_workers_can_be_given_up_though_it_is_whole(
 ) -> None:
     table, (first, _, _) = filled(store)
     held = Quarantine(first, "3 workers ended without a word", 1)
-    CommitLog(store).commit(lambda _: Changes(Operation.QUARANTINE, quarantines=(held,)))
+    CommitLog(store).commit(lambda _: Changes(operation=Operation.QUARANTINE, quarantines=(held,)))
     with pytest.raises(JobError, match="drop-fragment"):
         table.compact(policy=FULL)
     assert table.drop_fragment(first, lose_rows=True).rows == 10
@@ -232,7 +232,7 @@ def test_a_fragment_that_ends_workers_can_be_given_up_though_it_is_whole(
 def test_what_is_released_while_it_is_given_up_stays(store: MemoryStore) -> None:
     table, (first, _, _) = filled(store)
     held = Quarantine(first, "why", 1)
-    CommitLog(store).commit(lambda _: Changes(Operation.QUARANTINE, quarantines=(held,)))
+    CommitLog(store).commit(lambda _: Changes(operation=Operation.QUARANTINE, quarantines=(held,)))
     slow = MemoryStore(store.objects)
     commit = calls("create", prefix=version_key(5)).first()
     slow.faults.add(Stall(lambda: table.release([first])), at=commit)

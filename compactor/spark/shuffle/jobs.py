@@ -51,7 +51,7 @@ _PACKETS_AT_A_TIME: Final = 16
 Prepare = Callable[[Batches], Iterator[Packet]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """An input of a job's tasks: a feed of an earlier job, and the rule that partitions it."""
 
@@ -103,7 +103,7 @@ class Done:
         self, rank: int, divider: Divider, feed: int = 0, prepare: Prepare | None = None
     ) -> Flow:
         assert self.packets is not None
-        return Flow(self.packets, rank, divider, feed, prepare)
+        return Flow(frame=self.packets, rank=rank, divider=divider, feed=feed, prepare=prepare)
 
     def release(self) -> None:
         """Releases the packets once no later job reads them."""

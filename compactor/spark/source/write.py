@@ -54,7 +54,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _CORRECTED_BY_USERS: Final = (InputError, UsageError)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
     """The plan of tasks and commit. Picklable."""
 
@@ -126,7 +126,15 @@ def plan_write(
         if overwrites:
             check_unchanged(log, base, snapshot)
         staleness.check_columns()
-    return WritePlan(store.url, arrow, plan, overwrites, base, batch, options.app_id)
+    return WritePlan(
+        url=store.url,
+        schema=arrow,
+        ingest=plan,
+        overwrites=overwrites,
+        base=base,
+        batch=batch,
+        app_id=options.app_id,
+    )
 
 
 def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:

@@ -84,7 +84,7 @@ def _changes(
     number = latest.version + 1
     aged = tuple(replace(e, sequence=(number, index)) for index, e in enumerate(entries))
     changed = latest.metadata is None or latest.metadata != metadata
-    return Changes(Operation.INGEST, aged, metadata=metadata if changed else None)
+    return Changes(operation=Operation.INGEST, adds=aged, metadata=metadata if changed else None)
 
 
 def _united(

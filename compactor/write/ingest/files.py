@@ -36,7 +36,7 @@ _PARQUET_BATCH_BYTES: Final = 32 << 20
 hardly grows, since sorting holds all rows of a fragment anyway."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestReport:
     """The result of ingesting one file."""
 
@@ -243,13 +243,13 @@ def ingest_batches(
     after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)
     return IngestReport(
-        file.path,
-        after.version,
-        written.rows,
-        written.rows - kept,
-        len(written.entries),
-        sum(entry.size_bytes for entry in written.entries),
-        sort_of_file,
+        path=file.path,
+        version=after.version,
+        rows=written.rows,
+        superseded_rows=written.rows - kept,
+        fragments=len(written.entries),
+        bytes_written=sum(entry.size_bytes for entry in written.entries),
+        sort_of_file=sort_of_file,
     )
 
 

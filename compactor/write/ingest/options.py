@@ -20,7 +20,7 @@ BUFFER_BYTES = 256 << 20
 """Limit of rows held for sorting, in bytes: a fragment of heavy rows ends earlier."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
     rows_per_fragment: PositiveInt = 1_000_000
     writer: WriterOptions = field(default_factory=WriterOptions)

@@ -25,7 +25,7 @@ from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, orderin
 from lsm_fragment.names import quoted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
     """Metadata and fragment schema for rows of one schema. Picklable, so that other processes can write
     fragments without a snapshot."""
@@ -65,7 +65,14 @@ def plan_ingest(
                 f"{path}: column {metadata.shown_name(field.name)!r} is missing, and the table allows no "
                 "nulls in it: add it"
             )
-    return IngestPlan(path, metadata, stored, names, snapshot.version, options)
+    return IngestPlan(
+        path=path,
+        metadata=metadata,
+        schema=stored,
+        names=names,
+        base_version=snapshot.version,
+        options=options,
+    )
 
 
 def _metadata(
@@ -97,7 +104,9 @@ def _metadata(
             raise UsageError(SORT_BY, f": {error}") from error
         if windows is not None:
             check_windows(windows, schema, rows.key_columns(full))
-        metadata = TableMetadata(schema, full, windows, rows, options.ttl)
+        metadata = TableMetadata(
+            schema=schema, sort=full, windows=windows, rows=rows, ttl=options.ttl
+        )
         return metadata.with_skips(options.skips)
     _check_options(snapshot.metadata, options)
     if sort is not None:

@@ -147,14 +147,16 @@ def rows_of(array: pa.Array) -> TemplatedRows:
     """Converts a templated array to native form."""
     number_ends, numbers = binary_parts(numbers_of(array))
     text_ends, texts = binary_parts(texts_of(array))
+    valid, first_bit = native.validity(array)
     return TemplatedRows(
         *layout_of(templates_of(array)),
-        codes_of(array),
-        number_ends,
-        native.as_bytes(numbers),
-        text_ends,
-        native.as_bytes(texts),
-        *native.validity(array),
+        codes=codes_of(array),
+        number_ends=number_ends,
+        numbers=native.as_bytes(numbers),
+        text_ends=text_ends,
+        texts=native.as_bytes(texts),
+        valid=valid,
+        first_bit=first_bit,
     )
 
 

@@ -164,7 +164,14 @@ def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
     if reserved != 0 or meta_bytes > MAX_META_BYTES:
         raise CorruptFragmentError("the block header is damaged", name=name, offset=offset)
     return BlockHeader(
-        _KINDS[kind], _CODECS[codec], rows, meta_bytes, stored, raw, payload, checksum
+        kind=_KINDS[kind],
+        codec=_CODECS[codec],
+        rows=rows,
+        meta_bytes=meta_bytes,
+        stored_bytes=stored,
+        raw_bytes=raw,
+        payload_checksum=payload,
+        header_checksum=checksum,
     )
 
 

@@ -123,7 +123,14 @@ class Block(NamedTuple):
         has."""
         header, (encoding, null_count) = self.header, self._root()
         return ChunkStats(
-            offset, header.block_bytes, header.raw_bytes, 0, null_count, encoding, None, None
+            offset=offset,
+            stored_bytes=header.block_bytes,
+            raw_bytes=header.raw_bytes,
+            decoded_bytes=0,
+            null_count=null_count,
+            encoding=encoding,
+            min=None,
+            max=None,
         )
 
     def _root(self) -> tuple[str, int]:

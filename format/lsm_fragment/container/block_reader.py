@@ -74,7 +74,9 @@ class BlockReader:
         header, meta = self.read_head(column)
         self._before_payload(header)
         stored = self.read_exactly(header.stored_bytes, column)
-        block = Block(header, meta, stored, offset, self.name, column)
+        block = Block(
+            header=header, meta=meta, stored=stored, offset=offset, name=self.name, column=column
+        )
         try:
             check_payload(header, stored)
         except ValueError as error:
@@ -89,7 +91,9 @@ class BlockReader:
         offset = self.offset
         header, meta = self.read_head(column)
         stored = self._read_up_to(header.stored_bytes)
-        return Block(header, meta, stored, offset, self.name, column)
+        return Block(
+            header=header, meta=meta, stored=stored, offset=offset, name=self.name, column=column
+        )
 
     def read_head(self, column: str | None = None) -> tuple[BlockHeader, bytes]:
         """Reads header and meta of the next block, without its payload. Raises `CorruptFragmentError`."""

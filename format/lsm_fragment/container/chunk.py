@@ -34,7 +34,7 @@ class ByteSink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """A chunk ready to be written as either kind ('K' or 'D'), with its statistics."""
 
@@ -68,14 +68,14 @@ class Chunk:
     def stats(self, *, offset: int, stored_bytes: int) -> ChunkStats:
         """Returns the footer's entry for this chunk, whose block is at `offset` and has `stored_bytes`."""
         return ChunkStats(
-            offset,
-            stored_bytes,
-            self.raw_bytes,
-            self.decoded_bytes,
-            self.null_count,
-            self.encoding,
-            self.min,
-            self.max,
+            offset=offset,
+            stored_bytes=stored_bytes,
+            raw_bytes=self.raw_bytes,
+            decoded_bytes=self.decoded_bytes,
+            null_count=self.null_count,
+            encoding=self.encoding,
+            min=self.min,
+            max=self.max,
         )
 
 
@@ -99,16 +99,16 @@ def make_chunk(
     encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided, seen=seen)
     low, high = min_max(compared)
     return Chunk(
-        encoded.meta,
-        codec,
-        stored,
-        len(array),
-        encoded.raw_bytes,
-        _decoded_bytes(array, encoded),
-        encoded.encoding.name,
-        array.null_count,
-        low,
-        high,
+        meta=encoded.meta,
+        codec=codec,
+        stored=stored,
+        rows=len(array),
+        raw_bytes=encoded.raw_bytes,
+        decoded_bytes=_decoded_bytes(array, encoded),
+        encoding=encoded.encoding.name,
+        null_count=array.null_count,
+        min=low,
+        max=high,
     )
 
 

@@ -107,7 +107,17 @@ class DirectoryHead(NamedTuple):
             raise ValueError("the directory contradicts itself")
         if any(size > max_rows for size in group_rows):
             raise ValueError(f"a row group of more rows than the {max_rows} that are allowed")
-        head = cls(rows, row_hash, columns, pages, columns_end, sort, max_rows, group_rows, hashes)
+        head = cls(
+            rows=rows,
+            row_hash=row_hash,
+            columns=columns,
+            pages=pages,
+            columns_end=columns_end,
+            sort=sort,
+            max_rows=max_rows,
+            group_rows=group_rows,
+            group_hashes=hashes,
+        )
         return head, table
 
     def check_header(self, header: FragmentHeader) -> None:

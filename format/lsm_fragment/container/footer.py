@@ -68,7 +68,7 @@ class ColumnBytes(NamedTuple):
     stored: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FragmentSummary:
     """The facts about a fragment that callers need without opening it; small for any size of fragment."""
 

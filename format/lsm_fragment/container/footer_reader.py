@@ -137,7 +137,7 @@ class FooterReader:
     def summary(self) -> FragmentSummary:
         """Returns the fragment's summary without its first and last key: a footer has only bounds of them."""
         rows = self._directory.head.group_rows
-        summary = FragmentSummary(self.rows, self.row_hash, len(rows))
+        summary = FragmentSummary(rows=self.rows, row_hash=self.row_hash, row_groups=len(rows))
         for name, chunks in self.columns.items():
             summary.add_column(name, chunks, rows)
         return summary

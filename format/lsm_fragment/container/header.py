@@ -43,7 +43,7 @@ def check_features(names: Sequence[str], *, name: str = "") -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentHeader:
     """The header of a fragment, before its first row."""
 

@@ -39,7 +39,7 @@ _COUNTS: Final = 5
 """The number of leading fields of `ChunkStats` that are arrays of 64-bit numbers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRecord:
     """A footer's record of one column; its chunks are decoded on demand."""
 
@@ -186,7 +186,17 @@ def unpack_record(table: bytes, at: int = 0) -> ColumnRecord:
     if not start <= end < MAX_COUNT or (not count and end):
         raise ValueError("a column ends before it begins")
     name = table[name_at : name_at + name_bytes].decode()
-    return ColumnRecord(name, start, end, count, size, table, field_at, field_bytes, at + size)
+    return ColumnRecord(
+        name=name,
+        start=start,
+        end=end,
+        count=count,
+        size=size,
+        _table=table,
+        _field_at=field_at,
+        _field_bytes=field_bytes,
+        _end_at=at + size,
+    )
 
 
 @remembered(max_results=4096, max_bytes=4096)

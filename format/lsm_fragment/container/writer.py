@@ -106,7 +106,12 @@ class FragmentWriter:
         self._pool = pool
         self._on_row_group = on_row_group
         self._options = options or WriterOptions()
-        header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
+        header = FragmentHeader(
+            schema=schema,
+            sort=sort,
+            max_rows=self._options.max_rows,
+            writer=self._options.writer_json(),
+        )
         self._emitter = FragmentEmitter(sink, header)
         self._values = ValueCheck()
         self._compare = KeyComparator(schema, sort)

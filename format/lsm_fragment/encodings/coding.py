@@ -73,7 +73,7 @@ _APART_BYTES: Final = 256 << 10
 """Compress text of at least this size apart from its lengths: joining them would copy it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedArray:
     """A chunk before compression."""
 
@@ -118,13 +118,13 @@ def encode_array(
     )
     nodes = list(root.walk())
     return EncodedArray(
-        root.encoding,
-        pack_nodes(root),
-        _parts(root),
-        sum(map(_max_decoded_bytes, nodes)),
-        sum(node.length for node in nodes),
-        sum(node.encoding is Encoding.DICTIONARY for node in nodes),
-        sum(node.text_bytes for node in nodes),
+        encoding=root.encoding,
+        meta=pack_nodes(root),
+        parts=_parts(root),
+        decoded_bytes=sum(map(_max_decoded_bytes, nodes)),
+        values=sum(node.length for node in nodes),
+        dictionaries=sum(node.encoding is Encoding.DICTIONARY for node in nodes),
+        text_bytes=sum(node.text_bytes for node in nodes),
     )
 
 

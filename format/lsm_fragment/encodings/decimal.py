@@ -43,8 +43,8 @@ def encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) -
         return None
     rows = exceptions[:count]
     return Node(
-        Encoding.DECIMAL,
-        len(values),
+        encoding=Encoding.DECIMAL,
+        length=len(values),
         param=digits | count << 8,
         buffers=(rows, values[rows]),
         children=(encode_ints(integers),),

@@ -169,7 +169,7 @@ def _lengths_node(lengths: npt.NDArray[Any], common: int) -> Node:
     if not common or lengths.all():
         return encode_ints(lengths)
     present = encode_ints((lengths != 0).view(np.uint8), allow_runs=False)
-    return Node(Encoding.MULTIPLE, len(lengths), param=common, children=(present,))
+    return Node(encoding=Encoding.MULTIPLE, length=len(lengths), param=common, children=(present,))
 
 
 def _frame_node(data: memoryview, holes: npt.NDArray[np.uint8]) -> Node:

@@ -36,4 +36,4 @@ def encode_multiples(
     if not native.arrays.integers.divide(values, factor, quotients):
         return None
     children = (quotients_of(quotients),)
-    return Node(Encoding.MULTIPLE, len(values), param=factor, children=children)
+    return Node(encoding=Encoding.MULTIPLE, length=len(values), param=factor, children=children)

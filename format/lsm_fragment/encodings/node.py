@@ -48,7 +48,7 @@ MAX_UNBACKED_VALUES: Final = 1 << 27
 constants and nulls, which take no bytes, make a reader allocate."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One node with its buffers (when writing) and its children."""
 
@@ -170,9 +170,9 @@ def with_validity(
     if valid is not None:
         buffers = [pack_bits(valid), *buffers]
     return Node(
-        encoding,
-        length,
-        nulls,
+        encoding=encoding,
+        length=length,
+        null_count=nulls,
         param=param,
         has_validity=valid is not None,
         buffers=tuple(buffers),

@@ -17,7 +17,7 @@ SHAPE = NodeShape()
 def encode_nulls(array: pa.Array) -> Node:
     length = len(array)
     size = nulls_bytes(length, value_type(array.type))
-    return Node(Encoding.NULL, length, length, known_bytes=size)
+    return Node(encoding=Encoding.NULL, length=length, null_count=length, known_bytes=size)
 
 
 def fits(_dtype: pa.DataType) -> bool:

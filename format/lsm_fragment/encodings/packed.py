@@ -71,7 +71,7 @@ def sampled(values: IntArray) -> IntArray:
 
 
 def survey(sample: IntArray) -> Survey:
-    return Survey(*native.encodings.bits.survey(sample), len(sample))
+    return Survey(*native.encodings.bits.survey(sample), values=len(sample))
 
 
 def encode_backed_ints(values: IntArray) -> Node:
@@ -111,7 +111,12 @@ def _node(length: int, room: _Room, size: int, width: int, *, is_dense: bool) ->
     """Makes the node of packed values. size: the bytes of their data."""
     buffers = (room.buffer(size),)
     return Node(
-        Encoding.PACKED, length, width=width, param=size, buffers=buffers, is_dense=is_dense
+        encoding=Encoding.PACKED,
+        length=length,
+        width=width,
+        param=size,
+        buffers=buffers,
+        is_dense=is_dense,
     )
 
 

@@ -80,7 +80,7 @@ def encode_bool(array: pa.Array) -> Node:
 
 def bytes_node(data: memoryview) -> Node:
     size = data.nbytes
-    return Node(Encoding.PLAIN, size, param=1, buffers=(data,), known_bytes=size)
+    return Node(encoding=Encoding.PLAIN, length=size, param=1, buffers=(data,), known_bytes=size)
 
 
 def fits(dtype: pa.DataType) -> bool:

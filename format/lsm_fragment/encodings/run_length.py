@@ -23,4 +23,4 @@ def encode_runs(values: IntArray, ints: Callable[[IntArray], Node]) -> Node:
         ints(lengths),
         ints(values[starts]),
     )
-    return Node(Encoding.RUN_LENGTH, len(values), children=children)
+    return Node(encoding=Encoding.RUN_LENGTH, length=len(values), children=children)

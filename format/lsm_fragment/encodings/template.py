@@ -214,7 +214,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
     return rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TemplateHead:
     """The part of a TEMPLATE chunk that does not depend on variables."""
 
@@ -279,7 +279,15 @@ def take_head(reader: ChunkReader, dtype: pa.DataType, length: int) -> TemplateH
     alphabets = cursor.child_integers(slots.all_texts).words(8)
     if cursor.position - start != head_bytes:
         raise ValueError("templates and codes take other bytes than their node states")
-    return TemplateHead(templates, slots, length, validity, nulls, codes, alphabets)
+    return TemplateHead(
+        templates=templates,
+        slots=slots,
+        length=length,
+        validity=validity,
+        null_count=nulls,
+        _codes=codes,
+        _alphabets=alphabets,
+    )
 
 
 def _take_templates(reader: ChunkReader, dtype: pa.DataType) -> pa.Array:
