@@ -23,7 +23,7 @@ _FIRST_DAY, _END_DAY = -719_528, 2_932_897
 """The first day of the year 0000 and of the year 10000, relative to 1970-01-01."""
 _YEAR: Final = r"^(?P<year>-[0-9]{4}|[-+][1-9][0-9]{4,11})(?P<rest>-.*)$"
 _FIRST_NANOSECOND: Final = r"^(?P<year>1677)(?P<rest>-.*)$"
-"""Arrow reads no nanosecond timestamp in the first second of this year's range."""
+"""Matches the first year of nanosecond timestamps: Arrow does not read those of its first second."""
 _NO_YEAR: Final = "-0000"
 _SHOWN_CHARACTERS: Final = 60
 

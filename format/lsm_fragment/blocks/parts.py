@@ -82,7 +82,7 @@ def read_parts(beginning: bytes | memoryview, stored_bytes: int) -> Iterator[Pay
         yield PayloadPart(stop, stop + length, checksum)
         stop += length
     if stop != stored_bytes:
-        raise ValueError("the payload's parts have other lengths than it states")
+        raise ValueError("the payload's parts do not fill it")
 
 
 def _table_bytes(beginning: bytes | memoryview) -> int:

@@ -142,7 +142,7 @@ class Block(NamedTuple):
         return Encoding(encoding).name, null_count
 
     def _undecodable(self, error: Exception) -> CorruptFragmentError:
-        cause = str(error) or "its values take more memory than there is"
+        cause = str(error) or "there is not enough memory for its values"
         return self.fault(f"the chunk does not decode: {cause}")
 
     def fault(self, cause: str) -> CorruptFragmentError:

@@ -184,7 +184,7 @@ class Directory:
             not is_first
             or not place.start <= stop <= self.head.columns_end <= place.offset < end <= offset
         ):
-            raise ValueError(f"page {page} of the statistics is where none can be")
+            raise ValueError(f"page {page} of the statistics has an impossible place")
         return place
 
     def check_names(self, page: int, records: Sequence[ColumnRecord]) -> None:
@@ -196,7 +196,9 @@ class Directory:
             and not any(record.name in self.keys for record in records)
         )
         if not is_right:
-            raise ValueError(f"page {page} of the statistics has other columns than its place")
+            raise ValueError(
+                f"page {page} of the statistics has other columns than the page table states"
+            )
 
     def _name(self, page: int) -> bytes:
         ends_at = 16 * self.head.pages
@@ -267,9 +269,9 @@ def _parsed(text: bytes) -> tuple[SortSchema, int, tuple[str, ...]]:
         max_rows = document["max_rows"]
         names = {column.column.encode() for column in sort}
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the directory is not one: {cause_of(error)}") from error
+        raise ValueError(f"not a directory: {cause_of(error)}") from error
     if type(max_rows) is not int or len(names) != len(sort) or not ordering(sort):
-        raise ValueError("the directory's sort schema or number of rows cannot be")
+        raise ValueError("the directory has an invalid sort schema or number of rows")
     return sort, max_rows, features
 
 
@@ -291,7 +293,7 @@ def _check_keys(records: Sequence[ColumnRecord], columns: Sequence[Sequence[Chun
     """Raises `ValueError` unless the sort columns' chunks exactly fill the key section."""
     start, end = records[0].start, records[0].end
     if any((record.start, record.end) != (start, end) for record in records):
-        raise ValueError("the sort columns have several places")
+        raise ValueError("the sort columns differ in their place")
     chunks = [chunk for group in zip(*columns, strict=True) for chunk in group]
     if check_back_to_back(chunks, start) != end:
         raise ValueError("the chunks of the sort columns do not fill the key section")
@@ -321,7 +323,7 @@ def _bound(values: tuple[Value, ...]) -> Bound:
     for place, value in enumerate(values):
         if value is LEFT_OUT:
             if any(other is not LEFT_OUT for other in values[place:]):
-                raise ValueError("a bound goes on after a value that it leaves out")
+                raise ValueError("a bound has a value behind one that is left out")
             return values[:place]
     return values
 

@@ -157,7 +157,7 @@ def check_records(records: Sequence[ColumnRecord], start: int) -> int:
             raise ValueError(f"column {record.name!r} is not in its place")
         if record.count:
             if record.start != start:
-                raise ValueError(f"column {record.name!r} is said to be where it cannot be")
+                raise ValueError(f"column {record.name!r} does not start where it must")
             start = record.end
         name = encoded
     return start

@@ -165,7 +165,7 @@ class FragmentStream:
             self._check_head(directory.head)
             stated_pages = directory.page_table, directory.head.columns_end
             if next(names, None) is not None or stated_pages != (pages.to_bytes(), start):
-                raise ValueError("the directory is not one of these pages")
+                raise ValueError("the directory does not match the pages")
             self._seen.check(stated)
             self._check_keys(directory)
         except ValueError as error:
@@ -280,4 +280,4 @@ class ChunkDigest:
     def check(self, stated: ChunkDigest) -> None:
         """Raises `ValueError` unless `stated` has the same chunks."""
         if stated._seen.digest() != self._seen.digest():
-            raise ValueError("the footer's chunks are not those that came before it")
+            raise ValueError("the footer's chunks do not match the chunks before it")

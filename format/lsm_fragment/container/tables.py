@@ -64,7 +64,7 @@ class TableReader:
     def finish(self) -> None:
         """Raises `ValueError` if bytes are left."""
         if self.at != self._end:
-            raise ValueError("bytes follow that belong to nothing")
+            raise ValueError("unexpected bytes follow")
 
     def _skip(self, size: int) -> int:
         """Skips an array and its padding. Returns the offset of the array."""

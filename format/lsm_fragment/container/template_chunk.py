@@ -68,7 +68,7 @@ class TemplateChunk:
                 raw_bytes=header.raw_bytes,
             )
         if len(self._parts) > 1 and len(first) != decoder.head_bytes:
-            raise block.fault("the first part has other bytes than templates and codes take")
+            raise block.fault("the first part does not have exactly the templates and codes")
         return decoder
 
     @property

@@ -193,7 +193,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) ->
     if not 1 <= width <= _MAX_BITS:
         raise ValueError(f"letters of {width} bits")
     if letters < 0:
-        raise ValueError("fewer letters than none")
+        raise ValueError("a negative number of letters")
     codes = cursor.buffer(letters // 8 * width + (letters % 8 * width + 7) // 8)
     alphabet = cursor.buffer(1 << width)
     holes, frame = _take_frame(cursor)

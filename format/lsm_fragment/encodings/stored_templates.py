@@ -58,7 +58,7 @@ def stored(rows: StoredRows, charge: Callable[[int], None]) -> pa.Array:
         slots.numbers, slots.texts, fixed_width_view(codes, np.int32), *native.validity(codes),
         native.as_bytes(numbers), native.as_bytes(texts), number_ends, text_ends, characters,
     ):  # fmt: skip
-        raise ValueError("templates have other variables than there are")
+        raise ValueError("the variables do not match the templates")
     if characters is not None:
         _check_characters(characters)
     return templated(templates, codes, binaries(number_ends, numbers), binaries(text_ends, texts))
@@ -94,7 +94,7 @@ def joined_stored(
         *layout, *values, native.as_bytes(numbers), native.as_bytes(texts), native.as_flags(chosen),
         offsets, text,
     ):  # fmt: skip
-        raise ValueError("templates have other variables than there are")
+        raise ValueError("the variables do not match the templates")
     strings = strings_of(returned, templates.type, offsets, text)
     if not is_ascii(texts):
         strings.validate(full=True)

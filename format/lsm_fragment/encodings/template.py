@@ -278,7 +278,7 @@ def take_head(reader: ChunkReader, dtype: pa.DataType, length: int) -> TemplateH
     reader.allowance.charge(layout_bytes(len(templates), slots.all_numbers + slots.all_texts))
     alphabets = cursor.child_integers(slots.all_texts).words(8)
     if cursor.position - start != head_bytes:
-        raise ValueError("templates and codes take other bytes than their node states")
+        raise ValueError("templates and codes do not take the bytes that their node states")
     return TemplateHead(
         templates=templates,
         slots=slots,

@@ -1,4 +1,4 @@
-"""Gathers lists, maps and structs as byte strings, or as codes if all pieces with few values are packed."""
+"""Gathers lists, maps and structs: by codes of byte strings if pieces are coded and packed, else by moves."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Table:
         self._offset_type = offset_type(pieces.dtype)
         self._pieces = pieces.fields
         if not native.agrees(pieces.fields, pieces.firsts, origins.counts):
-            raise ValueError("sources have other rows than the order names")
+            raise ValueError("sources do not have the rows that the order names")
         # The operands that every loop takes.
         self._walked = pieces.fields, pieces.firsts, origins.sources, origins.has_short_runs
         self._validity, self._nulls = None, 0
