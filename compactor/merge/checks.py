@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from compactor.common.counts import counted
 from compactor.merge.context import MergeContext
 from compactor.merge.errors import MergeCheckError
-from compactor.merge.outputs import OutputFragment, Page
-from compactor.merge.row_order import GroupOrder
+from compactor.merge.order.row_order import GroupOrder
+from compactor.merge.outputs.sinks import OutputFragment, Page
 from compactor.rows.flags import KEPT
 from lsm_fragment.arrays.hashing import combine
 

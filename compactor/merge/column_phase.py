@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.context import MergeContext
-from compactor.merge.group_work import ColumnChunk, ColumnRows, make_column_chunk
-from compactor.merge.outputs import OutputFragment, Page
-from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import ColumnPieces, Splits, stops_within
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.groups.group_work import ColumnChunk, ColumnRows, make_column_chunk
+from compactor.merge.groups.splits import ColumnPieces, Splits, stops_within
+from compactor.merge.order.row_order import GroupOrder
+from compactor.merge.outputs.sinks import OutputFragment, Page
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_ROW_BYTES
 from compactor.rows.flags import is_divisible
 from compactor.rows.fold import FoldError

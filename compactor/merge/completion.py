@@ -8,8 +8,8 @@ from typing import Final
 
 from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
-from compactor.merge.contract import MergedFragment
-from compactor.merge.outputs import OutputFragment
+from compactor.merge.outputs.contract import MergedFragment
+from compactor.merge.outputs.sinks import OutputFragment
 from lsm_fragment.container.emitter import KnownValues
 from lsm_fragment.container.footer import ValueStats
 from lsm_fragment.container.pages import PAGE_BYTES

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.column_cursors import ColumnCursors
-from compactor.merge.contract import MergeSettings
-from compactor.merge.copied import CopiedRowGroups
-from compactor.merge.decoded import STAGE as CHUNKS
-from compactor.merge.input_schemas import InputSchemas
-from compactor.merge.merge_input import MergeInput
-from compactor.merge.outputs import OutputFragment
-from compactor.merge.row_numbers import STAGE as ROW_HASHES
-from compactor.merge.row_order import RowOrder
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.inputs.copied import CopiedRowGroups
+from compactor.merge.inputs.decoded import STAGE as CHUNKS
+from compactor.merge.inputs.input import MergeInput
+from compactor.merge.inputs.schemas import InputSchemas
+from compactor.merge.order.row_order import RowOrder
+from compactor.merge.outputs.contract import MergeSettings
+from compactor.merge.outputs.row_numbers import STAGE as ROW_HASHES
+from compactor.merge.outputs.sinks import OutputFragment
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk

@@ -12,21 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.merge.context import MergeContext
-from compactor.merge.copied import CopiedRowGroups
-from compactor.merge.group_work import KeyChunks, KeyGroup, make_key_chunks
-from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, merge_keys
-from compactor.merge.keys_in_order import WaitingKeys
-from compactor.merge.outputs import OpenOutput, OutputFragment, Page, TimedSink
-from compactor.merge.row_groups import (
+from compactor.merge.groups.group_work import KeyChunks, KeyGroup, make_key_chunks
+from compactor.merge.groups.row_groups import (
     SIZE_UNITS,
     CopiedOutputGroup,
     CutRule,
     OutputGroup,
     cut_row_groups,
 )
-from compactor.merge.row_numbers import RowNumbers
-from compactor.merge.skips import OutputSkips
-from compactor.merge.splits import Splits
+from compactor.merge.groups.splits import Splits
+from compactor.merge.inputs.copied import CopiedRowGroups
+from compactor.merge.order.key_merge import CopiedRowGroup, MergeWindow, merge_keys
+from compactor.merge.order.keys_in_order import WaitingKeys
+from compactor.merge.outputs.row_numbers import RowNumbers
+from compactor.merge.outputs.sinks import OpenOutput, OutputFragment, Page, TimedSink
+from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.tape import Tape
 from lsm_fragment.container.emitter import FragmentEmitter

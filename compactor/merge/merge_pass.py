@@ -7,20 +7,24 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from compactor.common.counts import counted
+from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
 from compactor.errors import CompactorError
 from compactor.merge.checks import check_rows, row_hashes_of
 from compactor.merge.column_phase import ColumnPhase
 from compactor.merge.completion import completed, write_skips
 from compactor.merge.context import MergeContext
-from compactor.merge.contract import MergeResult, MergeSettings
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.input_sources import InputSources
+from compactor.merge.errors import MergeCheckError
+from compactor.merge.groups.splits import Splits
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.input import CopyRule, InputFragment, MergeInput
+from compactor.merge.inputs.sources import InputSources
 from compactor.merge.key_phase import KeyPhase
-from compactor.merge.merge_input import CopyRule, InputFragment, MergeInput
-from compactor.merge.outputs import OpenOutput
-from compactor.merge.splits import Splits
+from compactor.merge.outputs.contract import MergeResult, MergeSettings
+from compactor.merge.outputs.sinks import OpenOutput
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.errors import MemoryLimitError
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, MergePlan
 from compactor.resources.stopwatch import STAGES, Stopwatch
 from compactor.rows.flags import DELETED
@@ -191,3 +195,42 @@ def _max_null_rows(settings: MergeSettings) -> int:
     widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
     max_bytes = OVERSHOOT_FACTOR * settings.options.target_row_group_bytes
     return max(1, min(max_written_bytes(), max_bytes) * _MANY_ROWS // max(1, widest))
+
+
+def merge_fragments(
+    inputs: Sequence[InputFragment],
+    settings: MergeSettings,
+    plan: MergePlan,
+    open_output: OpenOutput,
+) -> MergeResult:
+    """Merges sorted fragments into disjoint sorted ones; `open_output` opens the sink of each.
+
+    Rows of equal keys keep the order of `inputs`, then of position. `open_source` is called once for each
+    input, and a second time only if a second pass needs an input that is not on local disk.
+    Raises `FormatError` for damaged inputs, `InputMismatchError`, `MergeCheckError`, `MemoryLimitError`,
+    `LocalDiskError`. On any error all outputs are aborted.
+    """
+    if plan.stages.need_bytes > plan.stages.limit_bytes:
+        raise MemoryLimitError(
+            f"a merge of {counted(len(inputs), 'fragment')} needs {plan.stages.need_bytes / 2**20:.0f} MiB, "
+            f"the memory limit is {plan.stages.limit_bytes / 2**20:.0f} MiB: raise ",
+            MEMORY_LIMIT_BYTES,
+            f" to {-(-plan.stages.need_bytes // 2**20)} MiB or more",
+        )
+    budget = MemoryBudget(plan.stages)
+    disk = LocalDisk(settings.memory.spool_directory)
+    try:
+        first = MergePass(inputs, settings, plan, open_output, budget, disk)
+        result = first.run()
+        if result is not None:
+            return result
+        second = MergePass(inputs, settings, plan, open_output, budget, disk, before=first)
+        result = second.run()
+        if result is None:
+            raise MergeCheckError(
+                "row groups were too heavy again although all were measured: this is a defect; the "
+                "inputs are untouched"
+            )
+        return result
+    finally:
+        disk.close()

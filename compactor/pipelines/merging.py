@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import DataError
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import loaded_group, merge_rows
-from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
+from compactor.merge.order.key_merge import merge_rows
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from lsm_fragment.arrays.batches import concat_rows, take_rows

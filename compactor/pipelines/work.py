@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from compactor.common.threads import started
 from compactor.errors import ConfigError
-from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.inputs.decoded import STAGE as CHUNKS
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Channel, Stopped, Unthreaded
 from compactor.pipelines.classify import (

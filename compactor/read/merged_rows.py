@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.merge.decoded import STAGE as CHUNKS
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import MergeWindow, loaded_group, merge_rows
-from compactor.merge.keys_in_order import borrowed
-from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.inputs.decoded import STAGE as CHUNKS
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
+from compactor.merge.order.key_merge import MergeWindow, merge_rows
+from compactor.merge.order.keys_in_order import borrowed
 from compactor.predicate.tree import matching
 from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
 from compactor.read.row_group_reader import RowGroupReader, WantedRows

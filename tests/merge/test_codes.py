@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.merge.column_cursors import ColumnCursors
+from compactor.merge.groups.column_cursors import ColumnCursors
 from compactor.resources.budget import MemoryBudget
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from compactor.merge.decoding import STAGE, Decoding, may_decode_ahead
+from compactor.merge.inputs.decoding import STAGE, Decoding, may_decode_ahead
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.errors import MemoryLimitError
@@ -116,7 +116,7 @@ def test_a_damaged_chunk_is_refused_when_its_rows_are_taken(
 def test_a_small_chunk_is_not_handed_over(
     block: Block, budget: MemoryBudget, tasks: OrderedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compactor.merge.decoding._MIN_BYTES", block.header.raw_bytes + 1)
+    monkeypatch.setattr("compactor.merge.inputs.decoding._MIN_BYTES", block.header.raw_bytes + 1)
     monkeypatch.setattr(tasks, "begin", None)
     chunk = decoding(block, budget)
     chunk.begin(tasks)

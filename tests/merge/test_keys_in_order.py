@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.merge.decoded import STAGE, DecodedRows
-from compactor.merge.keys_in_order import WaitingKeys, borrowed
+from compactor.merge.inputs.decoded import STAGE, DecodedRows
+from compactor.merge.order.keys_in_order import WaitingKeys, borrowed
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from lsm_fragment.arrays.sizes import cumulative_bytes

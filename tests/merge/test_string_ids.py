@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from compactor.merge.column_cursors import ColumnCursors
-from compactor.merge.decoded import STAGE
-from compactor.merge.string_ids import StringIds
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.inputs.decoded import STAGE
+from compactor.merge.order.string_ids import StringIds
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.arrays.dividing import split

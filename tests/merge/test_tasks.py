@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from compactor.common.clock import random_id
 from compactor.compaction.compaction import Compaction
-from compactor.merge import group_work
-from compactor.merge.merge import MergeResult
+from compactor.merge.groups import group_work
+from compactor.merge.outputs.contract import MergeResult
 from compactor.merge.tasks import OrderedTasks
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget

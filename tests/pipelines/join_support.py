@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.inputs.decoded import STAGE as CHUNKS
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.sorted_rows import Room, SortedRows
 from compactor.pipelines.sorting import Sorter

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from compactor.merge.outputs import OpenOutput, OutputSink
+from compactor.merge.outputs.sinks import OpenOutput, OutputSink
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.merge_plan import MemorySettings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from compactor.merge.row_numbers import STAGE, hash_of_pages
+from compactor.merge.outputs.row_numbers import STAGE, hash_of_pages
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.tape import PagedNumbers

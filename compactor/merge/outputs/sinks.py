@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from compactor.merge.row_numbers import RowNumbers
-from compactor.merge.skips import OutputSkips
+from compactor.merge.outputs.row_numbers import RowNumbers
+from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.disk import LocalDisk
 from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.decoded import STAGE
+from compactor.merge.inputs.decoded import STAGE
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import NUMBERED_BYTES, NUMBERED_STRINGS
 from lsm_fragment import native

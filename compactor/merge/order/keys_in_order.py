@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from compactor.merge.decoded import DecodedRows
+from compactor.merge.inputs.decoded import DecodedRows
 from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.gather.nested import positions_by_source
 from lsm_fragment.gather.origins import Origins

@@ -10,16 +10,15 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.converted import ConvertedRows
-from compactor.merge.copied import CopiedRowGroups, StoredKeys
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.decoding import STAGE as DECODE
-from compactor.merge.decoding import Decoding, may_decode_ahead
-from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
-from compactor.merge.input_schemas import InputSchemas
-from compactor.merge.key_merge import loaded_group
-from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.inputs.converted import ConvertedRows
+from compactor.merge.inputs.copied import CopiedRowGroups, StoredKeys
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.decoding import STAGE as DECODE
+from compactor.merge.inputs.decoding import Decoding, may_decode_ahead
+from compactor.merge.inputs.dropped import DroppedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
+from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk

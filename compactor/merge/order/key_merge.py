@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.copied import StoredKeys
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.keys_in_order import borrowed
-from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
-from compactor.merge.tournament import Page, Tournament
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, LoadedRows
+from compactor.merge.order.keys_in_order import borrowed
+from compactor.merge.order.tournament import Page, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
 from compactor.rows.flags import Decision, Flags, RowRule
 from lsm_fragment.arrays.joining import concat_storage
@@ -30,7 +29,6 @@ from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
 from lsm_fragment.errors import OrderError
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.keys.bounds import key_at
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 from lsm_fragment.keys.normalised import (
     KeyColumns,
@@ -48,16 +46,6 @@ _MAX_PAGE_BYTES: Final = 256 << 10
 """Bytes of a page, of which there is one for each input; larger ones save no more time."""
 _MIN_PAGE_ROWS: Final = 1024
 """Rows of a page where inputs have a smaller share of a batch, as long as their keys' bytes allow that."""
-
-
-def loaded_group(
-    keys: Sequence[pa.Array], number: int = 0, stored: StoredKeys | None = None
-) -> LoadedGroup:
-    """Returns the loaded group of a row group's sort columns."""
-    rows = len(keys[0])
-    if stored is None:
-        return LoadedGroup(rows, number)
-    return LoadedGroup(rows, number, stored, key_at(keys, 0), key_at(keys, rows - 1))
 
 
 class KeySource(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.inputs.decoded import STAGE as CHUNKS
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from lsm_fragment.container.block import Block

@@ -16,12 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.decoded import STAGE
-from compactor.merge.decoding import may_decode_ahead
-from compactor.merge.merge_input import MergeInput
-from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import ColumnPieces
-from compactor.merge.string_ids import StringIds
+from compactor.merge.groups.splits import ColumnPieces
+from compactor.merge.inputs.decoded import STAGE
+from compactor.merge.inputs.decoding import may_decode_ahead
+from compactor.merge.inputs.input import MergeInput
+from compactor.merge.order.row_order import GroupOrder
+from compactor.merge.order.string_ids import StringIds
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from lsm_fragment.arrays.nested_bytes import packed

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from compactor.merge.contract import MergeSettings
-from compactor.merge.merge_input import InputFragment
+from compactor.merge.inputs.input import InputFragment
+from compactor.merge.outputs.contract import MergeSettings
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettings

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
-from compactor.merge.keys_in_order import WaitingKeys
+from compactor.merge.order.key_merge import CopiedRowGroup, MergeWindow
+from compactor.merge.order.keys_in_order import WaitingKeys
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from lsm_fragment.keys.comparator import ComparableKey
 from lsm_fragment.native.arrays.integers import count_within

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.row_groups import OutputGroup
+from compactor.merge.groups.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
 from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.arrays.types import is_binary_like
