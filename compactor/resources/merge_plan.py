@@ -8,6 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from compactor.resources.merge_stages import (
+    CHUNKS,
+    DECODE,
+    ENCODE,
+    FETCH,
+    FOOTER,
+    ORDER,
+    PARTS,
+    ROW_HASHES,
+    ROW_ORDER,
+    UPLOAD,
+)
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 OVERSHOOT_FACTOR: Final = 4
@@ -378,24 +390,24 @@ def _stages(f: _Formulas) -> tuple[MemoryStage, ...]:
         return MemoryStage(name, holds, buffer, most, disk, spills, waits)
 
     return (
-        stage("fetch", "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),
+        stage(FETCH, "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),
         stage("spool", "inputs kept for a second pass, and fetched during long pauses", materialized,
               0, f.spool_disk),
-        stage("decode", "a chunk as stored, as decompressed and as decoded; with threads, those needed next",
+        stage(DECODE, "a chunk as stored, as decompressed and as decoded; with threads, those needed next",
               streaming, f.decode),
-        stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
+        stage(CHUNKS, "decoded rows, a chunk or two for each sorted run", streaming,
               f.chunks, f.chunks, 3, waits=True),
-        stage("order", "keys being put in order, a batch at a time", streaming, f.order),
-        stage("row order", "the order of all rows, as runs", materialized, f.row_order, f.row_order, 0),
-        stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
+        stage(ORDER, "keys being put in order, a batch at a time", streaming, f.order),
+        stage(ROW_ORDER, "the order of all rows, as runs", materialized, f.row_order, f.row_order, 0),
+        stage(ROW_HASHES, "eight bytes a row, to show that none was lost", materialized,
               f.row_hashes, 8 * f.shape.rows, 1),
-        stage("encode", "a chunk for each thread, as gathered, encoded and compressed", streaming,
+        stage(ENCODE, "a chunk for each thread, as gathered, encoded and compressed", streaming,
               f.encode, waits=True),
-        stage("footer", "offsets and statistics of the chunks written", materialized,
+        stage(FOOTER, "offsets and statistics of the chunks written", materialized,
               f.footer, f.footer, 2),
-        stage("parts", "the begun part of every output's upload", streaming,
+        stage(PARTS, "the begun part of every output's upload", streaming,
               f.parts, f.outputs * PART_BYTES, 4),
-        stage("upload", "parts being sent", streaming, f.upload, waits=True),
+        stage(UPLOAD, "parts being sent", streaming, f.upload, waits=True),
     )  # fmt: skip
 
 
