@@ -22,8 +22,8 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MergePlan
+from compactor.resources.record_buffer import RecordBuffer
 from compactor.resources.stopwatch import Stopwatch
-from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import PARTS, BudgetedUploads
 from lsm_fragment.keys.comparator import KeyComparator
 
@@ -49,15 +49,15 @@ class MergeContext:
         self.tasks = OrderedTasks(budget, settings.memory.threads)
         self.inputs: Sequence[MergeInput] = ()
         self.schemas = InputSchemas(settings.schema)
-        self._order_tape = Tape(budget, "row order", disk)
-        self.order = RowOrder(self._order_tape)
+        self._order_records = RecordBuffer(budget, "row order", disk)
+        self.order = RowOrder(self._order_records)
         self.outputs: list[OutputFragment] = []
         self.copied: dict[int, CopiedRowGroups] = {}
         """Copied row groups by input."""
         self._cursors: ColumnCursors | None = None
         self.dropped: dict[str, int] = {}
         """Number of rows that are not written, by reason."""
-        budget.spill_by("row order", lambda _: self._order_tape.spill())
+        budget.spill_by("row order", lambda _: self._order_records.spill())
         budget.spill_by(ROW_HASHES, self._spill_row_hashes)
         budget.spill_by(
             "footer", lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
@@ -82,7 +82,7 @@ class MergeContext:
 
     def close(self) -> None:
         """Releases the memory and the disk space of the row order and the outputs."""
-        self._order_tape.close()
+        self._order_records.close()
         for output in self.outputs:
             output.close()
 

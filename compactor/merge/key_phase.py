@@ -28,7 +28,7 @@ from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.sinks import OpenOutput, OutputFragment, Page, TimedSink
 from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
-from compactor.resources.tape import Tape
+from compactor.resources.record_buffer import RecordBuffer
 from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.keys.comparator import KeyComparator
@@ -141,7 +141,7 @@ class KeyPhase:
             options.writer_json(),
             tuple(source.fragment.source_id for source in self._context.inputs),
         )
-        shelf = Tape(self._context.budget, "footer", self._context.disk)
+        shelf = RecordBuffer(self._context.budget, "footer", self._context.disk)
         try:
             numbers = RowNumbers(self._context.budget, self._context.disk)
             emitter = FragmentEmitter(TimedSink(sink, self._context.watch), header, shelf)

@@ -1,9 +1,8 @@
 """The handle of memory: data that grows with the input carries a reservation of the bytes that it takes.
 
-The model is DataFusion's `MemoryReservation`. Whoever makes data reserves memory for it, hands the reservation
-over together with the data, and drops both together. A dropped reservation frees its bytes at once, because
-CPython counts references; `free`, or a `with` statement, is for places that cannot wait until the last
-reference is gone.
+The model is DataFusion's `MemoryReservation`. Code that makes data reserves memory for it, and hands the
+reservation over together with the data. A dropped reservation frees its bytes at once, because CPython counts
+references; `free`, or a `with` statement, is for places that cannot wait until the last reference is gone.
 """
 
 from __future__ import annotations

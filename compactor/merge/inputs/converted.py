@@ -13,7 +13,7 @@ import pyarrow as pa
 from compactor.merge.outputs.row_numbers import STAGE, hash_of_pages
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.tape import PagedNumbers
+from compactor.resources.record_buffer import PagedNumbers
 from lsm_fragment.arrays.hashing import column_contributions
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from compactor.resources.tape import Tape
+from compactor.resources.record_buffer import RecordBuffer
 from compactor.rows.flags import COUNTS, KEPT, Flags
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.native.gather import origins as native
@@ -71,14 +71,14 @@ class GroupOrder:
 
 
 class RowOrder:
-    """The orders of all row groups, on a tape, in output order, as runs where that is smaller."""
+    """The orders of all row groups, in a record buffer in output order, as runs where that is smaller."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, records: RecordBuffer) -> None:
+        self._records = records
         self.copied_rows = 0
 
     def __len__(self) -> int:
-        return len(self._tape)
+        return len(self._records)
 
     def append(
         self, inputs: npt.NDArray[np.integer[Any]], origins: Origins, flags: Flags | None = None
@@ -104,7 +104,7 @@ class RowOrder:
         data: bytes,
         flags: Flags | None = None,
     ) -> None:
-        self._tape.append(
+        self._records.append(
             b"".join(
                 (
                     _HEAD.pack(rows, runs, len(inputs), form, flags is not None),
@@ -118,7 +118,7 @@ class RowOrder:
 
     def groups(self) -> Iterator[GroupOrder]:
         """Yields all row groups in output order; may be called many times."""
-        for record in self._tape:
+        for record in self._records:
             rows, runs, count, form, has_flags = _HEAD.unpack_from(record)
             counts_at = _HEAD.size + 2 * count
             flags_at = counts_at + 4 * count

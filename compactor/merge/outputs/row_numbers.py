@@ -6,7 +6,7 @@ import numpy as np
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.tape import PagedNumbers
+from compactor.resources.record_buffer import PagedNumbers
 from compactor.rows.flags import KEPT, Flags
 from lsm_fragment.arrays.hashing import U64, combine, fold_rows
 

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.disk import LocalDisk
+from compactor.resources.record_buffer import RecordBuffer
 from compactor.resources.stopwatch import Stopwatch
-from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import NONE_SEEN, RowStatistics
 from lsm_fragment.container.chunk import ByteSink
@@ -61,7 +61,7 @@ class OutputFragment:
     emitter: FragmentEmitter
     sink: OutputSink
     row_numbers: RowNumbers
-    shelf: Tape
+    shelf: RecordBuffer
     skips: OutputSkips
     folded: RowNumbers
     """Numbers of rows into which others were folded: a page for each row group that has such rows."""

@@ -1,5 +1,5 @@
-"""Makes the skip indexes of a merge's outputs while columns are written, and keeps them on a tape until the
-end."""
+"""Makes the skip indexes of a merge's outputs while columns are written, and keeps them in a record buffer
+until the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.predicate.skipping.spec import SkipSpec
 from compactor.predicate.skipping.summary import build
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.tape import Tape
+from compactor.resources.record_buffer import RecordBuffer
 
 STAGE = "footer"
 
@@ -24,7 +24,7 @@ class OutputSkips:
         self._kinds = dict(spec.columns)
         self._max_bytes = spec.bytes_per_row_group
         self._budget = budget
-        self._tape = Tape(budget, STAGE, disk)
+        self._records = RecordBuffer(budget, STAGE, disk)
         self._names: list[str] = []
         self._open: list[bytes | None] = []
         self._open_bytes = 0
@@ -45,7 +45,7 @@ class OutputSkips:
 
     def end_column(self, column: str) -> None:
         if any(summary is not None for summary in self._open):
-            self._tape.append(pack(self._open))
+            self._records.append(pack(self._open))
             self._names.append(column)
         self._discharge()
 
@@ -56,14 +56,14 @@ class OutputSkips:
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
         """Yields columns and their blocks."""
-        yield from zip(self._names, self._tape, strict=True)
+        yield from zip(self._names, self._records, strict=True)
 
     def spill(self) -> int:
-        return self._tape.spill()
+        return self._records.spill()
 
     def close(self) -> None:
         self._discharge()
-        self._tape.close()
+        self._records.close()
 
     def _discharge(self) -> None:
         self._budget.discharge(STAGE, self._open_bytes)
