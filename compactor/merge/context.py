@@ -11,20 +11,19 @@ import pyarrow as pa
 
 from compactor.merge.groups.column_cursors import ColumnCursors
 from compactor.merge.inputs.copied import CopiedRowGroups
-from compactor.merge.inputs.decoded import STAGE as CHUNKS
 from compactor.merge.inputs.input import MergeInput
 from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.order.row_order import RowOrder
 from compactor.merge.outputs.contract import MergeSettings
-from compactor.merge.outputs.row_numbers import STAGE as ROW_HASHES
 from compactor.merge.outputs.sinks import OutputFragment
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MergePlan
+from compactor.resources.merge_stages import CHUNKS, FOOTER, PARTS, ROW_HASHES, ROW_ORDER
 from compactor.resources.record_buffer import RecordBuffer
 from compactor.resources.stopwatch import Stopwatch
-from compactor.resources.upload_memory import PARTS, BudgetedUploads
+from compactor.resources.upload_memory import BudgetedUploads
 from lsm_fragment.keys.comparator import KeyComparator
 
 
@@ -49,7 +48,7 @@ class MergeContext:
         self.tasks = OrderedTasks(budget, settings.memory.threads)
         self.inputs: Sequence[MergeInput] = ()
         self.schemas = InputSchemas(settings.schema)
-        self._order_records = RecordBuffer(budget, "row order", disk)
+        self._order_records = RecordBuffer(budget, ROW_ORDER, disk)
         self.order = RowOrder(self._order_records)
         self.outputs: list[OutputFragment] = []
         self.copied: dict[int, CopiedRowGroups] = {}
@@ -57,10 +56,10 @@ class MergeContext:
         self._cursors: ColumnCursors | None = None
         self.dropped: dict[str, int] = {}
         """Number of rows that are not written, by reason."""
-        budget.spill_by("row order", lambda _: self._order_records.spill())
+        budget.spill_by(ROW_ORDER, lambda _: self._order_records.spill())
         budget.spill_by(ROW_HASHES, self._spill_row_hashes)
         budget.spill_by(
-            "footer", lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
+            FOOTER, lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
         )
         budget.spill_by(CHUNKS, self._spill_chunks)
         budget.spill_by(PARTS, self._spill_parts)
