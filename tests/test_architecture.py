@@ -33,7 +33,9 @@ MERGE_ROOMS: Final = (("",), ("groups",), ("order",), ("inputs",), ("outputs",))
 """The rooms of `compactor/merge`, from the top down; the files above all rooms have the empty name."""
 BELOW_MERGE_ROOMS: Final = ("errors", "tasks")
 """The files of `compactor/merge` that every room may import."""
-MAX_MERGE_FLOORS: Final = 10
+MAX_MERGE_FLOORS: Final = 8
+MAX_MERGE_ATTRIBUTES: Final = 12
+MAX_MERGE_METHODS: Final = 20
 
 FORBIDDEN: Final = {
     "compactor/resources/": ("lsm_fragment",),
@@ -166,6 +168,27 @@ def test_the_merge_has_few_floors() -> None:
         return 1 + max((floor(name) for name in imports[module]), default=0)
 
     assert max(map(floor, imports)) <= MAX_MERGE_FLOORS
+
+
+def test_classes_of_the_merge_stay_small() -> None:
+    """None has many attributes that its methods set, fields, or methods."""
+    for path in sources():
+        if not place(path).startswith("compactor/merge/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                assert len(methods) <= MAX_MERGE_METHODS, f"{place(path)}: {node.name}"
+                assert len(set(attributes_of(node))) <= MAX_MERGE_ATTRIBUTES, node.name
+
+
+def attributes_of(node: ast.ClassDef) -> Iterator[str]:
+    """The attributes that the methods of a class set on `self`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+            owner = part.value
+            if isinstance(owner, ast.Name) and owner.id == "self":
+                yield part.attr
 
 
 @pytest.mark.parametrize("prefix", FORBIDDEN)

@@ -27,7 +27,7 @@ from compactor.compaction.compaction import (
 from compactor.compaction.fold_key import with_key_of_input
 from compactor.compaction.process import allow_open_files, peak_rss_bytes
 from compactor.errors import CompactorError
-from compactor.merge.inputs.input import InputFragment
+from compactor.merge.inputs.input_fragment import InputFragment
 from compactor.merge.merge_pass import merge_fragments
 from compactor.merge.outputs.contract import MergeResult, MergeSettings
 from compactor.planner.shape import memory_plan

@@ -23,10 +23,10 @@ def check_rows(
     """
     rows_in = sum(rows for rows, _ in ends)
     rows_out = sum(output.emitter.rows for output in context.outputs)
-    rows_out += sum(context.dropped.values())
+    rows_out += sum(context.order.dropped.values())
     hash_in = combine(*(row_hash for _, row_hash in ends))
     hash_out = combine(*(value for hashes in row_hashes for value in hashes))
-    if context.dropped:
+    if context.order.dropped:
         # Hashes all rows taken: rows that are not written went through the columns as well.
         orders = context.order.groups()
         hash_out = combine(

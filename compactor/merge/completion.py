@@ -10,6 +10,8 @@ from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
 from compactor.merge.outputs.contract import MergedFragment
 from compactor.merge.outputs.sinks import OutputFragment
+from compactor.resources.merge_stages import ENCODE
+from compactor.resources.reservation import Reservation
 from lsm_fragment.container.emitter import KnownValues
 from lsm_fragment.container.footer import ValueStats
 from lsm_fragment.container.pages import PAGE_BYTES
@@ -77,7 +79,7 @@ def completed(
     """Writes the footer and completes the upload."""
     with (
         context.watch.on("encode"),
-        context.budget.holding("encode", _footer_bytes(output)),
+        Reservation(context.budget, ENCODE, _footer_bytes(output)),
     ):
         summary = output.emitter.finish(row_hashes, _copied_values(context, output))
     with context.watch.on("upload wait"):

@@ -12,7 +12,6 @@ import pyarrow as pa
 from compactor.merge.groups.column_cursors import ColumnCursors
 from compactor.merge.inputs.copied import CopiedRowGroups
 from compactor.merge.inputs.input import MergeInput
-from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.order.row_order import RowOrder
 from compactor.merge.outputs.contract import MergeSettings
 from compactor.merge.outputs.sinks import OutputFragment
@@ -21,10 +20,8 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MergePlan
 from compactor.resources.merge_stages import CHUNKS, FOOTER, PARTS, ROW_HASHES, ROW_ORDER
-from compactor.resources.record_buffer import RecordBuffer
 from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.upload_memory import BudgetedUploads
-from lsm_fragment.keys.comparator import KeyComparator
 
 
 class MergeContext:
@@ -43,20 +40,15 @@ class MergeContext:
         self.budget = budget
         self.disk = disk
         self.watch = watch
-        self.compare = KeyComparator(settings.schema, settings.sort)
         self.uploads = BudgetedUploads(budget, plan.upload_bytes)
         self.tasks = OrderedTasks(budget, settings.memory.threads)
         self.inputs: Sequence[MergeInput] = ()
-        self.schemas = InputSchemas(settings.schema)
-        self._order_records = RecordBuffer(budget, ROW_ORDER, disk)
-        self.order = RowOrder(self._order_records)
+        self.order = RowOrder(budget, disk)
         self.outputs: list[OutputFragment] = []
         self.copied: dict[int, CopiedRowGroups] = {}
         """Copied row groups by input."""
         self._cursors: ColumnCursors | None = None
-        self.dropped: dict[str, int] = {}
-        """Number of rows that are not written, by reason."""
-        budget.spill_by(ROW_ORDER, lambda _: self._order_records.spill())
+        budget.spill_by(ROW_ORDER, lambda _: self.order.spill())
         budget.spill_by(ROW_HASHES, self._spill_row_hashes)
         budget.spill_by(
             FOOTER, lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
@@ -69,9 +61,8 @@ class MergeContext:
         self, present: npt.NDArray[np.bool_], dtype: pa.DataType
     ) -> Iterator[ColumnCursors]:
         """Gives the cursors of one column, whose chunks may spill until they are closed."""
-        cursors = ColumnCursors(
-            self.inputs, present, dtype, self.budget, self.tasks, self.plan.slice_bytes
-        )
+        columns = [source.columns for source in self.inputs]
+        cursors = ColumnCursors(columns, present, dtype, self.budget, self.plan.slice_bytes)
         self._cursors = cursors
         try:
             yield cursors
@@ -81,7 +72,7 @@ class MergeContext:
 
     def close(self) -> None:
         """Releases the memory and the disk space of the row order and the outputs."""
-        self._order_records.close()
+        self.order.close()
         for output in self.outputs:
             output.close()
 

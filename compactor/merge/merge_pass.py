@@ -16,8 +16,11 @@ from compactor.merge.completion import completed, write_skips
 from compactor.merge.context import MergeContext
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.groups.splits import Splits
-from compactor.merge.inputs.decoded import DecodedRows
-from compactor.merge.inputs.input import CopyRule, InputFragment, MergeInput
+from compactor.merge.inputs.decoding import DecodingAhead
+from compactor.merge.inputs.input import MergeInput
+from compactor.merge.inputs.input_fragment import InputFragment
+from compactor.merge.inputs.key_reader import CopyRule, InputSettings
+from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.inputs.sources import InputSources
 from compactor.merge.key_phase import KeyPhase
 from compactor.merge.outputs.contract import MergeResult, MergeSettings
@@ -26,6 +29,8 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, MergePlan
+from compactor.resources.merge_stages import FOOTER
+from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import STAGES, Stopwatch
 from compactor.rows.flags import DELETED
 from lsm_fragment.arrays.sizes import nulls_bytes
@@ -60,28 +65,20 @@ class MergePass:
         copying = CopyRule(
             max_group_rows, options.target_row_group_bytes, options.compression_level
         )
-
-        def new_rows() -> DecodedRows:
-            return DecodedRows(budget, disk, plan.slice_bytes, plan.reserve_bytes)
-
+        shared = InputSettings(budget, disk, copying, plan.slice_bytes, plan.reserve_bytes)
+        ahead = None
+        if context.tasks.has_threads:
+            ahead = DecodingAhead(context.tasks, budget, options.target_row_group_bytes)
         context.inputs = [
-            MergeInput(
-                fragment,
-                source,
-                budget,
-                new_rows,
-                options.target_row_group_bytes,
-                copying,
-                watch,
-                disk,
-                context.tasks if context.tasks.has_threads else None,
-            )
+            MergeInput(fragment, source, shared, watch, ahead)
             for fragment, source in zip(inputs, self._sources.all, strict=True)
         ]
         splits = before.splits if before else Splits()
-        self._keys = KeyPhase(context, open_output, splits, max_group_rows)
+        self._schemas = InputSchemas(settings.schema)
+        self._keys = KeyPhase(context, self._schemas, open_output, splits, max_group_rows)
         self._columns = ColumnPhase(context)
-        self._footer_bytes = 0
+        self._footers = Reservation(budget, FOOTER)
+        """The memory of the inputs' footers, as far as they are of copied row groups."""
 
     @property
     def splits(self) -> Splits:
@@ -106,7 +103,7 @@ class MergePass:
     def _run(self) -> MergeResult | None:
         context = self._context
         for source in context.inputs:
-            source.open(context.settings.sort, context.schemas)
+            source.open(context.settings.sort, self._schemas)
         with context.watch.on("order"):
             self._keys.run()
         self._columns.run()
@@ -124,8 +121,6 @@ class MergePass:
         ]
         self._abort_empty()
         deleted = sum(source.dropped_rows for source in context.inputs)
-        if deleted:
-            context.dropped[DELETED] = deleted
         return MergeResult(
             fragments,
             sum(rows for rows, _ in ends) + deleted,
@@ -138,7 +133,7 @@ class MergePass:
             context.budget.peak_bytes,
             context.budget.peaks,
             context.order.copied_rows,
-            context.dropped,
+            context.order.dropped | ({DELETED: deleted} if deleted else {}),
             self._stage_seconds(),
         )
 
@@ -147,8 +142,7 @@ class MergePass:
         copied = self._context.copied.get(index)
         end = source.finish(copied)
         if copied is not None:
-            self._context.budget.charge("footer", copied.nbytes)
-            self._footer_bytes += copied.nbytes
+            self._footers.grow(copied.nbytes)
         return end
 
     def _stage_seconds(self) -> dict[str, float]:
@@ -182,7 +176,7 @@ class MergePass:
         for decoded in self._context.inputs:
             decoded.close()
         self._keys.close()
-        self._context.budget.discharge("footer", self._footer_bytes)
+        self._footers.free()
         self._context.close()
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.merge.inputs.decoded import STAGE as CHUNKS
 from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
 from compactor.merge.order.key_merge import MergeWindow, merge_rows
@@ -27,6 +26,8 @@ from compactor.read.stretches import Part
 from compactor.read.wanted import Wanted
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Pins
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.rows.flags import KEPT
 from compactor.rows.fold import FoldError
@@ -132,7 +133,8 @@ def columns_of_window(
     Raises `FoldError` for a sum that does not fit.
     """
     origins = Origins.of(window.inputs, len(sources))
-    taken = [source.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)]
+    counts, pins = origins.counts.tolist(), Pins()
+    taken = [source.take(n, pins) for source, n in zip(sources, counts, strict=True)]
     flags = window.flags
 
     def gathered(column: tuple[int, str]) -> pa.Array:
@@ -144,11 +146,10 @@ def columns_of_window(
     names = wanted.columns
     pool = pool if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
     try:
-        arrays = pool.each(gathered, enumerate(names))
+        with pins:
+            arrays = pool.each(gathered, enumerate(names))
     except FoldError as error:
         raise with_key(error, _keys_of(sources, window), table) from None
-    for source in sources:
-        source.settle()
     rows = window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
     return dict(zip(names, arrays, strict=True)), rows
 
@@ -157,10 +158,8 @@ def _keys_of(sources: Sequence[MergedPart], window: MergeWindow) -> list[pa.Arra
     """Returns the sort columns of a window's rows in order."""
     keys = [source.keys for source in sources]
     found = borrowed(keys, window.inputs, np.zeros(len(keys), dtype=np.int64))
-    try:
+    with found.pins:
         return [gather(pieces, found.origins) for pieces in found.columns]
-    finally:
-        found.give_back()
 
 
 class MergedPart:
@@ -195,12 +194,9 @@ class MergedPart:
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - A scan writes no row groups.
         return 0
 
-    def take(self, rows: int) -> list[list[pa.Array]]:
+    def take(self, rows: int, pins: Pins) -> list[list[pa.Array]]:
         """Returns the next `rows` rows in pieces, each a list of all columns but the sort columns' own."""
-        return self._rows.take(rows) if self._rows.rows else []
-
-    def settle(self) -> None:
-        self._rows.settle()
+        return self._rows.take(rows, pins) if self._rows.rows else []
 
     def spill(self) -> int:
         return self.keys.spill() + self._rows.spill()

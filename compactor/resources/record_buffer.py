@@ -1,4 +1,4 @@
-"""Sequences that grow with the data and spill: records that are read repeatedly, and arrays changed in place."""
+"""Sequences that grow with the data and spill: records read repeatedly, and arrays changed in place."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import lsm_fragment.gather.columns
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.groups import group_work
-from compactor.merge.inputs.input import InputFragment
+from compactor.merge.inputs.input_fragment import InputFragment
 from compactor.merge.merge_pass import merge_fragments
 from compactor.merge.outputs.contract import MergeResult, MergeSettings
 from compactor.planner.shape import row_bytes

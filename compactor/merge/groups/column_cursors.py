@@ -16,14 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.groups.splits import ColumnPieces
-from compactor.merge.inputs.decoded import STAGE
+from compactor.merge.groups.column_pieces import ColumnPieces
+from compactor.merge.inputs.column_reader import ColumnReader
 from compactor.merge.inputs.decoding import may_decode_ahead
-from compactor.merge.inputs.input import MergeInput
 from compactor.merge.order.row_order import GroupOrder
 from compactor.merge.order.string_ids import StringIds
-from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.nested_bytes import packed
 from lsm_fragment.gather.pieces import FIELDS, ROWS, START, GatherArray, Pieces
 from lsm_fragment.native.gather import rows as native
@@ -32,7 +32,7 @@ I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]
 _NO_END: Final = np.iinfo(np.int64).max
 _FEW_DIVISOR: Final = 4
-"""The last rows of a chunk are copied if they are at most one of so many."""
+"""Copy the last rows of a chunk, and drop the chunk, if they are at most one in this many of its rows."""
 
 
 class ColumnCursors:
@@ -40,41 +40,33 @@ class ColumnCursors:
 
     def __init__(
         self,
-        inputs: Sequence[MergeInput],
+        inputs: Sequence[ColumnReader],
         present: npt.NDArray[np.bool_],
         dtype: pa.DataType,
         budget: MemoryBudget,
-        tasks: OrderedTasks,
         slice_bytes: int,
     ) -> None:
-        """present: the inputs that have the column. tasks: where row groups are made of the rows.
-        slice_bytes: chunks of fewer bytes do not spill."""
+        """present: the inputs that have the column. slice_bytes: chunks of fewer bytes do not spill."""
         self._inputs = inputs
         self._dtype = dtype
         self._budget = budget
-        self._tasks = tasks
         self._slice_bytes = slice_bytes
         self._ids = StringIds(budget)
         self._nulls = GatherArray(pa.nulls(0), dtype)
         self._arrays = [self._nulls] * len(inputs)
-        self._charged = np.zeros(len(inputs), dtype=np.int64)
+        self._memory: list[Reservation | None] = [None] * len(inputs)
+        """The memory of each input's chunk."""
         self._fields = np.zeros((len(inputs), FIELDS), dtype=np.int64)
         self._fields[:] = self._nulls.fields
         self._left = np.where(present, 0, _NO_END)
         self._firsts = np.arange(len(inputs))
         """The piece of each input, where every input gives one."""
-        self._group = self._groups_done = 0
-        self._last_group = np.zeros(len(inputs), dtype=np.int64)
-        """The last row group that took rows from an input's chunk."""
-        self._ended_bytes = 0
-        """The charge of chunks that have ended and whose rows the row group being taken may hold."""
-        self._left_bytes: dict[int, int] = {}
-        """The charge of chunks that are done with, but for a row group that is still being made."""
+        self._pins = Pins()
+        """The memory of the rows that are being taken."""
 
-    def take(self, order: GroupOrder, pieces: ColumnPieces) -> Callable[[], None]:
-        """Takes the next row group's rows into `pieces`. Returns what to call when nobody holds them any
-        more, after the same of earlier row groups."""
-        self._group += 1
+    def take(self, order: GroupOrder, pieces: ColumnPieces) -> Pins:
+        """Takes the next row group's rows into `pieces`. Returns the pins of their memory."""
+        pins = self._pins = Pins()
         sources, missing = order.inputs, np.empty(len(order.inputs), dtype=np.int64)
         for place in native.lacking(self._left, sources, order.counts, missing):
             index = int(sources[place])
@@ -87,43 +79,43 @@ class ColumnCursors:
                 self._load(index)
             # Loading one may have moved another to disk.
             self._add(sources, missing, pieces)
-        ended, self._ended_bytes = self._ended_bytes, 0
-        return partial(self._done, self._group, ended)
+        self._pins = Pins()
+        return pins
 
     def spillable(self) -> list[tuple[int, Callable[[], int]]]:
-        """Returns the bytes of the strings that are remembered and of each chunk that nobody holds, and what
-        frees them: forgets, or moves rows to disk."""
-        is_free = (self._last_group <= self._groups_done) & (self._charged > self._slice_bytes)
+        """Returns the bytes of the strings that are remembered and of each chunk that is not pinned, with a
+        function that frees them: it forgets the strings, or moves rows to disk."""
         return [
             (self._ids.held_bytes, self._ids.forget),
             *(
-                (int(self._charged[index]), partial(self._spill, index))
-                for index in np.flatnonzero(is_free).tolist()
+                (memory.size, partial(self._spill, index, memory))
+                for index, memory in enumerate(self._memory)
+                if memory is not None and memory.size > self._slice_bytes and not memory.is_pinned
             ),
         ]
 
     def close(self) -> None:
         """Releases the chunks."""
         self._ids.forget()
-        self._budget.discharge(STAGE, int(self._charged.sum()) + self._ended_bytes)
-        self._charged[:] = 0
-        self._ended_bytes = 0
+        self._pins.free()
+        for index in range(len(self._inputs)):
+            self._drop(index)
 
     def _load(self, index: int) -> None:
-        array, charged = self._inputs[index].take_part(self._dtype)
-        packed = self._packed(array)
-        numbered = self._ids.numbered(array, packed)
+        array, memory = self._inputs[index].take_part(self._dtype)
+        packed = self._packed(array, memory)
+        numbered = self._ids.numbered(array, memory, packed)
         self._arrays[index] = GatherArray(array, self._dtype, packed=packed, numbered=numbered)
         self._fields[index] = self._arrays[index].fields
         self._left[index] = len(array)
-        self._charged[index] = charged + self._arrays[index].beside_bytes
+        self._memory[index] = memory
 
-    def _packed(self, array: pa.Array) -> pa.Array | None:
+    def _packed(self, array: pa.Array, memory: Reservation) -> pa.Array | None:
         """Returns the nested values of an array's dictionary in the form in which native code gathers them;
         None if there are none, or no memory for it."""
         if not pt.is_dictionary(array.type) or not pt.is_nested(array.type.value_type):
             return None
-        return packed(array.dictionary, partial(self._budget.try_charge, STAGE))
+        return packed(array.dictionary, memory.try_grow)
 
     def _add(self, sources: U16, missing: I64, pieces: ColumnPieces) -> None:
         """Takes what the inputs' chunks have of the missing rows."""
@@ -135,57 +127,54 @@ class ColumnCursors:
         count = len(indices)
         arrays = [self._arrays[index] for index in indices]
         for number, index in enumerate(indices):
-            if self._left[index]:
-                self._last_group[index] = self._group
-            else:
+            if not self._left[index]:
                 arrays[number] = self._end(index, fields[number])
+            elif (memory := self._memory[index]) is not None:
+                self._pins.add(memory)
         taken = Pieces(arrays, fields[:count], self._firsts[:count], self._dtype)
         if not pieces.add(places[:count], taken):
             del arrays, taken
-            self._tasks.flush()  # threads may hold rows of the chunks for earlier row groups
-            self._budget.discharge(STAGE, self._ended_bytes)
-            self._ended_bytes = 0
+            self._pins.free()  # the rows were only weighed
 
     def _end(self, index: int, fields: I64) -> GatherArray:
-        """Drops a chunk, of which a row group has the last rows. Returns the array that has these, and puts
-        their place in it into `fields`."""
-        array, charged, rows = self._arrays[index], int(self._charged[index]), int(fields[ROWS])
+        """Drops a chunk whose last rows a row group has. Returns the array that has these, and puts their
+        place in it into `fields`."""
+        array, memory = self._arrays[index], self._memory[index]
         self._drop(index)
-        if charged > self._slice_bytes and rows * _FEW_DIVISOR <= len(array.array):
-            start = int(fields[START])
-            # Known before they are copied: few rows may be heavy, and have all of a large dictionary.
-            size = array.array.slice(start, rows).nbytes + array.beside_bytes
-            if size * _FEW_DIVISOR <= charged and self._budget.try_charge(STAGE, size):
-                few = array.copied(start, rows)
-                beyond = max(0, few.held_bytes - size)
-                self._budget.force(STAGE, beyond)
-                self._ended_bytes += size + beyond
-                self._leave(charged, int(self._last_group[index]))
-                fields[:] = few.fields
-                fields[ROWS] = rows
-                return few
-        self._ended_bytes += charged
-        return array
+        if memory is None:
+            return array
+        few = self._few(array, fields, memory.size)
+        if few is None:
+            self._pins.add(memory)
+            return array
+        rows = fields[ROWS]
+        fields[:] = few.fields
+        fields[ROWS] = rows
+        return few
 
-    def _leave(self, charged: int, last_group: int) -> None:
-        """Discharges a chunk once the last row group that holds its rows is made."""
-        if last_group <= self._groups_done:
-            self._budget.discharge(STAGE, charged)
-        else:
-            self._left_bytes[last_group] = self._left_bytes.get(last_group, 0) + charged
+    def _few(self, array: GatherArray, fields: I64, held_bytes: int) -> GatherArray | None:
+        """Returns a copy of a chunk's last rows, if they are few; None if a copy would free too little."""
+        start, rows = int(fields[START]), int(fields[ROWS])
+        if held_bytes <= self._slice_bytes or rows * _FEW_DIVISOR > len(array.array):
+            return None
+        # Known before they are copied: few rows may be heavy, and have all of a large dictionary.
+        size = array.array.slice(start, rows).nbytes + array.beside_bytes
+        memory = Reservation(self._budget, CHUNKS)
+        if size * _FEW_DIVISOR > held_bytes or not memory.try_grow(size):
+            return None
+        few = array.copied(start, rows)
+        memory.grow_beyond(max(0, few.held_bytes - size))
+        self._pins.add(memory)
+        return few
 
-    def _spill(self, index: int) -> int:
-        freed, start = int(self._charged[index]), int(self._fields[index, START])
-        self._inputs[index].put_back(self._arrays[index].array.slice(start))
+    def _spill(self, index: int, memory: Reservation) -> int:
+        self._inputs[index].put_back(
+            self._arrays[index].array.slice(int(self._fields[index, START]))
+        )
         self._left[index] = 0
         self._drop(index)
-        self._budget.discharge(STAGE, freed)
-        return freed
+        return memory.free()
 
     def _drop(self, index: int) -> None:
         self._arrays[index] = self._nulls
-        self._charged[index] = 0
-
-    def _done(self, group: int, ended_bytes: int) -> None:
-        self._groups_done = group
-        self._budget.discharge(STAGE, ended_bytes + self._left_bytes.pop(group, 0))
+        self._memory[index] = None

@@ -14,7 +14,8 @@ from pyarrow import types as pt
 
 from compactor.common.counts import counted
 from compactor.merge.errors import MergeCheckError
-from compactor.merge.groups.splits import max_plain_bytes, row_bits, stops_within
+from compactor.merge.groups.column_pieces import max_plain_bytes, row_bits
+from compactor.merge.groups.splits import stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.stopwatch import Laps
 from compactor.rows.flags import KEPT, NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible

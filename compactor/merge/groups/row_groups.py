@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from compactor.merge.order.key_merge import CopiedRowGroup, MergeWindow
 from compactor.merge.order.keys_in_order import WaitingKeys
+from compactor.resources.reservation import Reservation
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from lsm_fragment.keys.comparator import ComparableKey
 from lsm_fragment.native.arrays.integers import count_within
@@ -76,14 +77,13 @@ def cut_row_groups(
     windows: Iterator[MergeWindow | CopiedRowGroup],
     rule: CutRule,
     keys: WaitingKeys,
-    on_waiting: Callable[[int], None],
+    memory: Reservation,
 ) -> Iterator[OutputGroup | CopiedOutputGroup]:
     """Yields row groups as large as the rule allows, except for a fragment's last ones.
 
-    keys: of the rows of windows that are in no row group yet. on_waiting: called with the bytes of the
-    windows that are kept, whenever these change.
+    keys: of the rows of windows that are in no row group yet. memory: that of these windows.
     """
-    return _Cutter(rule, keys, on_waiting).run(windows)
+    return _Cutter(rule, keys, memory).run(windows)
 
 
 _MANY_WINDOWS: Final = 64
@@ -96,10 +96,10 @@ small."""
 
 
 class _Cutter:
-    def __init__(self, rule: CutRule, keys: WaitingKeys, on_waiting: Callable[[int], None]) -> None:
+    def __init__(self, rule: CutRule, keys: WaitingKeys, memory: Reservation) -> None:
         self._rule = rule
         self._keys = keys
-        self._on_waiting = on_waiting
+        self._memory = memory
         self._cut_keys = deque(rule.cut_keys)
         self._waiting: list[MergeWindow] = []
         self._waiting_rows = self._key_bytes = 0
@@ -176,7 +176,7 @@ class _Cutter:
         self._waiting = windows
         self._waiting_rows = sum(window.rows for window in windows)
         self._key_bytes = sum(window.key_bytes for window in windows)
-        self._on_waiting(sum(window.nbytes for window in windows))
+        self._memory.resize(sum(window.nbytes for window in windows))
 
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
         """Yields row groups: all if `final`, otherwise those after which another full one is in sight.

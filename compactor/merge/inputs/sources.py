@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from compactor.merge.inputs.input import InputFragment
+from compactor.merge.inputs.input_fragment import InputFragment
 from compactor.merge.outputs.contract import MergeSettings
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk

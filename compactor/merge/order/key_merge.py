@@ -23,6 +23,7 @@ from compactor.merge.inputs.loaded_rows import LoadedGroup, LoadedRows
 from compactor.merge.order.keys_in_order import borrowed
 from compactor.merge.order.tournament import Page, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
+from compactor.resources.reservation import Pins
 from compactor.rows.flags import Decision, Flags, RowRule
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
@@ -264,7 +265,7 @@ class _KeyMerge:
             keys = borrowed(sources, inputs, skips)
             for place in self._rule.decides_by:
                 columns[place] = gather(keys.columns[place], keys.origins)
-            keys.give_back()
+            keys.pins.free()
         return self._rule.decide(columns, starts)
 
     def _is_copied(self, source: _Input) -> bool:
@@ -280,7 +281,8 @@ class _KeyMerge:
         number = self._tournament.first
         group = source.group
         is_copied = True
-        pieces, give_back = source.borrow_group()
+        pins = Pins()
+        pieces = source.borrow_group(pins)
         starts_key = self._tournament.starts_group(group.first_key)
 
         def as_window() -> MergeWindow:
@@ -311,7 +313,7 @@ class _KeyMerge:
             loaded.stored.drop()
         if is_copied:
             source.keys.drop(loaded.rows)
-        give_back()
+        pins.free()
         self._in_windows[number] += loaded.rows
         self._bring(number)
         self._tournament.go_on()
@@ -407,12 +409,11 @@ class _Input:
         """Returns the sort columns of the row group's next rows, in pieces."""
         return list(self.keys.peek(self._waiting_rows, self.group.rows))
 
-    def borrow_group(self) -> tuple[list[list[pa.Array]], Callable[[], None]]:
-        """Gives all rows of the row group away. Returns their sort columns in pieces, and what to call when
-        nobody looks at them any more."""
+    def borrow_group(self, pins: Pins) -> list[list[pa.Array]]:
+        """Gives all rows of the row group away. Returns their sort columns in pieces, whose memory it
+        pins."""
         rows = self.group.rows
-        loan = self.keys.loan()
-        found = self.keys.borrow(self._waiting_rows, rows, loan)
+        found = self.keys.borrow(self._waiting_rows, rows, pins)
         self._given += rows
         pieces = [part.arrays() for part in found]
         for piece in pieces:
@@ -420,7 +421,7 @@ class _Input:
             if columns.key(0) < self._last_key or columns.first_disorder() is not None:
                 raise _not_sorted(self.name)
             self._last_key = columns.key(len(piece[0]) - 1)
-        return pieces, loan.give_back
+        return pieces
 
     @property
     def _waiting_rows(self) -> int:

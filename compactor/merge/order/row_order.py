@@ -7,7 +7,7 @@ input keep their order, so nothing else is needed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -15,6 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import ROW_ORDER
 from compactor.resources.record_buffer import RecordBuffer
 from compactor.rows.flags import COUNTS, KEPT, Flags
 from lsm_fragment.gather.origins import Origins
@@ -73,9 +76,11 @@ class GroupOrder:
 class RowOrder:
     """The orders of all row groups, in a record buffer in output order, as runs where that is smaller."""
 
-    def __init__(self, records: RecordBuffer) -> None:
-        self._records = records
+    def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
+        self._records = RecordBuffer(budget, ROW_ORDER, disk)
         self.copied_rows = 0
+        self.dropped: dict[str, int] = {}
+        """Number of rows in order that are not written, by reason."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -87,6 +92,11 @@ class RowOrder:
         what becomes of the rows."""
         form, data = _stored(origins, _place_type(len(inputs)))
         self._record(len(origins), origins.runs, inputs, origins.counts, form, data, flags)
+
+    def note_dropped(self, dropped: Mapping[str, int]) -> None:
+        """Counts rows that are not written, by reason."""
+        for reason, rows in dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + rows
 
     def append_copied(self, source: int, rows: int, group: int) -> None:
         """Appends a row group that is copied from an input."""
@@ -133,6 +143,13 @@ class RowOrder:
                 runs,
                 _unpacked(record[flags_at:data_at], rows) if has_flags else None,
             )
+
+    def spill(self) -> int:
+        """Moves what is in memory to disk. Returns how many bytes that frees."""
+        return self._records.spill()
+
+    def close(self) -> None:
+        self._records.close()
 
 
 def _stored(origins: Origins, place: type[np.uint8] | type[np.uint16]) -> tuple[_Form, bytes]:
