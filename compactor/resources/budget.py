@@ -8,8 +8,7 @@ names the stage and its need. The order is that of ClickHouse and Spark: wait, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from compactor.common.message import Message
@@ -127,15 +126,6 @@ class MemoryBudget:
             self._held[source] -= size
             self.used_bytes -= size
             self._add(target, size)
-
-    @contextmanager
-    def holding(self, stage: str, size: int) -> Iterator[None]:
-        """Charges `size` bytes while the block runs."""
-        self.charge(stage, size)
-        try:
-            yield
-        finally:
-            self.discharge(stage, size)
 
     def has_room(self, size: int, reserve: int = 0) -> bool:
         """Returns whether `size` bytes fit below the soft limit and leave `reserve` below the limit."""

@@ -40,6 +40,7 @@ class Reservation:
 
         Raises `MemoryLimitError` if that is not enough.
         """
+        assert size >= 0, "to give bytes back, shrink"
         self._budget.charge(self.stage, size)
         self._size += size
 
