@@ -167,7 +167,7 @@ class ColumnPhase:
         page: Page,
         number: int,
     ) -> None:
-        """Takes the rows of one output row group of one column, and has its chunk made."""
+        """Takes the rows of one output row group of one column; threads make its chunk."""
         max_bytes = OVERSHOOT_FACTOR * self._target_bytes
         divisible = is_divisible(order.flags, order.rows)
         limit = max_bytes if divisible else sys.maxsize
@@ -198,7 +198,7 @@ class ColumnPhase:
         )
 
     def _work_bytes(self, pieces: ColumnPieces, rows: int) -> int:
-        """Returns the bytes to be charged while a chunk of the rows is made."""
+        """Returns the bytes to be reserved while a chunk of the rows is made."""
         size = WORK_COPIES * pieces.work_bytes(rows, is_exact=False)
         if not self._context.budget.has_room(size):
             size = WORK_COPIES * pieces.work_bytes(rows, is_exact=True)
@@ -219,7 +219,7 @@ class ColumnPhase:
         number: int,
         made: ColumnChunk,
     ) -> None:
-        """Takes what was made of a row group, in output order."""
+        """Takes the chunk of a row group, in output order."""
         self._context.watch.add(made.seconds)
         self.splits.add(number, made.stops)
         if self.splits:

@@ -17,13 +17,14 @@ from lsm_fragment.container.footer import ValueStats
 from lsm_fragment.container.pages import PAGE_BYTES
 
 _RECORD_OBJECTS: Final = 8
-"""Times that a record's statistics take as Python objects what they take packed."""
+"""Memory of a statistics record as Python objects, as a multiple of its packed size."""
 _PAGE_ENTRY_BYTES: Final = 128
+"""Memory of one page's entry in the directory."""
 
 
 def _copied_values(context: MergeContext, output: OutputFragment) -> KnownValues | None:
-    """Returns what gives the statistics of copied chunks' values, which only the inputs' footers have; None
-    if no chunk was copied."""
+    """Returns a function that looks up the statistics of copied chunks' values, which only the inputs'
+    footers have; None if no chunk was copied."""
     if None not in output.pages:
         return None
 

@@ -77,7 +77,7 @@ class KeyPhase:
             self._context.plan.batch_bytes,
             self._context.settings.rule,
         )
-        # Charged in advance for all windows, because a window takes most memory while it is made.
+        # Reserved in advance for all windows, because a window takes most memory while it is made.
         with Reservation(self._context.budget, ORDER, self._context.plan.order_bytes):
             groups = cut_row_groups(
                 self._noted(windows), self._cut_rule(), self._keys, self._waiting
@@ -167,7 +167,7 @@ class KeyPhase:
         self._context.order.append(taken.inputs, taken.origins, group.flags)
 
     def _append(self, output: OutputFragment, made: KeyChunks) -> None:
-        """Takes what was made of a row group's keys, in output order."""
+        """Takes the chunks of a row group's keys, in output order."""
         self._context.watch.add(made.seconds)
         if made.chunks:
             output.emitter.key_group(made.chunks, made.first_key, made.last_key)

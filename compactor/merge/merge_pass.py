@@ -38,10 +38,11 @@ from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.limits import max_written_bytes
 
 _MANY_ROWS: Final = 1024
+"""Measure the nulls of a type on this many rows."""
 
 
 class MergePass:
-    """One pass through all inputs. A second pass uses what the first has kept and measured."""
+    """One pass through all inputs. A second pass uses the inputs and the measurements of the first."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class MergePass:
         self._keys = KeyPhase(context, self._schemas, open_output, splits, max_group_rows)
         self._columns = ColumnPhase(context)
         self._footers = Reservation(budget, FOOTER)
-        """The memory of the inputs' footers, as far as they are of copied row groups."""
+        """The memory of what the inputs' footers say of copied row groups."""
 
     @property
     def splits(self) -> Splits:
@@ -181,9 +182,9 @@ class MergePass:
 
 
 def _max_null_rows(settings: MergeSettings) -> int:
-    """Returns the most rows whose nulls are no heavier than values may be, in every column.
+    """Returns the rows per group at which an all-null column of the widest type stays within the size limit.
 
-    Nulls of a wide type take as much as values, and a column may consist of nulls only.
+    Nulls of a wide type take as much as values.
     """
     types = [storage_type(field.type) for field in settings.schema]
     widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)

@@ -1,7 +1,7 @@
 """Runs the work on output row groups in threads, while the merging thread takes the rows of the next ones.
 
 Each piece of work depends only on its rows, and the merging thread takes the results in the order in which
-the work came, so the output is the same for any number of threads. Memory is charged before the work begins;
+the work came, so the output is the same for any number of threads. Memory is reserved before the work begins;
 where it is short, the merging thread first waits for results.
 """
 
@@ -85,7 +85,7 @@ class OrderedTasks:
         return self._pool.begin(work)
 
     def wait(self, work: Work[T]) -> T:
-        """Returns the result of what was begun. Raises what the work raised."""
+        """Returns the result of work that was begun. Raises its error."""
         return self._pool.wait(work)
 
     def then(self, action: Callable[[], None]) -> None:

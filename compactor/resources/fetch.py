@@ -24,7 +24,7 @@ from compactor.resources.reservation import Reservation
 
 _CLOSE_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 0.25
-"""Interval at which a thread that waits for memory checks again, since nothing notifies it."""
+"""Check for free memory again after this many seconds, since nothing notifies a waiting thread."""
 
 
 class ClosableSource(Protocol):

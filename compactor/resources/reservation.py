@@ -7,7 +7,7 @@ references; `free`, or a `with` statement, is for places that cannot wait until 
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -21,15 +21,17 @@ class Reservation:
     Only the thread that consumes the data may `grow` or `transfer` one.
     """
 
-    __slots__ = ("_budget", "_pin", "_size", "stage")
+    __slots__ = ("_budget", "_pins", "_size", "stage")
 
     def __init__(self, budget: MemoryBudget, stage: str, size: int = 0) -> None:
         """Reserves `size` bytes; raises what `grow` raises."""
         self.stage = stage
         self._budget = budget
         self._size = 0
-        self._pin: weakref.ref[_Pin] | None = None
-        self.grow(size)
+        self._pins = 0
+        """Number of pins; only `Pins` changes it."""
+        if size:
+            self.grow(size)
 
     @property
     def size(self) -> int:
@@ -98,13 +100,14 @@ class Reservation:
     def free(self) -> int:
         """Frees all bytes. Returns their number. Idempotent."""
         freed, self._size = self._size, 0
-        self._budget.discharge(self.stage, freed)
+        if freed:
+            self._budget.discharge(self.stage, freed)
         return freed
 
     @property
     def is_pinned(self) -> bool:
         """Whether its data is in use elsewhere, so that to spill it would free nothing."""
-        return self._pin is not None and self._pin() is not None
+        return self._pins > 0
 
     def __enter__(self) -> Self:
         return self
@@ -118,41 +121,36 @@ class Reservation:
         self.free()
 
     def __del__(self) -> None:
-        if self._size:
-            self.free()
-
-
-class _Pin:
-    """One for each reservation that is pinned, shared by all `Pins` that have it."""
-
-    __slots__ = ("__weakref__", "reservation")
-
-    def __init__(self, reservation: Reservation) -> None:
-        self.reservation = reservation
+        self.free()
 
 
 class Pins:
     """Keeps reservations alive for a user of their data, whose owner may drop them meanwhile.
 
-    What the owner has dropped is freed with the last pin.
+    Memory that the owner has dropped is freed with the last pin. Use it from one thread.
     """
 
-    __slots__ = ("_pins",)
+    __slots__ = ("_pinned",)
 
     def __init__(self) -> None:
-        self._pins: list[_Pin] = []
+        self._pinned: list[Reservation] = []
 
     def add(self, reservation: Reservation) -> None:
         """Pins a reservation."""
-        pin = None if reservation._pin is None else reservation._pin()
-        if pin is None:
-            pin = _Pin(reservation)
-            reservation._pin = weakref.ref(pin)
-        self._pins.append(pin)
+        reservation._pins += 1
+        self._pinned.append(reservation)
+
+    def extend(self, reservations: Sequence[Reservation]) -> None:
+        """Pins reservations."""
+        for reservation in reservations:
+            reservation._pins += 1
+        self._pinned += reservations
 
     def free(self) -> None:
         """Unpins all. Idempotent."""
-        self._pins.clear()
+        for reservation in self._pinned:
+            reservation._pins -= 1
+        self._pinned = []
 
     def __enter__(self) -> Self:
         return self
@@ -163,4 +161,7 @@ class Pins:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.free()
+
+    def __del__(self) -> None:
         self.free()

@@ -54,7 +54,7 @@ class ColumnCursors:
         self._ids = StringIds(budget)
         self._nulls = GatherArray(pa.nulls(0), dtype)
         self._arrays = [self._nulls] * len(inputs)
-        self._memory: list[Reservation | None] = [None] * len(inputs)
+        self._memory = [Reservation(budget, CHUNKS)] * len(inputs)
         """The memory of each input's chunk."""
         self._fields = np.zeros((len(inputs), FIELDS), dtype=np.int64)
         self._fields[:] = self._nulls.fields
@@ -90,7 +90,7 @@ class ColumnCursors:
             *(
                 (memory.size, partial(self._spill, index, memory))
                 for index, memory in enumerate(self._memory)
-                if memory is not None and memory.size > self._slice_bytes and not memory.is_pinned
+                if memory.size > self._slice_bytes and not memory.is_pinned
             ),
         ]
 
@@ -118,7 +118,7 @@ class ColumnCursors:
         return packed(array.dictionary, memory.try_grow)
 
     def _add(self, sources: U16, missing: I64, pieces: ColumnPieces) -> None:
-        """Takes what the inputs' chunks have of the missing rows."""
+        """Takes those of the missing rows that the inputs' chunks have."""
         places = np.empty(len(sources), dtype=np.int64)
         fields = np.empty((len(sources), FIELDS), dtype=np.int64)
         indices = native.take_rows(self._fields, self._left, sources, missing, places, fields)
@@ -126,11 +126,13 @@ class ColumnCursors:
             return
         count = len(indices)
         arrays = [self._arrays[index] for index in indices]
-        for number, index in enumerate(indices):
-            if not self._left[index]:
-                arrays[number] = self._end(index, fields[number])
-            elif (memory := self._memory[index]) is not None:
-                self._pins.add(memory)
+        left = self._left[indices].tolist()
+        self._pins.extend(
+            [self._memory[index] for index, rows in zip(indices, left, strict=True) if rows]
+        )
+        for number, rows in enumerate(left):
+            if not rows:
+                arrays[number] = self._end(indices[number], fields[number])
         taken = Pieces(arrays, fields[:count], self._firsts[:count], self._dtype)
         if not pieces.add(places[:count], taken):
             del arrays, taken
@@ -141,8 +143,6 @@ class ColumnCursors:
         place in it into `fields`."""
         array, memory = self._arrays[index], self._memory[index]
         self._drop(index)
-        if memory is None:
-            return array
         few = self._few(array, fields, memory.size)
         if few is None:
             self._pins.add(memory)
@@ -177,4 +177,4 @@ class ColumnCursors:
 
     def _drop(self, index: int) -> None:
         self._arrays[index] = self._nulls
-        self._memory[index] = None
+        self._memory[index] = Reservation(self._budget, CHUNKS)

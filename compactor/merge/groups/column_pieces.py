@@ -15,7 +15,7 @@ from lsm_fragment.gather.pieces import Pieces
 
 I64 = npt.NDArray[np.int64]
 _PLAIN_ROW_BYTES: Final = 64
-"""Mean bytes up to which dictionary-coded strings that hardly repeat are gathered as values."""
+"""Gather dictionary-coded strings that hardly repeat as values, if their mean size is at most this."""
 
 
 class ColumnPieces:
@@ -113,7 +113,7 @@ class ColumnPieces:
         return self._weighed_bits > 8 * self._max_bytes
 
     def _use_more_than(self, max_bytes: int) -> bool:
-        """Returns whether the distinct strings of dictionary-coded pieces take more than so many bytes.
+        """Returns whether the distinct strings of dictionary-coded pieces take more than `max_bytes`.
 
         It counts them only once those that are held have doubled, because that looks up every dictionary.
         """

@@ -31,13 +31,13 @@ SIZE_UNITS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class OutputGroup:
-    """The rows of one output row group: the input of each. Who gets it takes their sort columns before asking
-    for the next."""
+    """The rows of one output row group: the input of each. The consumer takes their sort columns before it
+    asks for the next one."""
 
     origins: npt.NDArray[np.uint16]
     starts_fragment: bool
     flags: Flags | None = None
-    """What becomes of each row; None if all are written."""
+    """The fate of each row; None if all are written."""
 
     @property
     def rows(self) -> int:
@@ -87,12 +87,12 @@ def cut_row_groups(
 
 
 _MANY_WINDOWS: Final = 64
-"""Number of small windows at which they are joined."""
+"""Join small windows once there are this many."""
 _MIN_GROUP_DIVISOR: Final = 4
-"""Rows of less than one part in this many of a row group are joined with a whole row group that follows."""
+"""Join waiting rows with a whole row group that follows, if they are less than one part in this many of a row
+group."""
 _MIN_CUT_DIVISOR: Final = 4
-"""A fragment below one part in this many of its target goes on through a cut key, so that none gets too
-small."""
+"""Continue a fragment through a cut key while it is below one part in this many of its target."""
 
 
 class _Cutter:

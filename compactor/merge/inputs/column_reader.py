@@ -52,7 +52,7 @@ class ColumnReader:
     def decode_ahead(self, dtype: pa.DataType, rows: int) -> None:
         """Begins to decode the chunks that have the current column's next `rows` rows, as far as there is
         room. The column must have these rows."""
-        if self._decoder.conversion.leaves_rows_out:
+        if not self._decoder.decodes_ahead or self._decoder.conversion.leaves_rows_out:
             return  # only once deleted rows are out is it known how many rows a chunk leaves
         missing = rows - self._rows.rows - sum(chunk.rows for chunk in self._ahead)
         while missing > 0 and self._decoder.may_begin():
@@ -132,7 +132,10 @@ class ColumnReader:
 
     def _skip_dropped(self) -> None:
         """Takes chunks of row groups without a row to be written."""
-        conversion, groups = self._decoder.conversion, len(self._stream.row_group_rows)
+        conversion = self._decoder.conversion
+        if not conversion.leaves_rows_out:
+            return
+        groups = len(self._stream.row_group_rows)
         while self._next_chunk < groups and conversion.is_gone(self._next_chunk):
             self._take_chunk(conversion.own_type(self._current))
             self._decoder.free()

@@ -176,6 +176,10 @@ class Decoder:
         keep_templates = keep_templates and self.conversion.keeps_values(column, dtype)
         return Decoding(block, stored, memory, keep_templates=keep_templates)
 
+    @property
+    def decodes_ahead(self) -> bool:
+        return self._ahead is not None
+
     def may_begin(self) -> bool:
         """Returns whether there are threads, and memory, to decode a chunk before it is needed."""
         return self._ahead is not None and self._ahead.has_room()

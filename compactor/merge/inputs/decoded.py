@@ -87,7 +87,7 @@ class _StoredColumn:
 
 
 class KeyRows(NamedTuple):
-    """Consecutive rows of which keys are made."""
+    """Consecutive rows for which keys are made."""
 
     keys: KeyColumns
     arrays: Sequence[pa.Array]
@@ -212,7 +212,7 @@ class DecodedRows:
             rows -= count
 
     def take_part(self) -> TakenRows:
-        """Removes the first part of the only column, of which no rows were taken."""
+        """Removes the first part of the only column; none of its rows may have been taken."""
         part = self._in_memory(0)
         self._parts.popleft()
         self._count(part.rows)
@@ -334,7 +334,7 @@ def _restore(data: bytes, part: _OnDisk) -> list[pa.Array]:
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    """Returns the array of which `_divided` made the parts."""
+    """Returns the array that `_divided` has taken apart."""
     match parts:
         case [array]:
             return array

@@ -15,7 +15,7 @@ from compactor.resources.merge_plan import MergePlan
 from compactor.resources.near_source import NearSource
 
 _CLOSE_SECONDS: Final = 5.0
-"""Seconds that all connections together may take to end; one that hangs is abandoned."""
+"""Abandon connections that have not ended after this many seconds."""
 
 
 class InputSources:

@@ -44,9 +44,10 @@ from lsm_fragment.native.keys.key_merge import Stop
 
 I64 = npt.NDArray[np.int64]
 _MAX_PAGE_BYTES: Final = 256 << 10
-"""Bytes of a page, of which there is one for each input; larger ones save no more time."""
+"""Do not make an input's page larger than this, since that saves no more time."""
 _MIN_PAGE_ROWS: Final = 1024
-"""Rows of a page where inputs have a smaller share of a batch, as long as their keys' bytes allow that."""
+"""Give a page at least this many rows, even if an input's share of a batch is smaller, unless their keys are
+too large."""
 
 
 class KeySource(Protocol):
@@ -57,8 +58,8 @@ class KeySource(Protocol):
 
     @property
     def keys(self) -> DecodedRows:
-        """Sort columns that are loaded and not taken yet, as storage arrays. Who has a window takes its rows
-        when it has no more use for them, window by window; the merge looks at those that follow."""
+        """Sort columns that are loaded and not taken yet, as storage arrays. The window's consumer removes
+        its rows, in order; the merge reads ahead of them."""
         ...
 
     def load_keys(self) -> LoadedGroup | None:
@@ -83,7 +84,7 @@ class MergeWindow:
     key_bytes: int
     """About how many bytes the rows' keys have."""
     flags: Flags | None = None
-    """What becomes of each row (`compactor.rows.flags`); None if all are written. Shape (rows,)."""
+    """The fate of each row (`compactor.rows.flags`); None if all are written. Shape (rows,)."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Number of rows that are not written, by reason."""
 
@@ -134,8 +135,8 @@ def merge_keys(
 
     batch_rows, batch_bytes: the most rows and bytes of a window's keys, or a few rows per input if that is
     more. They do not change the order.
-    rule: what rows of one key become. With a rule, the rule decides what the key is, every window has all
-    rows of its keys, and a row group is copied only if the rule leaves it as it is.
+    rule: merges rows of one key. With a rule, the rule defines the key, every window has all rows of its
+    keys, and a row group is copied only if the rule leaves it as it is.
     Raises `OrderError` for an input that is not sorted, or has more rows of one key than the rule allows.
     """
     if sources:
@@ -336,7 +337,7 @@ def _not_sorted(name: str) -> OrderError:
 
 
 class _Input:
-    """One input: its loaded keys, of which the first were given to the tournament, and wait to be taken."""
+    """One input and its loaded keys. The tournament has the first of them, which wait to be taken."""
 
     def __init__(
         self,
@@ -394,7 +395,7 @@ class _Input:
         return Page.of(SortKeys(1, key, np.array([0, len(key)]), 0))
 
     def next_page(self) -> tuple[Page, int]:
-        """Gives the next rows of the row group. Returns their keys, and what counts of each row besides."""
+        """Gives the next rows of the row group. Returns the page of keys, and the extra bytes of each row."""
         ahead = self.keys.key_rows(self._waiting_rows, self._compare.layout)
         rows = min(ahead.rows, self._page_rows, self.group.rows)
         keys = ahead.keys.keys(ahead.start, rows, self._page_bytes)

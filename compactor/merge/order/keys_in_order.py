@@ -86,7 +86,7 @@ class WaitingKeys:
             return max(1, min(within))
 
     def _are_light(self, rows: int, limit_bytes: int) -> bool:
-        """Returns whether this number of rows cannot exceed the limit, whichever they are."""
+        """Returns whether `rows` rows fit even if each is as heavy as the heaviest."""
         heaviest = [source.heaviest_bytes() for source in self._sources]
         known = [size for size in heaviest if size is not None]
         return len(known) == len(heaviest) and rows * max(known) <= limit_bytes

@@ -51,7 +51,7 @@ class GroupOrder:
     _data_at: int
     _runs: int
     flags: Flags | None = None
-    """What becomes of each row in output order (`compactor.rows.flags`); None if all are written."""
+    """The fate of each row in output order (`compactor.rows.flags`); None if all are written."""
 
     @property
     def copied(self) -> int | None:
@@ -88,8 +88,8 @@ class RowOrder:
     def append(
         self, inputs: npt.NDArray[np.integer[Any]], origins: Origins, flags: Flags | None = None
     ) -> None:
-        """Appends a row group: the inputs that contribute, ascending, which of them each row comes from, and
-        what becomes of the rows."""
+        """Appends a row group: the inputs that contribute, ascending, the place of each row's input among
+        them, and the fate of the rows."""
         form, data = _stored(origins, _place_type(len(inputs)))
         self._record(len(origins), origins.runs, inputs, origins.counts, form, data, flags)
 

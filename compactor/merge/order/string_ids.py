@@ -1,8 +1,8 @@
 """Numbers the strings of a column's dictionaries as its chunks are loaded, so that output row groups are
 gathered without comparing strings.
 
-Numbers only spare time: what has none is gathered to the same rows. So there are none where memory is short,
-and where strings hardly recur.
+Numbers only save time: strings without them are gathered to the same rows. So there are none where
+memory is short, and where strings hardly recur.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lsm_fragment.gather.pieces import NumberedStrings
 from lsm_fragment.native.gather.ids import StringTable
 
 _MIN_RECURRENCE: Final = 2
-"""How often a string has to come, on average, for numbers to be worth their time."""
+"""Begin a new series of numbers only if strings come at least this often, on average."""
 
 
 class StringIds:

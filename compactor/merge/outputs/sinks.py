@@ -19,7 +19,7 @@ from lsm_fragment.container.emitter import FragmentEmitter
 
 
 class OutputSink(ByteSink, Protocol):
-    """A sink for one output, which nobody sees before `complete`."""
+    """A sink for one output, which readers cannot see before `complete`."""
 
     def complete(self) -> object: ...
 
