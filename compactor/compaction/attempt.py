@@ -27,8 +27,9 @@ from compactor.compaction.compaction import (
 from compactor.compaction.fold_key import with_key_of_input
 from compactor.compaction.process import allow_open_files, peak_rss_bytes
 from compactor.errors import CompactorError
-from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
-from compactor.merge.merge_input import InputFragment
+from compactor.merge.inputs.input_fragment import InputFragment
+from compactor.merge.merge_pass import merge_fragments
+from compactor.merge.outputs.contract import MergeResult, MergeSettings
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import max_rows_per_group
 from compactor.resources.merge_plan import output_count

@@ -17,6 +17,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import one_batch
 from lsm_fragment.arrays.hashing import add_column
 from lsm_fragment.arrays.storage import to_storage
@@ -94,7 +95,7 @@ class Grouper:
         self._disk = disk
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self._charged = 0
+        self._memory = Reservation(budget, stage)
         self._types = {
             m.name: schema.field(m.column).type for m in measures if m.column is not None
         }
@@ -105,9 +106,7 @@ class Grouper:
 
     def append(self, batch: pa.RecordBatch) -> None:
         state = self._first_state(pa.Table.from_batches([batch]))
-        size = _WORK_COPIES * state.nbytes
-        self._budget.charge(self._stage, size)
-        self._charged += size
+        self._memory.grow(_WORK_COPIES * state.nbytes)
         self._waiting.append(state)
         self._waiting_rows += state.num_rows
         # Merge once the waiting states outnumber the groups, so that each group is merged only a few times.
@@ -121,7 +120,7 @@ class Grouper:
         done = max(0, self._state.num_rows - 1)
         result = self._result(self._state.slice(0, done))
         self._state = pa.Table.from_batches([one_batch(self._state.slice(done))])
-        self._recharge(_WORK_COPIES * self._state.nbytes)
+        self._shrink_to(_WORK_COPIES * self._state.nbytes)
         return result
 
     def results(self) -> Iterator[pa.Table]:
@@ -130,9 +129,9 @@ class Grouper:
         if not self._parts:
             result = self._result(self._state)
             self._state = self._no_state
-            self._recharge(result.nbytes)
+            self._shrink_to(result.nbytes)
             yield result
-            self._recharge(0)
+            self._shrink_to(0)
             return
         self.spill(0)
         for part in self._parts:
@@ -145,15 +144,15 @@ class Grouper:
         if depth < _MAX_DEPTH and not self._budget.make_room(size):
             smaller = self._new_parts()
             max_bytes = gathered_bytes(self._budget, _PARTS)
-            with self._budget.holding(self._stage, max_bytes):
+            with Reservation(self._budget, self._stage, max_bytes):
                 self._divide(part.drain(), smaller, depth, max_bytes)
             for each in smaller:
                 yield from self._united_part(each, depth + 1)
         elif part.rows:
-            with self._budget.holding(self._stage, size - part.held_bytes):
+            with Reservation(self._budget, self._stage, size - part.held_bytes):
                 united = self._united([pa.Table.from_batches(list(part.drain()))])
             # From here on, charge only the result: the caller may use the rest.
-            with self._budget.holding(self._stage, united.nbytes):
+            with Reservation(self._budget, self._stage, united.nbytes):
                 yield united
 
     def _new_parts(self) -> list[BatchBuffer]:
@@ -184,7 +183,7 @@ class Grouper:
 
     def spill(self, _size: int) -> int:
         """Partitions all groups onto disk by key."""
-        before = self._charged
+        before = self._memory.size
         self._settle()
         if not self._state.num_rows:
             return 0
@@ -193,7 +192,7 @@ class Grouper:
         # Each partition gets one piece, which the charge for the state covers.
         self._divide([one_batch(state)], self._parts, 0, max_bytes=0)
         self.spills += 1
-        self._recharge(0)
+        self._shrink_to(0)
         return before
 
     @property
@@ -201,7 +200,7 @@ class Grouper:
         return self._state.schema.empty_table()
 
     def close(self) -> None:
-        self._recharge(0)
+        self._shrink_to(0)
         for part in self._parts:
             part.close()
 
@@ -209,12 +208,11 @@ class Grouper:
         if self._waiting:
             self._state = self._united([self._state, *self._waiting])
             self._waiting, self._waiting_rows = [], 0
-            self._recharge(_WORK_COPIES * self._state.nbytes)
+            self._shrink_to(_WORK_COPIES * self._state.nbytes)
 
-    def _recharge(self, size: int) -> None:
-        """Lowers the charge to `size`; never raises it."""
-        self._budget.discharge(self._stage, self._charged - min(size, self._charged))
-        self._charged = min(size, self._charged)
+    def _shrink_to(self, size: int) -> None:
+        """Lowers the reservation to `size`; never raises it."""
+        self._memory.shrink(max(0, self._memory.size - size))
 
     def _first_state(self, rows: pa.Table) -> pa.Table:
         """Returns the state of new rows, under internal column names that cannot clash with users' names."""

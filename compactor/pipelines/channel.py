@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
 
 _JOINED_BYTES: Final = 256 << 10
@@ -33,7 +34,8 @@ class Channel:
         polls."""
         self._room = records
         self._budget = budget
-        self._stage = stage
+        self._memory = Reservation(budget, stage)
+        """That of the batches that wait; used under `changed`."""
         self._changed = changed or threading.Condition()
         self._batches: deque[pa.RecordBatch] = deque()
         self._is_closed = self._is_stopped = False
@@ -50,7 +52,7 @@ class Channel:
                 if self._is_stopped:
                     raise Stopped
                 piece = batch.slice(0, self._room - self.records)
-                self._budget.force(self._stage, piece.nbytes)
+                self._memory.grow_beyond(piece.nbytes)
                 self._batches.append(piece)
                 self.records += piece.num_rows
                 self.peak_records = max(self.peak_records, self.records)
@@ -74,9 +76,8 @@ class Channel:
         """Drops all batches and makes the producer raise `Stopped`."""
         with self._changed:
             self._is_stopped = True
-            for batch in self._batches:
-                self._budget.discharge(self._stage, batch.nbytes)
             self._batches.clear()
+            self._memory.free()
             self.records = 0
             self._changed.notify_all()
 
@@ -95,7 +96,7 @@ class Channel:
                 batches.append(self._batches.popleft())
                 size += batches[-1].nbytes
             self.records -= sum(batch.num_rows for batch in batches)
-            self._budget.discharge(self._stage, size)
+            self._memory.shrink(size)
             self._changed.notify_all()
         return concat_rows(batches)
 

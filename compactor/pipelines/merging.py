@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import DataError
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import loaded_group, merge_rows
-from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
+from compactor.merge.order.key_merge import merge_rows
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.batches import concat_rows, take_rows
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.errors import OrderError
@@ -70,12 +71,10 @@ class InterleavedRows:
 
     def __init__(self, inputs: Sequence[Batches], budget: MemoryBudget, stage: str) -> None:
         self._rows = [_InputRows(batches) for batches in inputs]
-        self._budget = budget
-        self._stage = stage
-        self._charged = 0
+        self._memory = Reservation(budget, stage)
 
     def close(self) -> None:
-        self._hold(0)
+        self._memory.free()
 
     def in_turn(self) -> Batches:
         """Yields rows round-robin, until every input is exhausted."""
@@ -111,7 +110,7 @@ class InterleavedRows:
             counts = np.bincount(mine, minlength=len(self._rows)).tolist()
             taken = [rows.take(n) for rows, n in zip(self._rows, counts, strict=True) if n]
             weight = sum(piece.nbytes for piece in taken)
-            self._hold(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
+            self._memory.resize(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
             yield take_rows(concat_rows(taken), positions_by_source(mine))
             start += len(mine)
 
@@ -129,11 +128,6 @@ class InterleavedRows:
         for number in np.flatnonzero(np.bincount(which, minlength=len(available)) > available):
             max_rows = min(max_rows, int(np.flatnonzero(which == number)[available[number]]))
         return max(1, max_rows)
-
-    def _hold(self, size: int) -> None:
-        self._budget.discharge(self._stage, self._charged - size)
-        self._budget.charge(self._stage, size - self._charged)
-        self._charged = size
 
 
 class _KeyInput:
@@ -206,13 +200,10 @@ def _gathered(
     sources: Sequence[_KeyInput], which: npt.NDArray[np.uint16], schema: pa.Schema
 ) -> pa.RecordBatch:
     origins = Origins.of(which, len(sources))
-    taken = [
-        source.rows.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)
-    ]
-    columns = []
-    for index, field in enumerate(schema):
-        pieces = [[piece[index] for piece in of_source] for of_source in taken]
-        columns.append(to_logical(gather_arrays(pieces, origins), field.type))
-    for source in sources:
-        source.rows.settle()
+    counts, columns = origins.counts.tolist(), []
+    with Pins() as pins:
+        taken = [source.rows.take(n, pins) for source, n in zip(sources, counts, strict=True)]
+        for index, field in enumerate(schema):
+            pieces = [[piece[index] for piece in of_source] for of_source in taken]
+            columns.append(to_logical(gather_arrays(pieces, origins), field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -28,6 +28,7 @@ from compactor.pipelines.sorted_rows import (
     nan_rows,
     no_rows,
 )
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows, take_rows
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.keys.sort_schema import Nulls, SortColumn, SortSchema
@@ -127,7 +128,8 @@ class RangeJoin:
             room.new_buffer(intervals.schema),
         )
         self._pieces: list[_Intervals] = []
-        self._charged = 0
+        self._memory = Reservation(room.budget, room.stage)
+        """That of `_pieces`."""
 
     def rows(self) -> Batches:
         """Yields the joined rows; may be called once. Raises `MemoryLimitError`."""
@@ -141,8 +143,7 @@ class RangeJoin:
                 yield from self._matched(rows, known)
 
     def close(self) -> None:
-        self._room.budget.discharge(self._room.stage, self._charged)
-        self._charged = 0
+        self._memory.free()
         self._active.close()
         self._spare.close()
 
@@ -150,8 +151,8 @@ class RangeJoin:
 
     def _advance(self, points: Sequence[pa.Array]) -> None:
         """Keeps the intervals that contain any of these points, or may contain later ones."""
-        self._room.budget.discharge(self._room.stage, self._charged)
-        self._charged, self._pieces = 0, []
+        self._pieces = []
+        self._memory.free()
         count = len(points[0])
         gathered = _Gathered()
         for given in (
@@ -176,9 +177,7 @@ class RangeJoin:
                 np.concatenate(gathered.high),
                 gathered.size / gathered.count,
             )
-            size = piece.low.nbytes + piece.high.nbytes
-            self._room.budget.charge(self._room.stage, size)
-            self._charged += size
+            self._memory.grow(piece.low.nbytes + piece.high.nbytes)
             self._pieces.append(piece)
             self._spare.append(concat_rows(gathered.rows))
         return _Gathered()

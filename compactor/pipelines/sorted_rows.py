@@ -4,7 +4,6 @@ compare."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +15,7 @@ from pyarrow import types as pt
 
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.storage import plain, to_storage
@@ -51,11 +51,9 @@ class Room:
     def chunk_bytes(self) -> int:
         return max(1, self.budget.soft_bytes // _CHUNK_DIVISOR)
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Charges the chunks in use: rows being joined and rows being emitted."""
-        with self.budget.holding(self.stage, _IN_HAND * self.chunk_bytes):
-            yield
+    def working(self) -> Reservation:
+        """Returns the reservation of the chunks in use: rows being joined and rows being emitted."""
+        return Reservation(self.budget, self.stage, _IN_HAND * self.chunk_bytes)
 
     def rows_of(self, row_bytes: float) -> int:
         """Returns the rows of this size in a chunk."""
@@ -118,7 +116,7 @@ class SortedRows:
         self.room = room
         self._rest: pa.RecordBatch | None = None
         """Rest of a batch larger than a chunk."""
-        self._charged = 0
+        self._memory = Reservation(room.budget, room.stage)
         self.rows: pa.RecordBatch = no_rows(schema)
         self.keys: list[pa.Array] = key_arrays(self.rows, self._names)
         """Key columns of `rows`, as plain storage arrays."""
@@ -131,7 +129,7 @@ class SortedRows:
             while piece := self._next_piece(rows, size):
                 pieces.append(piece)
                 rows, size = rows + piece.num_rows, size + piece.nbytes
-                self._charge(_WORK_COPIES * piece.nbytes + _ROW_BYTES * piece.num_rows)
+                self._memory.grow(_WORK_COPIES * piece.nbytes + _ROW_BYTES * piece.num_rows)
             if pieces:
                 self._set(concat_rows(pieces))
         return bool(self.rows.num_rows)
@@ -158,8 +156,7 @@ class SortedRows:
                 return
 
     def close(self) -> None:
-        self.room.budget.discharge(self.room.stage, self._charged)
-        self._charged = 0
+        self._memory.free()
 
     def _set(self, rows: pa.RecordBatch) -> None:
         self.rows = rows
@@ -178,7 +175,3 @@ class SortedRows:
         piece = self._rest.slice(0, max(1, count))
         self._rest = self._rest.slice(piece.num_rows)
         return piece
-
-    def _charge(self, size: int) -> None:
-        self.room.budget.charge(self.room.stage, size)
-        self._charged += size

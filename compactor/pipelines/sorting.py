@@ -10,6 +10,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_logical, to_storage
@@ -46,7 +47,7 @@ class Sorter:
         self._stage = stage
         self._disk = disk
         self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._memory = Reservation(budget, stage)
         self._rest: Iterator[pa.RecordBatch] | None = None
         """Rows sorted in memory but not yet emitted."""
         self._runs: list[BatchBuffer] = []
@@ -58,9 +59,8 @@ class Sorter:
         size = _WORK_COPIES * batch.nbytes
         if self._held and not self._budget.has_room(size):
             self._end_run()
-        self._budget.charge(self._stage, size)
+        self._memory.grow(size)
         self._held.append(batch)
-        self._held_bytes += size
 
     def sorted(self) -> Iterator[pa.RecordBatch]:
         """Yields all rows in order, then holds none."""
@@ -149,5 +149,5 @@ class Sorter:
             )
 
     def _release(self) -> None:
-        self._budget.discharge(self._stage, self._held_bytes)
-        self._held, self._held_bytes = [], 0
+        self._held = []
+        self._memory.free()

@@ -35,6 +35,7 @@ from compactor.pipelines.window_calls import (
 )
 from compactor.predicate.sql import SqlError, field_of, shown_node
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.errors import SchemaError
@@ -109,11 +110,11 @@ class WindowedColumns:
             max([0, *(call.rows_after for call in calls)]),
         )
         for more in _blocks(batches, max(batch_rows, held.rows_around)):
-            with budget.holding(stage, _HELD_COPIES * (held.nbytes + more.nbytes)):
+            with Reservation(budget, stage, _HELD_COPIES * (held.nbytes + more.nbytes)):
                 held.append(more)
                 yield from self._values(held, is_end=False)
         if held.rows is not None:
-            with budget.holding(stage, _HELD_COPIES * held.nbytes):
+            with Reservation(budget, stage, _HELD_COPIES * held.nbytes):
                 yield from self._values(held, is_end=True)
 
     def _values(self, held: _Held, *, is_end: bool) -> Iterator[pa.RecordBatch]:

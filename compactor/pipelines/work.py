@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from compactor.common.threads import started
 from compactor.errors import ConfigError
-from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Channel, Stopped, Unthreaded
 from compactor.pipelines.classify import (
@@ -32,6 +31,7 @@ from compactor.pipelines.run_report import NodeClock, RunReport
 from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.keys.sort_schema import SortSchema
 

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.merge.decoded import STAGE as CHUNKS
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import MergeWindow, loaded_group, merge_rows
-from compactor.merge.keys_in_order import borrowed
-from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
+from compactor.merge.order.key_merge import MergeWindow, merge_rows
+from compactor.merge.order.keys_in_order import borrowed
 from compactor.predicate.tree import matching
 from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
 from compactor.read.row_group_reader import RowGroupReader, WantedRows
@@ -27,6 +26,8 @@ from compactor.read.stretches import Part
 from compactor.read.wanted import Wanted
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Pins
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.rows.flags import KEPT
 from compactor.rows.fold import FoldError
@@ -132,7 +133,8 @@ def columns_of_window(
     Raises `FoldError` for a sum that overflows.
     """
     origins = Origins.of(window.inputs, len(sources))
-    taken = [source.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)]
+    counts, pins = origins.counts.tolist(), Pins()
+    taken = [source.take(n, pins) for source, n in zip(sources, counts, strict=True)]
     flags = window.flags
 
     def gathered(column: tuple[int, str]) -> pa.Array:
@@ -144,11 +146,10 @@ def columns_of_window(
     names = wanted.columns
     pool = pool if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
     try:
-        arrays = pool.each(gathered, enumerate(names))
+        with pins:
+            arrays = pool.each(gathered, enumerate(names))
     except FoldError as error:
         raise with_key(error, _keys_of(sources, window), table) from None
-    for source in sources:
-        source.settle()
     rows = window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
     return dict(zip(names, arrays, strict=True)), rows
 
@@ -157,10 +158,8 @@ def _keys_of(sources: Sequence[MergedPart], window: MergeWindow) -> list[pa.Arra
     """Returns the sort columns of a window's rows in order."""
     keys = [source.keys for source in sources]
     found = borrowed(keys, window.inputs, np.zeros(len(keys), dtype=np.int64))
-    try:
+    with found.pins:
         return [gather(pieces, found.origins) for pieces in found.columns]
-    finally:
-        found.give_back()
 
 
 class MergedPart:
@@ -196,12 +195,9 @@ class MergedPart:
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - scans write no row groups
         return 0
 
-    def take(self, rows: int) -> list[list[pa.Array]]:
+    def take(self, rows: int, pins: Pins) -> list[list[pa.Array]]:
         """Returns the next `rows` rows in pieces, each a list of the columns after the sort columns."""
-        return self._rows.take(rows) if self._rows.rows else []
-
-    def settle(self) -> None:
-        self._rows.settle()
+        return self._rows.take(rows, pins) if self._rows.rows else []
 
     def spill(self) -> int:
         return self.keys.spill() + self._rows.spill()

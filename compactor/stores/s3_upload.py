@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from compactor.common.threads import started
 from compactor.errors import StoreError
 from compactor.resources.disk import LocalDisk, Region
-from compactor.resources.upload_memory import UploadMemory
+from compactor.resources.upload_memory import SentPart, UploadMemory
 from compactor.stores.base import ObjectInfo, UploadScope
 from compactor.stores.s3_answers import outcome_known, written
 
@@ -129,8 +129,8 @@ class S3Upload(UploadScope):
                 f"{self._target.address}: larger than {_MAX_PARTS:,} parts can hold: write smaller objects"
             )
         data = self._part.take()
-        self._memory.send(len(data))
-        self._in_flight.append(_in_thread(lambda: self._put_part(upload_id, number, data)))
+        sent = self._memory.send(len(data))
+        self._in_flight.append(_in_thread(lambda: self._put_part(upload_id, number, data, sent)))
         if number % _GROW_EVERY_PARTS == 0:
             self._part_bytes = min(2 * self._part_bytes, _MAX_PART_BYTES)
 
@@ -143,7 +143,7 @@ class S3Upload(UploadScope):
             self._upload_id = response["UploadId"]
         return self._upload_id
 
-    def _put_part(self, upload_id: str, number: int, data: bytes) -> str:
+    def _put_part(self, upload_id: str, number: int, data: bytes, memory: SentPart) -> str:
         try:
             with self._target.explained():
                 response = self._target.client.upload_part(
@@ -151,7 +151,7 @@ class S3Upload(UploadScope):
                 )
             return response["ETag"]
         finally:
-            self._memory.sent(len(data))
+            memory.free()
 
     def _wait_for_parts(self, allowed: int) -> None:
         """Waits until at most `allowed` parts are in flight. Raises the first error of a part."""

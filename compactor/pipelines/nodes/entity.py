@@ -20,6 +20,7 @@ from compactor.pipelines.config import Merge
 from compactor.pipelines.provenance import Batches, without_hidden
 from compactor.pipelines.work import RunContext
 from compactor.resources.errors import MemoryLimitError
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.types import storage_type
 
 _OWN = pa.schema(
@@ -45,18 +46,16 @@ def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
 
 def rows(work: RunContext, name: str, node: Merge) -> Batches:
     """Yields merged rows in id order. Holds all rows: exceeding the memory limit is an error."""
-    held = 0
+    memory = Reservation(work.budget, name)
 
     def charge(size: int) -> None:
-        nonlocal held
-        work.budget.charge(name, COPIES * size)
-        held += COPIES * size
+        memory.resize(memory.size + COPIES * size)
 
     assert isinstance(node.entity, EntityMergeSpec)
     upstream = _UpstreamErrors()
     inputs = [map(without_hidden, upstream.recorded(work.rows(edge))) for edge in node.inputs]
     schema, row = work.schemas[name], 0
-    try:
+    with memory:
         with upstream.kept_apart(name):
             merged = merged_batches(node.entity, inputs, charge=charge)
         for batch in merged:
@@ -65,8 +64,6 @@ def rows(work: RunContext, name: str, node: Merge) -> Batches:
                 piece = work.made(name, whole.slice(start, work.batch_rows), row)
                 row += piece.num_rows
                 yield piece
-    finally:
-        work.budget.discharge(name, held)
 
 
 class _UpstreamErrors:

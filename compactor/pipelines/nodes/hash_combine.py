@@ -15,6 +15,7 @@ from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.pipelines.provenance import Batches
 from compactor.pipelines.sorted_rows import Room
 from compactor.pipelines.work import RunContext
+from compactor.resources.reservation import Reservation
 from compactor.spark.shuffle.exchange import part_by_keys
 from lsm_fragment.keys.sort_schema import SortColumn
 
@@ -44,7 +45,7 @@ def rows(work: RunContext, name: str, node: Combine) -> Batches:
 def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
     """Holds the build side in memory and reads the probe side in a thread."""
     room = _room(work, name)
-    with work.budget.holding(name, _BUILD_COPIES * held.bytes), room.working():
+    with Reservation(work.budget, name, _BUILD_COPIES * held.bytes), room.working():
         table = _build_table(work, node, held)
         held.close()
         columns, keys = work.schemas[node.probe].names, [left for left, _ in keys_of(node)]
@@ -61,7 +62,7 @@ def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuff
     rights = [BatchBuffer(held.schema, work.budget, name, work.disk) for _ in range(_PARTS)]
     work.keep(name, *lefts, *rights)
     max_bytes = gathered_bytes(work.budget, _PARTS)
-    with work.budget.holding(name, max_bytes):
+    with Reservation(work.budget, name, max_bytes):
         _divide(held.drain(), [right for _, right in on], PartitionBuffers(rights, max_bytes))
         rows = _sequenced(work.rows(node.probe), probe.names, sequence)
         _divide(rows, [left for left, _ in on], PartitionBuffers(lefts, max_bytes))
@@ -69,7 +70,7 @@ def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuff
     order, room = (SortColumn(sequence),), _room(work, name)
     with work.sorter(name, full, order) as sorter:
         for left, right in zip(lefts, rights, strict=True):
-            with work.budget.holding(name, _BUILD_COPIES * right.bytes), room.working():
+            with Reservation(work.budget, name, _BUILD_COPIES * right.bytes), room.working():
                 table = _build_table(work, node, right)
                 right.close()
                 for batch in left.drain():

@@ -35,6 +35,7 @@ from compactor.pipelines.provenance import GROUP, Batches, boundary_of
 from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import Writer, writer_of
+from compactor.resources.reservation import Reservation
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -161,7 +162,7 @@ class Writing:
         held = self._part_bytes * (
             _SORT_COPIES if self.is_table else 1 if kind_of(self._node.path or "") == PARQUET else 0
         )
-        with self._work.budget.holding(self._name, held):
+        with Reservation(self._work.budget, self._name, held):
             if self._node.table is not None:
                 self._write_fragments(self._node.table)
             else:

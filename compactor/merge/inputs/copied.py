@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Reservation
 from lsm_fragment.container.block import Block
 from lsm_fragment.container.directory import Directory
 from lsm_fragment.container.footer import ChunkStats, ValueStats
@@ -25,11 +26,13 @@ class StoredKeys:
 
     def __init__(self, blocks: Sequence[Block], budget: MemoryBudget, disk: LocalDisk) -> None:
         self._blocks = list(blocks)
-        self._budget = budget
         self._disk = disk
         self._region: Region | None = None
-        self.held_bytes = sum(len(block.stored) for block in blocks)
-        budget.charge(CHUNKS, self.held_bytes)
+        self._memory = Reservation(budget, CHUNKS, sum(len(block.stored) for block in blocks))
+
+    @property
+    def held_bytes(self) -> int:
+        return self._memory.size
 
     def take(self) -> list[Block]:
         """Returns the chunks, and no longer holds them."""
@@ -47,22 +50,19 @@ class StoredKeys:
     def drop(self) -> None:
         """Drops the chunks."""
         self._blocks = []
-        self._budget.discharge(CHUNKS, self.held_bytes)
-        self.held_bytes = 0
+        self._memory.free()
         if self._region is not None:
             self._disk.release(self._region)
             self._region = None
 
     def spill(self) -> int:
         """Moves the chunks to disk. Returns how many bytes that frees."""
-        freed = self.held_bytes
-        if freed:
-            self._region = self._disk.allocate(freed)
-            self._disk.write(self._region, b"".join(block.stored for block in self._blocks))
-            self._blocks = [block._replace(stored=b"") for block in self._blocks]
-            self._budget.discharge(CHUNKS, freed)
-            self.held_bytes = 0
-        return freed
+        if not self._memory.size:
+            return 0
+        self._region = self._disk.allocate(self._memory.size)
+        self._disk.write(self._region, b"".join(block.stored for block in self._blocks))
+        self._blocks = [block._replace(stored=b"") for block in self._blocks]
+        return self._memory.free()
 
 
 class CopiedRowGroups:

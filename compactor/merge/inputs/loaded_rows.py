@@ -9,11 +9,14 @@ to be loaded, so the same inputs always give the same outputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from compactor.merge.copied import StoredKeys
-from lsm_fragment.keys.bounds import Bound
+import pyarrow as pa
+
+from compactor.merge.inputs.copied import StoredKeys
+from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import ComparableKey
 
 
@@ -85,3 +88,13 @@ class LoadedRows:
         count = min(most, self.rows)
         self.rows -= count
         return count
+
+
+def loaded_group(
+    keys: Sequence[pa.Array], number: int = 0, stored: StoredKeys | None = None
+) -> LoadedGroup:
+    """Returns the loaded group of a row group's sort columns."""
+    rows = len(keys[0])
+    if stored is None:
+        return LoadedGroup(rows, number)
+    return LoadedGroup(rows, number, stored, key_at(keys, 0), key_at(keys, rows - 1))

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
+from compactor.resources.reservation import Reservation
 
 _SEGMENT_BYTES: Final = 256 << 10
 
 
-class Tape:
+class RecordBuffer:
     """A sequence of byte records that is appended to, and read from first to last any number of times.
 
     Once spilled, it holds at most a segment of `_SEGMENT_BYTES`, or one record, in memory.
@@ -27,7 +28,7 @@ class Tape:
         self._disk = disk
         self._segments: list[tuple[Region, array[int]]] = []
         self._records: list[bytes] = []
-        self._held = 0
+        self._memory = Reservation(budget, stage)
         self._count = 0
         self._spilled = False
         self.largest_bytes = 0
@@ -39,20 +40,19 @@ class Tape:
     @property
     def size_bytes(self) -> int:
         """Size of all records, in memory and on disk."""
-        return self._held + sum(region.size for region, _ in self._segments)
+        return self._memory.size + sum(region.size for region, _ in self._segments)
 
     def append(self, record: bytes) -> None:
-        self._budget.charge(self._stage, len(record))
+        self._memory.grow(len(record))
         self.largest_bytes = max(self.largest_bytes, len(record))
         self._records.append(record)
-        self._held += len(record)
         self._count += 1
-        if self._spilled and self._held >= _SEGMENT_BYTES:
+        if self._spilled and self._memory.size >= _SEGMENT_BYTES:
             self.spill()
 
     def __iter__(self) -> Iterator[bytes]:
         for region, lengths in self._segments:
-            with self._budget.holding(self._stage, region.size):
+            with Reservation(self._budget, self._stage, region.size):
                 data = self._disk.read(region)
                 start = 0
                 for length in lengths:
@@ -73,16 +73,14 @@ class Tape:
                 batch, size = [], 0
         if batch:
             self._write(batch, size)
-        freed, self._held = self._held, 0
         self._records = []
-        self._budget.discharge(self._stage, freed)
-        return freed
+        return self._memory.free()
 
     def close(self) -> None:
-        self._budget.discharge(self._stage, self._held)
         for region, _ in self._segments:
             self._disk.release(region)
-        self._records, self._segments, self._held = [], [], 0
+        self._records, self._segments = [], []
+        self._memory.free()
 
     def _write(self, records: list[bytes], size: int) -> None:
         region = self._disk.allocate(size)
@@ -94,11 +92,9 @@ class PagedNumbers:
     """A sequence of pages of u64 numbers, each read and overwritten in place by index."""
 
     def __init__(self, budget: MemoryBudget, stage: str, disk: LocalDisk) -> None:
-        self._budget = budget
-        self._stage = stage
+        self._memory = Reservation(budget, stage)
         self._disk = disk
         self._pages: list[npt.NDArray[np.uint64] | Region] = []
-        self._held = 0
         self._spilled = False
 
     def __len__(self) -> int:
@@ -110,12 +106,11 @@ class PagedNumbers:
             self._disk.write(region, _bytes(numbers))
             self._pages.append(region)
             return
-        self._budget.charge(self._stage, numbers.nbytes)
-        if self._spilled:  # The charge itself made this spill.
-            self._budget.discharge(self._stage, numbers.nbytes)
+        self._memory.grow(numbers.nbytes)
+        if self._spilled:  # because there was no memory for them
+            self._memory.shrink(numbers.nbytes)
             self.append(numbers)
             return
-        self._held += numbers.nbytes
         self._pages.append(numbers)
 
     def get(self, index: int) -> npt.NDArray[np.uint64]:
@@ -146,16 +141,14 @@ class PagedNumbers:
                 region = self._disk.allocate(page.nbytes)
                 self._disk.write(region, _bytes(page))
                 self._pages[index] = region
-        freed, self._held = self._held, 0
-        self._budget.discharge(self._stage, freed)
-        return freed
+        return self._memory.free()
 
     def close(self) -> None:
-        self._budget.discharge(self._stage, self._held)
         for page in self._pages:
             if isinstance(page, Region):
                 self._disk.release(page)
-        self._pages, self._held = [], 0
+        self._pages = []
+        self._memory.free()
 
 
 def _bytes(numbers: npt.NDArray[Any]) -> memoryview:

@@ -1,5 +1,5 @@
-"""Makes the skip indexes of a merge's outputs while columns are written, and keeps them on a tape until the
-end."""
+"""Makes the skip indexes of a merge's outputs while columns are written, and keeps them in a record buffer
+until the end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from compactor.predicate.skipping.spec import SkipSpec
 from compactor.predicate.skipping.summary import build
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.tape import Tape
-
-STAGE = "footer"
+from compactor.resources.merge_stages import FOOTER
+from compactor.resources.record_buffer import RecordBuffer
+from compactor.resources.reservation import Reservation
 
 
 class OutputSkips:
@@ -23,11 +23,10 @@ class OutputSkips:
     def __init__(self, spec: SkipSpec, budget: MemoryBudget, disk: LocalDisk) -> None:
         self._kinds = dict(spec.columns)
         self._max_bytes = spec.bytes_per_row_group
-        self._budget = budget
-        self._tape = Tape(budget, STAGE, disk)
+        self._records = RecordBuffer(budget, FOOTER, disk)
         self._names: list[str] = []
         self._open: list[bytes | None] = []
-        self._open_bytes = 0
+        self._open_memory = Reservation(budget, FOOTER)
 
     def wants(self, column: str) -> bool:
         return column in self._kinds
@@ -38,16 +37,14 @@ class OutputSkips:
 
     def add(self, summary: bytes | None) -> None:
         """Adds the summary of the column's next row group."""
-        size = 0 if summary is None else len(summary)
-        self._budget.charge(STAGE, size)
-        self._open_bytes += size
+        self._open_memory.grow(0 if summary is None else len(summary))
         self._open.append(summary)
 
     def end_column(self, column: str) -> None:
         if any(summary is not None for summary in self._open):
-            self._tape.append(pack(self._open))
+            self._records.append(pack(self._open))
             self._names.append(column)
-        self._discharge()
+        self._drop_open()
 
     @property
     def columns(self) -> list[str]:
@@ -56,15 +53,15 @@ class OutputSkips:
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
         """Yields columns and their blocks."""
-        yield from zip(self._names, self._tape, strict=True)
+        yield from zip(self._names, self._records, strict=True)
 
     def spill(self) -> int:
-        return self._tape.spill()
+        return self._records.spill()
 
     def close(self) -> None:
-        self._discharge()
-        self._tape.close()
+        self._drop_open()
+        self._records.close()
 
-    def _discharge(self) -> None:
-        self._budget.discharge(STAGE, self._open_bytes)
-        self._open, self._open_bytes = [], 0
+    def _drop_open(self) -> None:
+        self._open = []
+        self._open_memory.free()

@@ -7,7 +7,7 @@ input keep their order, so nothing else is needed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -15,7 +15,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from compactor.resources.tape import Tape
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import ROW_ORDER
+from compactor.resources.record_buffer import RecordBuffer
 from compactor.rows.flags import COUNTS, KEPT, Flags
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.native.gather import origins as native
@@ -48,7 +51,7 @@ class GroupOrder:
     _data_at: int
     _runs: int
     flags: Flags | None = None
-    """What becomes of each row in output order (`compactor.rows.flags`); None if all are written."""
+    """The fate of each row in output order (`compactor.rows.flags`); None if all are written."""
 
     @property
     def copied(self) -> int | None:
@@ -71,22 +74,29 @@ class GroupOrder:
 
 
 class RowOrder:
-    """The orders of all row groups, on a tape, in output order, as runs where that is smaller."""
+    """The orders of all row groups, in a record buffer in output order, as runs where that is smaller."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
+        self._records = RecordBuffer(budget, ROW_ORDER, disk)
         self.copied_rows = 0
+        self.dropped: dict[str, int] = {}
+        """Number of rows in order that are not written, by reason."""
 
     def __len__(self) -> int:
-        return len(self._tape)
+        return len(self._records)
 
     def append(
         self, inputs: npt.NDArray[np.integer[Any]], origins: Origins, flags: Flags | None = None
     ) -> None:
-        """Appends a row group: the inputs that contribute, ascending, which of them each row comes from, and
-        what becomes of the rows."""
+        """Appends a row group: the inputs that contribute, ascending, the place of each row's input among
+        them, and the fate of the rows."""
         form, data = _stored(origins, _place_type(len(inputs)))
         self._record(len(origins), origins.runs, inputs, origins.counts, form, data, flags)
+
+    def note_dropped(self, dropped: Mapping[str, int]) -> None:
+        """Counts rows that are not written, by reason."""
+        for reason, rows in dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + rows
 
     def append_copied(self, source: int, rows: int, group: int) -> None:
         """Appends a row group that is copied from an input."""
@@ -104,7 +114,7 @@ class RowOrder:
         data: bytes,
         flags: Flags | None = None,
     ) -> None:
-        self._tape.append(
+        self._records.append(
             b"".join(
                 (
                     _HEAD.pack(rows, runs, len(inputs), form, flags is not None),
@@ -118,7 +128,7 @@ class RowOrder:
 
     def groups(self) -> Iterator[GroupOrder]:
         """Yields all row groups in output order; may be called many times."""
-        for record in self._tape:
+        for record in self._records:
             rows, runs, count, form, has_flags = _HEAD.unpack_from(record)
             counts_at = _HEAD.size + 2 * count
             flags_at = counts_at + 4 * count
@@ -133,6 +143,13 @@ class RowOrder:
                 _runs=runs,
                 flags=_unpacked(record[flags_at:data_at], rows) if has_flags else None,
             )
+
+    def spill(self) -> int:
+        """Moves what is in memory to disk. Returns how many bytes that frees."""
+        return self._records.spill()
+
+    def close(self) -> None:
+        self._records.close()
 
 
 def _stored(origins: Origins, place: type[np.uint8] | type[np.uint16]) -> tuple[_Form, bytes]:

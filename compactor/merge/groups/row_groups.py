@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
-from compactor.merge.keys_in_order import WaitingKeys
+from compactor.merge.order.key_merge import CopiedRowGroup, MergeWindow
+from compactor.merge.order.keys_in_order import WaitingKeys
+from compactor.resources.reservation import Reservation
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from lsm_fragment.keys.comparator import ComparableKey
 from lsm_fragment.native.arrays.integers import count_within
@@ -30,13 +31,13 @@ SIZE_UNITS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class OutputGroup:
-    """The rows of one output row group: the input of each. Who gets it takes their sort columns before asking
-    for the next."""
+    """The rows of one output row group: the input of each. The consumer takes their sort columns before it
+    asks for the next one."""
 
     origins: npt.NDArray[np.uint16]
     starts_fragment: bool
     flags: Flags | None = None
-    """What becomes of each row; None if all are written."""
+    """The fate of each row; None if all are written."""
 
     @property
     def rows(self) -> int:
@@ -76,30 +77,29 @@ def cut_row_groups(
     windows: Iterator[MergeWindow | CopiedRowGroup],
     rule: CutRule,
     keys: WaitingKeys,
-    on_waiting: Callable[[int], None],
+    memory: Reservation,
 ) -> Iterator[OutputGroup | CopiedOutputGroup]:
     """Yields row groups as large as the rule allows, except for a fragment's last ones.
 
-    keys: of the rows of windows that are in no row group yet. on_waiting: called with the bytes of the
-    windows that are kept, whenever these change.
+    keys: of the rows of windows that are in no row group yet. memory: that of these windows.
     """
-    return _Cutter(rule, keys, on_waiting).run(windows)
+    return _Cutter(rule, keys, memory).run(windows)
 
 
 _MANY_WINDOWS: Final = 64
-"""Number of small windows at which they are joined."""
+"""Join small windows once there are this many."""
 _MIN_GROUP_DIVISOR: Final = 4
-"""Rows of less than one part in this many of a row group are joined with a whole row group that follows."""
+"""Join waiting rows with a whole row group that follows, if they are less than one part in this many of a row
+group."""
 _MIN_CUT_DIVISOR: Final = 4
-"""A fragment below one part in this many of its target goes on through a cut key, so that none gets too
-small."""
+"""Continue a fragment through a cut key while it is below one part in this many of its target."""
 
 
 class _Cutter:
-    def __init__(self, rule: CutRule, keys: WaitingKeys, on_waiting: Callable[[int], None]) -> None:
+    def __init__(self, rule: CutRule, keys: WaitingKeys, memory: Reservation) -> None:
         self._rule = rule
         self._keys = keys
-        self._on_waiting = on_waiting
+        self._memory = memory
         self._cut_keys = deque(rule.cut_keys)
         self._waiting: list[MergeWindow] = []
         self._waiting_rows = self._key_bytes = 0
@@ -176,7 +176,7 @@ class _Cutter:
         self._waiting = windows
         self._waiting_rows = sum(window.rows for window in windows)
         self._key_bytes = sum(window.key_bytes for window in windows)
-        self._on_waiting(sum(window.nbytes for window in windows))
+        self._memory.resize(sum(window.nbytes for window in windows))
 
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
         """Yields row groups: all if `final`, otherwise those after which another full one is in sight.

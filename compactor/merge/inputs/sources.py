@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from compactor.merge.contract import MergeSettings
-from compactor.merge.merge_input import InputFragment
+from compactor.merge.inputs.input_fragment import InputFragment
+from compactor.merge.outputs.contract import MergeSettings
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettings
@@ -15,7 +15,7 @@ from compactor.resources.merge_plan import MergePlan
 from compactor.resources.near_source import NearSource
 
 _CLOSE_SECONDS: Final = 5.0
-"""Seconds that all connections together may take to end; one that hangs is abandoned."""
+"""Abandon connections that have not ended after this many seconds."""
 
 
 class InputSources:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from compactor.merge.outputs import OpenOutput, OutputSink
+from compactor.merge.outputs.sinks import OpenOutput, OutputSink
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.merge_plan import MemorySettings
@@ -35,7 +35,7 @@ class MergeSettings:
     open_skips: OpenOutput | None = None
     """Begins the object of the skip indexes; needed with `skips`."""
     rule: RowRule | None = None
-    """What becomes of rows of one key, and of old rows; None if all stay."""
+    """Merges rows of one key, and leaves old rows out; None if all stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class MergeResult:
     """The share of the time, from the first keys in order to the last chunk encoded, in which the merging
     thread works or waits for the encoding thread."""
     peak_bytes: int
-    """The most bytes that were charged at a time."""
+    """The most bytes that were reserved at a time."""
     stage_peak_bytes: dict[str, int]
     copied_rows: int
     """Number of rows in copied row groups."""

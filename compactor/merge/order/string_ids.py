@@ -1,8 +1,8 @@
 """Numbers the strings of a column's dictionaries as its chunks are loaded, so that output row groups are
 gathered without comparing strings.
 
-Numbers only spare time: what has none is gathered to the same rows. So there are none where memory is short,
-and where strings hardly recur.
+Numbers only save time: strings without them are gathered to the same rows. So there are none where
+memory is short, and where strings hardly recur.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.decoded import STAGE
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import NUMBERED_BYTES, NUMBERED_STRINGS
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Reservation
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.templated import templates_of
@@ -24,7 +25,7 @@ from lsm_fragment.gather.pieces import NumberedStrings
 from lsm_fragment.native.gather.ids import StringTable
 
 _MIN_RECURRENCE: Final = 2
-"""How often a string has to come, on average, for numbers to be worth their time."""
+"""Begin a new series of numbers only if strings come at least this often, on average."""
 
 
 class StringIds:
@@ -40,7 +41,7 @@ class StringIds:
         max_strings: int = NUMBERED_STRINGS,
         max_bytes: int = NUMBERED_BYTES,
     ) -> None:
-        self._budget = budget
+        self._memory = Reservation(budget, CHUNKS)
         self._max_strings = max_strings
         self._max_bytes = max_bytes
         self._table: StringTable | None = None
@@ -51,12 +52,14 @@ class StringIds:
 
     @property
     def held_bytes(self) -> int:
-        """What the strings are charged, without the numbers that were given."""
-        return 0 if self._table is None else self._table.held_bytes
+        """The memory of the strings, without the numbers that were given."""
+        return self._memory.size
 
-    def numbered(self, array: pa.Array, packed: pa.Array | None = None) -> NumberedStrings | None:
+    def numbered(
+        self, array: pa.Array, memory: Reservation, packed: pa.Array | None = None
+    ) -> NumberedStrings | None:
         """Numbers the dictionary of a storage array, or its templates; None if there is none, or no use or
-        no memory for it. The caller must discharge the numbers' bytes. packed: see `GatherArray`."""
+        no memory for it. memory: the array's, which the numbers join. packed: see `GatherArray`."""
         values = (_strings_of(array) if packed is None else packed) if self._may_number else None
         if values is None or not 0 < len(values) <= self._max_strings:
             return None
@@ -70,22 +73,20 @@ class StringIds:
             self._may_number = 0 < _MIN_RECURRENCE * known <= self._came
             return None
         self._came += len(values)
-        if not self._budget.try_charge(STAGE, numbers.nbytes):
+        if not memory.try_grow(numbers.nbytes):
             return None
         return NumberedStrings(numbers, self._series, table.count)
 
     def forget(self) -> int:
         """Forgets all strings, and numbers no more. Returns how many bytes that frees."""
-        freed = self.held_bytes
-        self._budget.discharge(STAGE, freed)
         self._table = None
         self._may_number = False
-        return freed
+        return self._memory.free()
 
     def _begin(self) -> StringTable | None:
         """Begins a series; None if there is no memory for it."""
         table = StringTable(self._max_strings, self._max_bytes)
-        if not self._budget.try_charge(STAGE, table.held_bytes):
+        if not self._memory.try_grow(table.held_bytes):
             return None
         self._table = table
         self._series += 1

@@ -1,21 +1,13 @@
-"""Decides where row groups are divided because one of their columns is too heavy.
-
-Row groups are cut by the inputs' statistics, before any column other than the sort columns is read. Heavy
-rows that are scattered over the inputs may become neighbours only in the merged order. The first pass notices
-that, measures that column and all that follow, and the second pass divides exactly those row groups.
-"""
+"""Holds the rows of one column that will make an output row group, and weighs them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.row_groups import OutputGroup
-from compactor.rows.flags import Flags, whole_until
 from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.arrays.types import is_binary_like
 from lsm_fragment.gather.columns import used_bytes
@@ -23,54 +15,7 @@ from lsm_fragment.gather.pieces import Pieces
 
 I64 = npt.NDArray[np.int64]
 _PLAIN_ROW_BYTES: Final = 64
-"""Mean bytes up to which dictionary-coded strings that hardly repeat are gathered as values."""
-
-
-class Splits:
-    """The rows at which row groups are divided, by the number of the row group in output order."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, set[int]] = {}
-
-    def __len__(self) -> int:
-        """Returns the number of row groups that are divided."""
-        return len(self._rows)
-
-    def add(self, group: int, stops: Sequence[int]) -> None:
-        """Divides a row group before the rows `stops`."""
-        if stops:
-            self._rows.setdefault(group, set()).update(stops)
-
-    def divide(self, number: int, group: OutputGroup) -> Iterator[OutputGroup]:
-        """Yields the parts of the row group."""
-        stops = [*sorted(self._rows.get(number, ())), group.rows]
-        start = 0
-        for stop in stops:
-            yield OutputGroup(
-                group.origins[start:stop],
-                group.starts_fragment and start == 0,
-                None if group.flags is None else group.flags[start:stop],
-            )
-            start = stop
-
-
-def stops_within(row_bits: I64, limit_bytes: int, flags: Flags | None) -> list[int]:
-    """Returns the rows before which a row group is divided, so that no part takes more than the limit, as far
-    as it can be divided.
-
-    row_bits: bits of each row in one column, in output order, shape (rows,). flags: those of the rows.
-    """
-    running = np.concatenate(([0], np.cumsum(row_bits)))
-    stops: list[int] = []
-    start, rows = 0, len(row_bits)
-    while True:
-        limit = running[start] + 8 * limit_bytes
-        stop = max(start + 1, int(np.searchsorted(running, limit, side="right")) - 1)
-        stop = whole_until(flags, stop, start)
-        if stop >= rows:
-            return stops
-        stops.append(stop)
-        start = stop
+"""Gather dictionary-coded strings that hardly repeat as values, if their mean size is at most this."""
 
 
 class ColumnPieces:
@@ -84,7 +29,7 @@ class ColumnPieces:
         self._held: list[Pieces] = []
         self._places: list[I64] = []
         self._bits: list[I64] | None = None
-        self._has_values = self._has_codes = False
+        self._has_values = False
         self._held_bytes = self._max_held_bytes = self._weighed_bits = 0
         self._counted_bytes = 0
         self._not_weighed: list[Pieces] = []
@@ -97,7 +42,6 @@ class ColumnPieces:
         """
         pieces.mark_nulls()
         held, most = pieces.weigh()
-        self._has_codes |= pieces.has_codes
         self._has_values |= pieces.has_values or pieces.has_templates
         self._held_bytes += held
         self._max_held_bytes += most
@@ -141,7 +85,7 @@ class ColumnPieces:
 
         is_exact: sums up the weight of every row, which takes longer, where the bound may be far too high.
         """
-        if not self._has_codes:
+        if not any(pieces.has_codes for pieces in self._held):
             return self._held_bytes
         if self._has_values:
             bound = self._max_held_bytes + 4 * rows
@@ -169,7 +113,7 @@ class ColumnPieces:
         return self._weighed_bits > 8 * self._max_bytes
 
     def _use_more_than(self, max_bytes: int) -> bool:
-        """Returns whether the distinct strings of dictionary-coded pieces take more than so many bytes.
+        """Returns whether the distinct strings of dictionary-coded pieces take more than `max_bytes`.
 
         It counts them only once those that are held have doubled, because that looks up every dictionary.
         """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from compactor.merge.decoded import DecodedRows
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.resources.reservation import Pins
 from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.gather.nested import positions_by_source
 from lsm_fragment.gather.origins import Origins
@@ -29,27 +30,28 @@ class KeyPieces(NamedTuple):
     inputs: npt.NDArray[np.intp]
     """The contributing inputs, ascending."""
     origins: Origins
-    """The place among these inputs of each row's."""
+    """For each row, the place of its input among these."""
     counts: I64
     """How many rows each input has, contributing or not."""
-    give_back: Callable[[], None]
-    """What to call when nobody looks at them any more; until then they are in memory."""
+    pins: Pins
+    """Keep them in memory; free these when the rows are done with."""
 
 
 def borrowed(sources: Sequence[DecodedRows], inputs: U16, skips: I64) -> KeyPieces:
     """Returns the sort columns of rows, without taking them.
 
-    inputs: the input of each row. skips: rows of each input that come before them and were not taken.
+    inputs: the input of each row. skips: the number of rows of each input that come before them and were not
+    taken.
     """
     of_all = Origins.of(inputs, len(sources))
     counts, numbers = of_all.counts, np.flatnonzero(of_all.counts)
-    loan, spans = sources[0].loan(), list[list[Span]]()
+    pins, spans = Pins(), list[list[Span]]()
     places = zip(numbers.tolist(), skips[numbers].tolist(), counts[numbers].tolist(), strict=True)
     for number, skip, count in places:
-        found = sources[number].borrow(skip, count, loan)
+        found = sources[number].borrow(skip, count, pins)
         spans.append([rows.span() for rows in found])
     origins = Origins(_places(inputs, numbers), counts[numbers], of_all.runs)
-    return KeyPieces(pieces_of_spans(spans), numbers, origins, counts, loan.give_back)
+    return KeyPieces(pieces_of_spans(spans), numbers, origins, counts, pins)
 
 
 class WaitingKeys:
@@ -68,31 +70,29 @@ class WaitingKeys:
         return found.keys.key(found.start)
 
     def rows_within(self, inputs: U16, start: int, limit_bytes: int) -> int:
-        """Returns the most rows from `start` on (at least 1) that take at most so many bytes in every column,
+        """Returns the most rows from `start` on (at least 1) that take at most `limit_bytes` in every column,
         as if none were dictionary-coded."""
         rows = len(inputs) - start
         if self._are_light(rows, limit_bytes):
             return rows
         skips = Origins.of(inputs[:start], len(self._sources)).counts
         keys = borrowed(self._sources, inputs[start:], skips)
-        try:
+        with keys.pins:
             # Bits of a bitmap may be missing in the upper bound.
             most = max(pieces.weigh()[1] for pieces in keys.columns) + rows // 8 + 1
             if most <= limit_bytes:
                 return rows
             within = (_rows_within(pieces, keys.origins, limit_bytes) for pieces in keys.columns)
             return max(1, min(within))
-        finally:
-            keys.give_back()
 
     def _are_light(self, rows: int, limit_bytes: int) -> bool:
-        """Returns whether no rows of so many can exceed the limit, so that they need not be looked at."""
+        """Returns whether `rows` rows fit even if each is as heavy as the heaviest."""
         heaviest = [source.heaviest_bytes() for source in self._sources]
         known = [size for size in heaviest if size is not None]
         return len(known) == len(heaviest) and rows * max(known) <= limit_bytes
 
     def take(self, inputs: U16) -> KeyPieces:
-        """Takes the rows; they stay charged until they are given back."""
+        """Takes the rows; they stay in memory until their pins are freed."""
         keys = borrowed(self._sources, inputs, np.zeros(len(self._sources), dtype=np.int64))
         for number in np.flatnonzero(keys.counts).tolist():
             self._sources[number].drop(int(keys.counts[number]))

@@ -14,7 +14,8 @@ from pyarrow import types as pt
 
 from compactor.common.counts import counted
 from compactor.merge.errors import MergeCheckError
-from compactor.merge.splits import max_plain_bytes, row_bits, stops_within
+from compactor.merge.groups.column_pieces import max_plain_bytes, row_bits
+from compactor.merge.groups.splits import stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.resources.stopwatch import Laps
 from compactor.rows.flags import KEPT, NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
@@ -45,19 +46,19 @@ from lsm_fragment.limits import max_written_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRows:
-    """The rows of one output row group in one column, and what is to be made of them."""
+    """The rows of one output row group in one column, with the settings for its chunk."""
 
     name: str
     pieces: Pieces
     """Pieces of each contributing input, in the column's storage type."""
     origins: Origins
-    """The place among the inputs of each row's."""
+    """For each row, the place of its input among the inputs."""
     flags: Flags | None
-    """What becomes of each row; None if all are written."""
+    """The fate of each row; None if all are written."""
     function: RowFunction | None
     """How rows are folded; None where rows are written as they are."""
     max_bytes: int
-    """The most bytes of a row group that can be divided."""
+    """Divide a heavier row group, if its rows can be divided."""
     level: int
     """zstd's level."""
     summarise: Callable[[pa.Array], bytes | None] | None = None
@@ -68,14 +69,14 @@ class ColumnRows:
 
 @dataclass(slots=True, kw_only=True)
 class ColumnChunk:
-    """What was made of the rows."""
+    """The chunk of the rows."""
 
     chunk: Chunk | None = None
     """None if no row is written, or the rows were only weighed."""
     contributions: U64 | None = None
     """What the rows taken add to the row hash; None if all are null."""
     folded_contributions: U64 | None = None
-    """The same of the rows written, where others were folded into them."""
+    """The contributions of the rows written, where others were folded into them."""
     summary: bytes | None = None
     """The skip index of the rows that are written."""
     stops: Sequence[int] = ()
@@ -96,7 +97,7 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
 
 @contextmanager
 def _naming(column: str) -> Iterator[None]:
-    """Has errors of the block name the column."""
+    """Adds the column's name to errors raised in the block."""
     try:
         yield
     except MemoryError as error:  # NumPy's can't be made of a text
@@ -154,13 +155,13 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyGroup:
-    """The sort columns of one output row group, and what is to be made of them."""
+    """The sort columns of one output row group, with the settings for their chunks."""
 
     names: Sequence[str]
     pieces: Sequence[Pieces]
     """Pieces of each contributing input, for each column."""
     origins: Origins
-    """The place among the inputs of each row's."""
+    """For each row, the place of its input among the inputs."""
     flags: Flags | None
     rule: RowRule | None
     level: int
@@ -168,7 +169,7 @@ class KeyGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyChunks:
-    """What was made of the sort columns."""
+    """The chunks of the sort columns."""
 
     chunks: Sequence[Chunk]
     """Empty if no row is written."""
@@ -177,7 +178,7 @@ class KeyChunks:
     contributions: U64
     """What the sort columns of the rows taken add to the row hash. Shape (rows,)."""
     folded_contributions: U64 | None
-    """The same of the rows written, where others are folded into them."""
+    """The contributions of the rows written, where others are folded into them."""
     row_statistics: RowStatistics
     seconds: Mapping[str, float]
     """CPU seconds by stage."""
@@ -246,13 +247,13 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array, *, is_mixed: bool) -> int | 
         return rows.max_bytes // OVERSHOOT_FACTOR
     max_stood_for = max_written_bytes() // 2
     if pt.is_dictionary(array.type) and not (is_mixed or takes_at_most(array, max_stood_for)):
-        # Readers might refuse what the dictionary decodes to. They need the other half for everything else.
+        # Readers might refuse the decoded dictionary. They need the other half for everything else.
         return max_stood_for
     return None
 
 
 def _is_heavier(array: pa.Array, max_bytes: int, *, is_mixed: bool) -> bool:
-    """Returns whether rows take more than so many bytes; a dictionary counts once, unless mixed."""
+    """Returns whether rows take more than `max_bytes`; a dictionary counts once, unless mixed."""
     dtype = array.type
     if is_mixed:
         if len(array.dictionary) == len(array) and array.nbytes <= max_bytes:
@@ -271,7 +272,7 @@ def _is_heavier(array: pa.Array, max_bytes: int, *, is_mixed: bool) -> bool:
 
 
 def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array, I64 | None]:
-    """Returns what is written of the rows taken, and whose value each has; None where they are computed."""
+    """Returns the rows to be written, and the row whose value each has; None where values are computed."""
     if rows.function is None:
         return kept_rows(array, flags), np.flatnonzero((flags & KEPT).astype(np.bool_))
     array = text(array)

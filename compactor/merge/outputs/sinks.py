@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from compactor.merge.row_numbers import RowNumbers
-from compactor.merge.skips import OutputSkips
+from compactor.merge.outputs.row_numbers import RowNumbers
+from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.disk import LocalDisk
+from compactor.resources.record_buffer import RecordBuffer
 from compactor.resources.stopwatch import Stopwatch
-from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import NONE_SEEN, RowStatistics
 from lsm_fragment.container.chunk import ByteSink
@@ -19,7 +19,7 @@ from lsm_fragment.container.emitter import FragmentEmitter
 
 
 class OutputSink(ByteSink, Protocol):
-    """A sink for one output, which nobody sees before `complete`."""
+    """A sink for one output, which readers cannot see before `complete`."""
 
     def complete(self) -> object: ...
 
@@ -61,7 +61,7 @@ class OutputFragment:
     emitter: FragmentEmitter
     sink: OutputSink
     row_numbers: RowNumbers
-    shelf: Tape
+    shelf: RecordBuffer
     skips: OutputSkips
     folded: RowNumbers
     """Numbers of rows into which others were folded: a page for each row group that has such rows."""

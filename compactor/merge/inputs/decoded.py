@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from pyarrow import types as pt
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.joining import without_unused
 from lsm_fragment.arrays.sizes import cumulative_bytes, max_row_bytes
 from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
@@ -22,32 +24,33 @@ from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.gather.pieces import GatherArray, Span
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 
-STAGE: Final = "chunks"
-
 
 @dataclass(slots=True, kw_only=True)
 class _InMemory:
     arrays: list[pa.Array]
-    charged: int
+    memory: Reservation
+    """Pinned while its rows are borrowed."""
     stop: int
     """The rows of the arrays."""
     position: int = 0
     gathered: list[GatherArray] | None = None
-    """The arrays as rows are gathered of them, once some are."""
+    """The arrays in the form in which rows are gathered, once some are."""
     keys: KeyColumns | None = None
-    """The arrays as keys are made of them, once some are."""
+    """The arrays in the form in which keys are made, once some are."""
     heaviest_bytes: int | None = None
-    """The most bytes that a row has in any column, once somebody has asked."""
-    lent: int = 0
-    """How often the caller holds rows of it; as long as it does, dropping it would free nothing."""
+    """The bytes of the heaviest row in any column, once they are needed."""
 
     @property
     def rows(self) -> int:
         return self.stop - self.position
 
+    def may_spill(self, slice_bytes: int) -> bool:
+        """Returns whether to spill it would free more than `slice_bytes`."""
+        return self.memory.size > slice_bytes and self.rows > 0 and not self.memory.is_pinned
 
-class LentRows(NamedTuple):
-    """Consecutive rows, which stay charged and in memory until they are given back."""
+
+class BorrowedRows(NamedTuple):
+    """Consecutive rows that their queue still has, or had when they were borrowed."""
 
     part: _InMemory
     start: int
@@ -63,30 +66,11 @@ class LentRows(NamedTuple):
         return Span(self.part.gathered, self.start, self.rows)
 
 
-class Loan:
-    """Rows of any queues of one budget that their caller holds."""
+class TakenRows(NamedTuple):
+    """Rows of one column that have left their queue, with their memory."""
 
-    __slots__ = ("_budget", "parts")
-
-    def __init__(self, budget: MemoryBudget) -> None:
-        self._budget = budget
-        self.parts: list[_InMemory] = []
-        """The parts of which it has rows, each as often as rows of it were lent."""
-
-    def give_back(self) -> None:
-        """Gives all rows back. Idempotent."""
-        _give_back(self.parts, self._budget)
-
-
-def _give_back(parts: list[_InMemory], budget: MemoryBudget) -> None:
-    """Gives parts back, each as often as rows of it were lent, and discharges those without other rows."""
-    size = 0
-    for part in parts:
-        part.lent -= 1
-        if not part.lent and not part.rows:
-            size += part.charged
-    parts.clear()
-    budget.discharge(STAGE, size)
+    array: pa.Array
+    memory: Reservation
 
 
 @dataclass(slots=True)
@@ -103,7 +87,7 @@ class _StoredColumn:
 
 
 class KeyRows(NamedTuple):
-    """Consecutive rows of which keys are made."""
+    """Consecutive rows for which keys are made."""
 
     keys: KeyColumns
     arrays: Sequence[pa.Array]
@@ -129,7 +113,6 @@ class DecodedRows:
         self._disk = disk
         self._slice_bytes = slice_bytes
         self._parts: deque[_InMemory | _OnDisk] = deque()
-        self._lent: list[_InMemory] = []
         self._is_loading = False
         self.rows = 0
         """Number of rows not taken yet."""
@@ -143,8 +126,8 @@ class DecodedRows:
         if not self._has_place(size):
             self._parts.extend(self._to_disk(arrays))
             return
-        self._budget.charge(STAGE, size)
-        self._parts.append(_InMemory(arrays=arrays, charged=size, stop=len(arrays[0])))
+        memory = Reservation(self._budget, CHUNKS, size)
+        self._parts.append(_InMemory(arrays=arrays, memory=memory, stop=len(arrays[0])))
 
     def heaviest_bytes(self) -> int | None:
         """Returns an upper bound of the bytes of a row in any column; None if some rows are on disk."""
@@ -158,8 +141,8 @@ class DecodedRows:
         return most
 
     def peek(self, skip: int, rows: int) -> Iterator[list[pa.Array]]:
-        """Yields the rows from number `skip` on, at most so many, in pieces, without removing them. Loads no
-        piece before it is asked for; no row may be taken meanwhile."""
+        """Yields at most `rows` rows from number `skip` on, in pieces, without removing them. Loads a piece
+        when the caller asks for it; no row may be taken meanwhile."""
         for index, part in enumerate(self._parts):
             if rows <= 0:
                 break
@@ -181,46 +164,40 @@ class DecodedRows:
             index += 1
         part = self._in_memory(index)
         keys = part.keys or KeyColumns(part.arrays, layout)
-        if not keys.has_copies:  # which nobody has charged
+        if not keys.has_copies:  # for which no memory is reserved
             part.keys = keys
         return KeyRows(keys, part.arrays, part.position + skip, part.rows - skip)
 
-    def take(self, rows: int) -> list[list[pa.Array]]:
-        """Removes the first `rows` rows and returns them in pieces, which stay charged until `settle`."""
+    def take(self, rows: int, pins: Pins) -> list[list[pa.Array]]:
+        """Removes the first `rows` rows and returns them in pieces, whose memory it pins."""
         pieces = []
         while rows:
             part = self._in_memory(0)
             count = min(rows, part.rows)
             pieces.append([array.slice(part.position, count) for array in part.arrays])
-            part.lent += 1
-            self._lent.append(part)
+            pins.add(part.memory)
             self._pass(part, count)
             rows -= count
         return pieces
 
-    def loan(self) -> Loan:
-        """Returns a loan that has no rows yet, for rows of this queue and others of its budget."""
-        return Loan(self._budget)
-
-    def borrow(self, skip: int, rows: int, loan: Loan) -> list[LentRows]:
-        """Returns `rows` rows from number `skip` on, without removing them. They stay in memory until all
-        rows of the loan are given back."""
-        found: list[LentRows] = []
+    def borrow(self, skip: int, rows: int, pins: Pins) -> list[BorrowedRows]:
+        """Returns `rows` rows from number `skip` on, without removing them, and pins their memory: until it
+        is unpinned, they do not spill."""
+        found: list[BorrowedRows] = []
         index = 0
         while rows:
             left = self._parts[index].rows - skip
             if left > 0:
                 part, count = self._in_memory(index), min(rows, left)
-                found.append(LentRows(part, part.position + skip, count))
-                part.lent += 1
-                loan.parts.append(part)
+                found.append(BorrowedRows(part, part.position + skip, count))
+                pins.add(part.memory)
                 rows -= count
             skip = max(0, -left)
             index += 1
         return found
 
     def drop(self, rows: int) -> None:
-        """Removes the first `rows` rows, which somebody may have borrowed."""
+        """Removes the first `rows` rows; what is pinned of them stays in memory."""
         while rows:
             part = self._parts[0]
             if isinstance(part, _OnDisk) and part.rows <= rows:
@@ -232,27 +209,23 @@ class DecodedRows:
                 part = self._in_memory(0)
                 count = min(rows, part.rows)
                 self._pass(part, count)
-                if not part.rows and not part.lent:
-                    self._budget.discharge(STAGE, part.charged)
             rows -= count
 
-    def take_part(self) -> tuple[pa.Array, int]:
-        """Removes the first part of the only column, of which no rows were taken. Returns its rows and what
-        they are charged, which the caller must discharge."""
+    def take_part(self) -> TakenRows:
+        """Removes the first part of the only column; none of its rows may have been taken."""
         part = self._in_memory(0)
         self._parts.popleft()
         self._count(part.rows)
-        return part.arrays[0], part.charged
+        return TakenRows(part.arrays[0], part.memory)
 
-    def pass_on(self, array: pa.Array) -> tuple[pa.Array, int]:
+    def pass_on(self, array: pa.Array) -> TakenRows:
         """Adds rows of the only column where there are none, and removes the first part as `take_part`
         does."""
         size = array.get_total_buffer_size()
         if not self._has_place(size):
             self.push([array])
             return self.take_part()
-        self._budget.charge(STAGE, size)
-        return array, size
+        return TakenRows(array, Reservation(self._budget, CHUNKS, size))
 
     def put_back(self, array: pa.Array) -> None:
         """Puts rows of the only column before all others, on disk."""
@@ -260,7 +233,7 @@ class DecodedRows:
         self._count(-len(array))
 
     def _has_place(self, size: int) -> bool:
-        """Returns whether rows of so many bytes stay in memory as they come."""
+        """Returns whether rows of `size` bytes stay in memory as they come."""
         return size <= self._slice_bytes or self._budget.has_room(size, self._reserve_bytes)
 
     def _pass(self, part: _InMemory, count: int) -> None:
@@ -274,30 +247,25 @@ class DecodedRows:
         self.rows -= taken
         self.taken += taken
 
-    def settle(self) -> None:
-        """Releases the memory of rows that were taken."""
-        _give_back(self._lent, self._budget)
-
     @property
     def spillable_bytes(self) -> int:
         return sum(
-            part.charged
+            part.memory.size
             for part in self._parts
-            if isinstance(part, _InMemory) and self._may_spill(part)
+            if isinstance(part, _InMemory) and part.may_spill(self._slice_bytes)
         )
 
     def spill(self) -> int:
-        """Moves rows that no caller holds to disk. Returns how many bytes that frees."""
+        """Moves rows whose memory is not pinned to disk. Returns how many bytes that frees."""
         if self._is_loading:
             return 0
         freed = 0
         parts: deque[_InMemory | _OnDisk] = deque()
         for part in self._parts:
-            if isinstance(part, _InMemory) and self._may_spill(part):
+            if isinstance(part, _InMemory) and part.may_spill(self._slice_bytes):
                 rest = [array.slice(part.position) for array in part.arrays]
                 parts.extend(self._to_disk(rest))
-                self._budget.discharge(STAGE, part.charged)
-                freed += part.charged
+                freed += part.memory.free()
             else:
                 parts.append(part)
         self._parts = parts
@@ -305,30 +273,26 @@ class DecodedRows:
 
     def clear(self) -> None:
         """Drops all rows."""
-        self.settle()
         for part in self._parts:
             if isinstance(part, _InMemory):
-                self._budget.discharge(STAGE, part.charged)
+                part.memory.free()
             else:
                 self._disk.release(part.region)
         self._parts.clear()
         self.rows = 0
-
-    def _may_spill(self, part: _InMemory) -> bool:
-        return not part.lent and part.charged > self._slice_bytes and part.rows > 0
 
     def _in_memory(self, index: int) -> _InMemory:
         part = self._parts[index]
         if isinstance(part, _OnDisk):
             arrays = _restore(self._disk.read(part.region), part)
             size = sum(array.nbytes for array in arrays)
-            self._is_loading = True  # charging must not spill here: parts would change places
+            self._is_loading = True  # nothing may spill here, or parts would change places
             try:
-                self._budget.charge(STAGE, size)
+                memory = Reservation(self._budget, CHUNKS, size)
             finally:
                 self._is_loading = False
             self._disk.release(part.region)
-            self._parts[index] = part = _InMemory(arrays=arrays, charged=size, stop=len(arrays[0]))
+            self._parts[index] = part = _InMemory(arrays=arrays, memory=memory, stop=len(arrays[0]))
         return part
 
     def _to_disk(self, arrays: list[pa.Array]) -> list[_OnDisk | _InMemory]:
@@ -370,7 +334,7 @@ def _restore(data: bytes, part: _OnDisk) -> list[pa.Array]:
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    """Returns the array of which `_divided` made the parts."""
+    """Returns the array that `_divided` has taken apart."""
     match parts:
         case [array]:
             return array

@@ -6,11 +6,10 @@ import numpy as np
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.tape import PagedNumbers
+from compactor.resources.merge_stages import ROW_HASHES
+from compactor.resources.record_buffer import PagedNumbers
 from compactor.rows.flags import KEPT, Flags
 from lsm_fragment.arrays.hashing import U64, combine, fold_rows
-
-STAGE = "row hashes"
 
 
 def hash_of_pages(numbers: PagedNumbers) -> int:
@@ -22,7 +21,7 @@ class RowNumbers:
     """The row numbers of one output, one page per row group."""
 
     def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
-        self._numbers = PagedNumbers(budget, STAGE, disk)
+        self._numbers = PagedNumbers(budget, ROW_HASHES, disk)
 
     def __len__(self) -> int:
         return len(self._numbers)

@@ -18,19 +18,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.copied import StoredKeys
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.keys_in_order import borrowed
-from compactor.merge.loaded_rows import LoadedGroup, LoadedRows
-from compactor.merge.tournament import Page, Tournament
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, LoadedRows
+from compactor.merge.order.keys_in_order import borrowed
+from compactor.merge.order.tournament import Page, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
+from compactor.resources.reservation import Pins
 from compactor.rows.flags import Decision, Flags, RowRule
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
 from lsm_fragment.errors import OrderError
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.keys.bounds import key_at
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 from lsm_fragment.keys.normalised import (
     KeyColumns,
@@ -45,19 +44,10 @@ from lsm_fragment.native.keys.key_merge import Stop
 
 I64 = npt.NDArray[np.int64]
 _MAX_PAGE_BYTES: Final = 256 << 10
-"""Bytes of a page, of which there is one for each input; larger ones save no more time."""
+"""Do not make an input's page larger than this, since that saves no more time."""
 _MIN_PAGE_ROWS: Final = 1024
-"""Rows of a page where inputs have a smaller share of a batch, as long as their keys' bytes allow that."""
-
-
-def loaded_group(
-    keys: Sequence[pa.Array], number: int = 0, stored: StoredKeys | None = None
-) -> LoadedGroup:
-    """Returns the loaded group of a row group's sort columns."""
-    rows = len(keys[0])
-    if stored is None:
-        return LoadedGroup(rows, number)
-    return LoadedGroup(rows, number, stored, key_at(keys, 0), key_at(keys, rows - 1))
+"""Give a page at least this many rows, even if an input's share of a batch is smaller, unless their keys are
+too large."""
 
 
 class KeySource(Protocol):
@@ -68,8 +58,8 @@ class KeySource(Protocol):
 
     @property
     def keys(self) -> DecodedRows:
-        """Sort columns that are loaded and not taken yet, as storage arrays. Who has a window takes its rows
-        when it has no more use for them, window by window; the merge looks at those that follow."""
+        """Sort columns that are loaded and not taken yet, as storage arrays. The window's consumer removes
+        its rows, in order; the merge reads ahead of them."""
         ...
 
     def load_keys(self) -> LoadedGroup | None:
@@ -94,7 +84,7 @@ class MergeWindow:
     key_bytes: int
     """About how many bytes the rows' keys have."""
     flags: Flags | None = None
-    """What becomes of each row (`compactor.rows.flags`); None if all are written. Shape (rows,)."""
+    """The fate of each row (`compactor.rows.flags`); None if all are written. Shape (rows,)."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Number of rows that are not written, by reason."""
 
@@ -145,8 +135,8 @@ def merge_keys(
 
     batch_rows, batch_bytes: the most rows and bytes of a window's keys, or a few rows per input if that is
     more. They do not change the order.
-    rule: what rows of one key become. With a rule, the rule decides what the key is, every window has all
-    rows of its keys, and a row group is copied only if the rule leaves it as it is.
+    rule: merges rows of one key. With a rule, the rule defines the key, every window has all rows of its
+    keys, and a row group is copied only if the rule leaves it as it is.
     Raises `OrderError` for an input that is not sorted, or has more rows of one key than the rule allows.
     """
     if sources:
@@ -285,7 +275,7 @@ class _KeyMerge:
             keys = borrowed(sources, inputs, skips)
             for place in self._rule.decides_by:
                 columns[place] = gather(keys.columns[place], keys.origins)
-            keys.give_back()
+            keys.pins.free()
         return self._rule.decide(columns, starts)
 
     def _is_copied(self, source: _Input) -> bool:
@@ -301,7 +291,8 @@ class _KeyMerge:
         number = self._tournament.first
         group = source.group
         is_copied = True
-        pieces, give_back = source.borrow_group()
+        pins = Pins()
+        pieces = source.borrow_group(pins)
         starts_key = self._tournament.starts_group(group.first_key)
 
         def as_window() -> MergeWindow:
@@ -334,7 +325,7 @@ class _KeyMerge:
             loaded.stored.drop()
         if is_copied:
             source.keys.drop(loaded.rows)
-        give_back()
+        pins.free()
         self._in_windows[number] += loaded.rows
         self._bring(number)
         self._tournament.go_on()
@@ -357,7 +348,7 @@ def _not_sorted(name: str) -> OrderError:
 
 
 class _Input:
-    """One input: its loaded keys, of which the first were given to the tournament, and wait to be taken."""
+    """One input and its loaded keys. The tournament has the first of them, which wait to be taken."""
 
     def __init__(
         self,
@@ -415,7 +406,7 @@ class _Input:
         return Page.of(SortKeys(1, key, np.array([0, len(key)]), 0))
 
     def next_page(self) -> tuple[Page, int]:
-        """Gives the next rows of the row group. Returns their keys, and what counts of each row besides."""
+        """Gives the next rows of the row group. Returns the page of keys, and the extra bytes of each row."""
         ahead = self.keys.key_rows(self._waiting_rows, self._compare.layout)
         rows = min(ahead.rows, self._page_rows, self.group.rows)
         keys = ahead.keys.keys(ahead.start, rows, self._page_bytes)
@@ -430,12 +421,11 @@ class _Input:
         """Returns the sort columns of the row group's next rows, in pieces."""
         return list(self.keys.peek(self._waiting_rows, self.group.rows))
 
-    def borrow_group(self) -> tuple[list[list[pa.Array]], Callable[[], None]]:
-        """Gives all rows of the row group away. Returns their sort columns in pieces, and what to call when
-        nobody looks at them any more."""
+    def borrow_group(self, pins: Pins) -> list[list[pa.Array]]:
+        """Gives all rows of the row group away. Returns their sort columns in pieces, whose memory it
+        pins."""
         rows = self.group.rows
-        loan = self.keys.loan()
-        found = self.keys.borrow(self._waiting_rows, rows, loan)
+        found = self.keys.borrow(self._waiting_rows, rows, pins)
         self._given += rows
         pieces = [part.arrays() for part in found]
         for piece in pieces:
@@ -443,7 +433,7 @@ class _Input:
             if columns.key(0) < self._last_key or columns.first_disorder() is not None:
                 raise _not_sorted(self.name)
             self._last_key = columns.key(len(piece[0]) - 1)
-        return pieces, loan.give_back
+        return pieces
 
     @property
     def _waiting_rows(self) -> int:
