@@ -67,7 +67,7 @@ class SimulationSettings(Settings):
     """Settings of a simulation. Rates and workers are for all shards; one shard is simulated."""
 
     ingest_bytes_per_second: Rate = Field(
-        default=10 << 30, ge=1, description="Stored bytes that all writers of all shards write."
+        default=10 << 30, ge=1, description="Stored bytes written by all writers of all shards."
     )
     duration_seconds: Seconds = Field(default=14 * 86_400.0, description="Time to simulate.")
     flush_bytes: Bytes = Field(
@@ -77,21 +77,21 @@ class SimulationSettings(Settings):
     )
     locality: Annotated[Locality, BeforeValidator(_locality), Written("WHERE")] = Field(
         default=Locality(),
-        description="Keys of a flush. whole: all of them. random:FRACTION: a part, somewhere. append: "
-        "greater than all before, as when time comes first in the key.",
+        description="Keys of a flush. whole: all keys. random:FRACTION: a randomly placed range. append: "
+        "greater than all before, as with time first in the key.",
     )
     window_seconds: WindowSeconds | None = Field(
         default=None,
-        description="Each fragment has rows of one window of this length. By default there are no windows.",
+        description="Length of time windows; a fragment has rows of one window only. Default: no windows.",
     )
     retention_seconds: Seconds | None = Field(
-        default=None, description="Drop windows that ended longer ago. By default all are kept."
+        default=None, description="Drop windows that ended longer ago. Default: keep all."
     )
     late_share: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="Share of each flush that belongs to the previous window.",
+        description="Fraction of each flush that belongs to the previous window.",
     )
     shards: int = Field(
         default_factory=lambda given: shards_for(
