@@ -197,7 +197,7 @@ class MergedPart:
         return 0
 
     def take(self, rows: int) -> list[list[pa.Array]]:
-        """Returns the next `rows` rows in pieces, each a list of all columns but the sort columns' own."""
+        """Returns the next `rows` rows in pieces, each a list of the columns after the sort columns."""
         return self._rows.take(rows) if self._rows.rows else []
 
     def settle(self) -> None:
