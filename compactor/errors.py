@@ -41,14 +41,15 @@ from compactor.common.redact import redacted
 class CompactorError(Exception):
     """Base of all errors whose message is meant for the user.
 
-    The message has all secrets removed; the causing exception (`__cause__`) is unchanged. It refers to
-    settings by key, and each front shows its own names (`compactor.settings.names`).
+    The message never holds secrets, whatever a server or a library put into it. The exception that caused it
+    (`__cause__`) is left as it came. It names settings by key, and each front shows its own names for them
+    (`compactor.settings.names`).
     """
 
     exit_code = 1
 
     def __init__(self, *parts: str) -> None:
-        """parts: texts, settings and messages to concatenate."""
+        """parts: texts, settings and messages, which are joined."""
         message = Message(*parts)
         shown = redacted(message)
         super().__init__(message if shown == message else Message(shown))

@@ -72,7 +72,7 @@ def delete_command(
             on_progress=advance,
         )
     if words := left_out(report.fragments_left_out, report.rows_left_out):
-        warn(f"{words}: those that fulfil the condition come back when a fragment is released")
+        warn(f"{words}: those that match the condition come back when a fragment is released")
     if as_json:
         echo_json({**asdict(report), "dry_run": dry_run})
         return

@@ -25,7 +25,7 @@ def echo_json(document: Any) -> None:
 
 
 def echo_line(text: str) -> None:
-    """Prints a line with foreign text, such as a failure's reason, on stdout: redacted and escaped."""
+    """Prints a line on stdout that quotes foreign text, such as a failure's reason: redacted, in one line."""
     click.echo(one_line(redacted(_by_flags(text))))
 
 

@@ -56,7 +56,7 @@ class CsvBatches(FileBatches):
         self._odd: dict[int, str] = {}
         """Reasons by ordinal of rows with more or fewer cells than the header."""
         self._unfit: dict[int, str] = {}
-        """Reasons by ordinal of rows with a value that does not fit its column's type or is not UTF-8."""
+        """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
         self._source = FileBytes(path, compression)
         try:
             self._header = _read_header(path, self._source, known_schema)

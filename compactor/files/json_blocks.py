@@ -85,7 +85,7 @@ def _read(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
 def _read_by_arrow(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
     rows = pj.open_json(
         native_reader(block),
-        # One chunk, so that the result does not depend on chunk boundaries.
+        # One chunk, so that what Arrow accepts does not depend on where it would cut.
         read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
         parse_options=pj.ParseOptions(
             explicit_schema=types, unexpected_field_behavior=other_fields

@@ -131,7 +131,7 @@ def without_quarantined(
     return snapshot.without(entry.key for entry in held)
 
 
-def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
-    """Yields groups of fragments with overlapping keys, in key order; each group oldest first."""
-    for group in components(all_items(snapshot)):
-        yield sorted((item.entry for item in group), key=lambda entry: entry.age)
+def overlapping_fragments(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
+    """Yields the sets of fragments with overlapping keys, in key order; each set oldest first."""
+    for items in components(all_items(snapshot)):
+        yield sorted((item.entry for item in items), key=lambda entry: entry.age)

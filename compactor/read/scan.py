@@ -15,7 +15,7 @@ import pyarrow as pa
 from compactor.predicate.tree import Predicate
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.merged_rows import merged_rows
-from compactor.read.pruning import overlapping_groups, unless_ruled_out
+from compactor.read.pruning import overlapping_fragments, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.steps import Step, in_order, thread_pool_of
@@ -49,8 +49,8 @@ def scan(
     wanted.report.fragments += len(snapshot.fragments)
     steps = (
         step
-        for group in overlapping_groups(snapshot)
-        for step in steps_of_group(store, table, group, wanted)
+        for entries in overlapping_fragments(snapshot)
+        for step in steps_of_overlapping(store, table, entries, wanted)
     )
     return batches(steps, table, schema, wanted.report, threads)
 
@@ -70,15 +70,15 @@ def batches(
                 yield batch.rename_columns(schema.names) if table.names else batch
 
 
-def steps_of_group(
-    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
+def steps_of_overlapping(
+    store: Store, table: TableMetadata, entries: Sequence[FragmentEntry], wanted: Wanted
 ) -> Iterator[Step[pa.RecordBatch]]:
-    """Yields the steps that read a set of overlapping fragments in key order. group: oldest first.
+    """Yields the steps that read overlapping fragments in key order. entries: oldest first.
 
     Merges only the stretches that overlap. Counts the skipped fragments and the contents of the others.
     """
     readers = []
-    for entry in group:
+    for entry in entries:
         skips = unless_ruled_out(store, entry, table, wanted.where)
         if skips is None:
             wanted.report.fragments_skipped += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from compactor.read.pruning import overlapping_groups
+from compactor.read.pruning import overlapping_fragments
 from compactor.table.entry import FragmentEntry
 from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
@@ -20,9 +20,9 @@ def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
     """Yields one snapshot per piece, of about `_PIECE_BYTES` each, in key order."""
     entries: list[FragmentEntry] = []
     size = 0
-    for group in overlapping_groups(snapshot):
-        entries += group
-        size += sum(entry.raw_bytes for entry in group)
+    for overlapping in overlapping_fragments(snapshot):
+        entries += overlapping
+        size += sum(entry.raw_bytes for entry in overlapping)
         if size >= _PIECE_BYTES:
             yield of_fragments(snapshot, entries)
             entries, size = [], 0

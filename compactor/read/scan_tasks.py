@@ -14,10 +14,10 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.predicate.tree import Predicate
-from compactor.read.pruning import may_have, overlapping_groups, unless_ruled_out
+from compactor.read.pruning import may_have, overlapping_fragments, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
-from compactor.read.scan import batches, steps_of_group
+from compactor.read.scan import batches, steps_of_overlapping
 from compactor.read.steps import Step
 from compactor.read.stored_rows import stored_rows
 from compactor.read.wanted import Wanted, rule_of_readers, scan_schema, stored_schema, wanted_rows
@@ -74,10 +74,10 @@ def _weighed(
     snapshot: Snapshot, where: Predicate | None, cut_bytes: int | None, report: ScanReport
 ) -> Iterator[tuple[Part, int]]:
     """Yields parts and their decoded sizes in bytes. cut_bytes: None if rows must be merged."""
-    for group in overlapping_groups(snapshot):
-        entries = may_have(group, snapshot.table, where)
-        report.fragments += len(group)
-        report.fragments_skipped += len(group) - len(entries)
+    for overlapping in overlapping_fragments(snapshot):
+        entries = may_have(overlapping, snapshot.table, where)
+        report.fragments += len(overlapping)
+        report.fragments_skipped += len(overlapping) - len(entries)
         if cut_bytes is not None:
             yield from _apart(entries, cut_bytes)
         elif entries:
@@ -142,7 +142,7 @@ def _steps_of(
 ) -> Iterator[Step[pa.RecordBatch]]:
     if isinstance(part, OverlappingFragments):
         wanted.report.fragments += len(part.entries)
-        yield from steps_of_group(store, table, part.entries, wanted)
+        yield from steps_of_overlapping(store, table, part.entries, wanted)
         return
     skips = unless_ruled_out(store, part.entry, table, wanted.where)
     if skips is None:

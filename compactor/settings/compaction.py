@@ -181,10 +181,12 @@ class Policy(Settings):
     slow_runs: int = Field(
         default=20,
         ge=1,
-        description="Level-0 runs of one window from which writers should slow down.",
+        description="Level-0 runs of one time window from which writers should slow down.",
     )
     stop_runs: int = Field(
-        default=40, ge=2, description="Level-0 runs of one window at which writers should stop."
+        default=40,
+        ge=2,
+        description="Level-0 runs of one time window at which writers should stop.",
     )
     stop_pending_bytes: Bytes = Field(
         default=256 << 30,

@@ -14,15 +14,15 @@ from compactor.stores.local import LocalStore
 from compactor.stores.s3_encryption import S3Encryption
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-"""Require two letters, so that a drive letter is not a scheme."""
+"""A scheme has at least two letters, so that a drive letter is not taken for one."""
 _S3_RELATIVES: Final = ("s3", "s3a", "s3n")
 
 
 def open_store(url: str) -> Store:
     """Opens the store at a folder path, `file://` address or `s3://bucket/prefix`.
 
-    Sends no request yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
-    encryption settings are invalid.
+    Contacts nothing yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
+    encryption settings are wrong.
     """
     if not url:
         raise UsageError("the address is empty; use a folder or s3://bucket/prefix")

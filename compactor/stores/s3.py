@@ -400,7 +400,7 @@ class _Clients:
         client: S3Client = session.client(
             "s3", endpoint_url=self._endpoint_url, config=config, region_name=region
         )
-        # boto3 ignores such a secret, but every error shows the endpoint.
+        # Nothing would use the secret, and every error names the endpoint.
         if has_secret(client.meta.endpoint_url):
             raise UsageError(
                 "AWS_ENDPOINT_URL has a user or a password in it: set AWS_ACCESS_KEY_ID and "

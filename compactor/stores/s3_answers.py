@@ -57,10 +57,10 @@ class LostAnswerError(StoreUnreachableError):
 def refusal(
     address: str, endpoint: str, *, code: str, status: int, message: str
 ) -> StoreError | EmptyRangeError:
-    """Returns the error for an unsuccessful response.
+    """Returns the error for an answer that is not a success.
 
-    address: the object's, `s3://bucket/key`. code: S3's error code, such as `NoSuchKey`; a response without a
-    body (HEAD) has only a status.
+    address: the object's, `s3://bucket/key`. code: S3's own, such as `NoSuchKey`; without a body (HEAD) only
+    `status` counts.
     """
     if code == "NoSuchBucket":
         bucket = address.removeprefix("s3://").partition("/")[0]

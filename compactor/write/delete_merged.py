@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
 from compactor.read.merged_rows import columns_of_window, merged_windows
-from compactor.read.pruning import bounds_by_keys, overlapping_groups
+from compactor.read.pruning import bounds_by_keys, overlapping_fragments
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.stretches import whole_fragments
@@ -45,23 +45,21 @@ def rows_behind(
     # All rows must be read, so that their positions in the fragments are known.
     wanted = replace(wanted, where=None)
     report = wanted.report
-    for group in overlapping_groups(snapshot):
+    for entries in overlapping_fragments(snapshot):
         if of_key is not None and not any(
-            may_match(of_key, bounds_by_keys(entry, table)) for entry in group
+            may_match(of_key, bounds_by_keys(entry, table)) for entry in entries
         ):
             continue
-        found: list[list[_Bits]] = [[] for _ in group]
-        readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in group]
+        found: list[list[_Bits]] = [[] for _ in entries]
+        readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in entries]
         whole = whole_fragments([reader.row_groups for reader in readers])
         for sources, window in merged_windows(table, readers, whole, wanted, pool):
             arrays, rows = columns_of_window(table, sources, window, wanted, pool)
             holds = pc.fill_null(matching(where, arrays, rows), False)
-            of_key_that_matches = _spread(
-                holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags
-            )
+            matches = _spread(holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags)
             for index, parts in enumerate(found):
-                parts.append(of_key_that_matches[window.inputs == index])
-        for entry, parts in zip(group, found, strict=True):
+                parts.append(matches[window.inputs == index])
+        for entry, parts in zip(entries, found, strict=True):
             deleted = read_deletion(store, entry)
             bits = np.zeros(entry.rows, dtype=np.bool_)
             live = slice(None) if deleted is None else ~deleted.to_numpy(zero_copy_only=False)

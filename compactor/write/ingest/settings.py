@@ -73,7 +73,7 @@ class IngestSettings(Settings):
     )
     retention: Seconds | None = Field(
         default=None,
-        description="Windows that ended longer ago are dropped. By default all are kept.",
+        description="Time windows that ended longer ago are dropped. By default all are kept.",
     )
     row_policy: RowKind | None = Field(
         default=None,
