@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from compactor.common.redact import redacted
 from compactor.common.setting_keys import SINCE
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.owner import shown_owner
@@ -276,7 +275,7 @@ class _Gathering:
             QuarantineRow(
                 item.key,
                 entry.level,
-                redacted(item.reason),
+                item.reason,
                 item.since_unix_ms,
                 entry.size_bytes,
                 entry.live_rows,
