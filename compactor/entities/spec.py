@@ -102,11 +102,6 @@ def load_spec(path: str) -> EntityMergeSpec:
     return spec_of(Document.read(path))
 
 
-def parse_spec(text: str, name: str) -> EntityMergeSpec:
-    """Parses a text as `load_spec` does. name: for errors; the text is JSON if it ends in .json."""
-    return spec_of(Document.parse(text, name))
-
-
 def spec_of(document: Document) -> EntityMergeSpec:
     """Checks a document. Raises `ConfigError` naming file, line and field."""
     settings = document.as_model(_MergeSettings)

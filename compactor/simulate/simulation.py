@@ -109,7 +109,6 @@ class Simulation:
             settings.shard_workers,
             self._samples,
             self._peaks,
-            settings.duration_seconds,
             self._has_given_up,
         )
 
