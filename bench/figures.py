@@ -234,7 +234,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [topic for topic in wanted if topic not in topics]:
         parser.error(f"--only: there is no {unknown[0]!r}; there are {', '.join(topics)}")
     if not any(options.lines.glob("*.log")):
-        parser.error(f"--lines {options.lines}: no .log file is there (`make figures LINES=FOLDER`)")
+        parser.error(
+            f"--lines {options.lines}: no .log file is there (`make figures LINES=FOLDER`)"
+        )
     figures: list[Figure] = []
     for each in (s for s in sets() if s.topic in wanted):
         out = RESULTS / "figures" / f"{each.file or each.topic}.json"
