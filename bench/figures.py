@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
@@ -67,10 +69,11 @@ class Set:
     """Of its result, if the topic has several sets."""
     on_one_core: bool = False
 
-    def command(self, options: argparse.Namespace, out: Path) -> list[str]:
+    def command(self, options: argparse.Namespace, work: str, out: Path) -> list[str]:
+        """Returns its command. work: the folder of inputs that several sets have in common."""
         words = self.arguments.format(
-            rows=options.rows, tenth=max(1, options.rows // 10), rounds=options.rounds,
-            lines=options.lines, jobs=max(1, options.rows // 2_000),
+            rows=options.rows, rounds=options.rounds, lines=shlex.quote(str(options.lines.resolve())),
+            jobs=max(1, options.rows // 2_000), work=shlex.quote(work),
         )  # fmt: skip
         flag = "--out" if self.module == "vs_peers" else "--results"
         pinned = ["taskset", "-c", "0", "env", "POLARS_MAX_THREADS=1"] if self.on_one_core else []
@@ -79,7 +82,7 @@ class Set:
             sys.executable,
             "-m",
             f"bench.{self.module}",
-            *words.split(),
+            *shlex.split(words),
             flag,
             str(out),
         ]
@@ -89,7 +92,7 @@ def _peers(
     topic: str, measures: str, workloads: str, engines: str, more: str, file: str = ""
 ) -> Set:
     arguments = (
-        f"--lines {{lines}} --rounds {{rounds}} --measures {measures} --workloads {workloads} "
+        f"--lines {{lines}} --rows {{rows}} --measures {measures} --workloads {workloads} "
         f"--engines {engines} {more}"
     )
     return Set(topic=topic, module="vs_peers", arguments=arguments, read=of_peers, file=file)
@@ -97,16 +100,17 @@ def _peers(
 
 def sets() -> list[Set]:
     """Returns the sets in the order of the page."""
-    both, one = "--rows {rows} --cores 1,2", "--rows {rows} --cores 1"
+    alike, once = "--rounds {rounds} --work {work}", "--rounds 1 --cores 1"
     all_engines = "floor,ours,clickhouse,datafusion,duckdb,polars-sort,polars-merge,pyarrow,spark"
     return [
-        _peers("merge", "merge", _HARD, _MERGERS, both),
-        _peers("ingest", "ingest", _INGESTED, "ours,clickhouse,polars-sort", both),
-        _peers("scan", "scan", _HARD, _SCANNERS, one),
-        _peers("all engines", "merge", "grouped,interleaved,mostly-disjoint", all_engines, one),
+        _peers("merge", "merge", _HARD, _MERGERS, f"{alike} --cores 1,2"),
+        _peers("ingest", "ingest", _INGESTED, "ours,clickhouse,polars-sort",
+               f"{alike} --cores 1,2"),
+        _peers("scan", "scan", _HARD, _SCANNERS, f"{alike} --cores 1"),
+        _peers("all engines", "merge", "grouped,interleaved,mostly-disjoint", all_engines, once),
         *(
             _peers("fan-in", "merge", "real-logs-grouped", "ours,clickhouse,polars-sort",
-                   f"{one} --inputs {inputs}", f"fan-in-{inputs}")
+                   f"{once} --inputs {inputs}", f"fan-in-{inputs}")
             for inputs in _FAN_IN
         ),
         Set(topic="size", module="bench_size", arguments="--rows {rows}", read=of_sizes),
@@ -238,11 +242,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"--lines {options.lines}: no .log file is there (`make figures LINES=FOLDER`)"
         )
     figures: list[Figure] = []
-    for each in (s for s in sets() if s.topic in wanted):
-        out = RESULTS / "figures" / f"{each.file or each.topic}.json"
-        out.unlink(missing_ok=True)
-        subprocess.run(each.command(options, out), check=True, cwd=ROOT)
-        figures += each.read(each.topic, json.loads(out.read_text()))
+    with tempfile.TemporaryDirectory(prefix="figures-") as work:
+        for each in (s for s in sets() if s.topic in wanted):
+            out = RESULTS.resolve() / "figures" / f"{each.file or each.topic}.json"
+            out.unlink(missing_ok=True)
+            subprocess.run(each.command(options, work, out), check=True, cwd=ROOT)
+            figures += each.read(each.topic, json.loads(out.read_text()))
     write(options.out, figures)
     print(f"{len(figures)} figures in {options.out}")
     return 0
