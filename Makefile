@@ -2,8 +2,9 @@
 PYTHON ?=
 BIN := .venv/bin
 RESULTS ?= bench/results
+export RESULTS
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench figures peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +79,11 @@ bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak R
 peers: setup  ## side by side with ClickHouse, DataFusion, DuckDB, Polars, ... (PEERS="--rows 1000000")
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/lock/peers.lock
 	$(BIN)/python -m bench.vs_peers $(PEERS)
+
+figures: setup  ## all figures of docs/explanation/benchmarks.md, and the page (LINES=folder of .log files, FIGURES="--rows 2000")
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/lock/peers.lock
+	$(BIN)/python -m bench.figures --lines "$(LINES)" $(FIGURES)
+	$(BIN)/python -m docs.tools.benchmark_page
 
 scaling: setup  ## time against rows, fan-in and columns (SCALING="--rows 1000000")
 	$(BIN)/python -m bench.bench_scaling $(SCALING)

@@ -34,25 +34,23 @@ imports `compactor`; the CLI maps it to exit code 3.
 
 from __future__ import annotations
 
+from compactor.common.foreign import shown
 from compactor.common.message import Message
-from compactor.common.redact import redacted
 
 
 class CompactorError(Exception):
     """Base of all errors whose message is meant for the user.
 
-    The message never holds secrets, whatever a server or a library put into it. The exception that caused it
-    (`__cause__`) is left as it came. It names settings by key, and each front shows its own names for them
-    (`compactor.settings.names`).
+    The message never quotes a server or a network library, which may repeat secrets: see
+    `compactor.common.foreign`. The exception that caused it (`__cause__`) is left as it came. The message
+    names settings by key, and each front shows its own names for them (`compactor.settings.names`).
     """
 
     exit_code = 1
 
     def __init__(self, *parts: str) -> None:
         """parts: texts, settings and messages, which are joined."""
-        message = Message(*parts)
-        shown = redacted(message)
-        super().__init__(message if shown == message else Message(shown))
+        super().__init__(Message(*parts))
 
     @property
     def message(self) -> Message:
@@ -60,8 +58,8 @@ class CompactorError(Exception):
 
 
 def message_of(error: Exception) -> Message:
-    """Returns the message of any error, without secrets."""
-    return error.message if isinstance(error, CompactorError) else Message(redacted(str(error)))
+    """Returns the message of any error, or what may be shown of it."""
+    return error.message if isinstance(error, CompactorError) else Message(shown(error))
 
 
 class UsageError(CompactorError):

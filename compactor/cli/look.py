@@ -22,7 +22,6 @@ from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.cli.templates import print_stored_templates
 from compactor.common.counts import counted
-from compactor.common.redact import redacted_value
 from compactor.common.sampling import evenly
 from compactor.compaction.owner import is_gone, shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
@@ -140,7 +139,7 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "debt": debt_of(snapshot, Policy()).to_json(),
         "write_amplification": round(snapshot.totals.write_amplification, 3),
         "totals": asdict(snapshot.totals),
-        "quarantine": redacted_value([asdict(item) for item in snapshot.quarantine.values()]),
+        "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
         "compacting": [asdict(lease) for lease in snapshot.leases.values()],
         "rows": sum(entry.live_rows for entry in entries),
         "deleted_rows": sum(entry.deleted_rows for entry in entries),

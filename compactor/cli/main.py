@@ -23,6 +23,7 @@ from compactor.cli.output import fail
 from compactor.cli.pipes import tolerate_closed_pipes
 from compactor.cli.usage import usage_line
 from compactor.common import logs
+from compactor.common.foreign import shown
 from compactor.common.logs import LogFormat, LogSettings
 from compactor.common.shortage import shortage
 from compactor.common.system_errors import cause_and_advice
@@ -125,10 +126,9 @@ def _ended(arguments: Sequence[str]) -> int:
         # Stores and files wrap their own OSErrors, so this one comes from our output.
         return _fail(f"cannot write the output: {cause_and_advice(error)}", 1)
     except Exception as error:  # noqa: BLE001 - reported in one line, with its traceback on request
-        cause = " ".join(str(error).split())[:400]
+        cause = " ".join(shown(error).split())[:400]
         return _fail(
-            f"internal error: {type(error).__name__}: {cause} (COMPACTOR_DEBUG=1 shows where; please "
-            "report it)",
+            f"internal error: {cause} (COMPACTOR_DEBUG=1 shows where; please report it)",
             1,
             shows_where=bool(os.environ.get("COMPACTOR_DEBUG")),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import traceback
+import sys
 from typing import Any
 
 import click
@@ -12,8 +12,8 @@ from rich.filesize import decimal
 
 from compactor.common import logs
 from compactor.common.escaping import indented, one_line
+from compactor.common.foreign import shown_traceback
 from compactor.common.message import Message
-from compactor.common.redact import redacted
 from compactor.settings.names import as_flag
 
 log = logging.getLogger("compactor.cli")
@@ -25,8 +25,8 @@ def echo_json(document: Any) -> None:
 
 
 def echo_line(text: str) -> None:
-    """Prints a line on stdout that quotes foreign text, such as a failure's reason: redacted, in one line."""
-    click.echo(one_line(redacted(_by_flags(text))))
+    """Prints a line on stdout that quotes foreign text, such as a failure's reason, in one line."""
+    click.echo(one_line(_by_flags(text)))
 
 
 def warn(message: str) -> None:
@@ -57,9 +57,10 @@ def _say(level: int, word: str, text: str, *, shows_where: bool = False) -> None
     if logs.is_json():
         log.log(level, word, extra={"reason": message}, exc_info=shows_where)
         return
-    click.echo(f"compactor: {word}: {one_line(redacted(message))}", err=True)
-    if shows_where:
-        click.echo(indented(redacted(traceback.format_exc())), err=True)
+    click.echo(f"compactor: {word}: {one_line(message)}", err=True)
+    error = sys.exception()
+    if shows_where and error is not None:
+        click.echo(indented(shown_traceback(error)), err=True)
 
 
 def human_bytes(count: int) -> str:

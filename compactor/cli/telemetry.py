@@ -23,7 +23,7 @@ from compactor.table.observed_log import CommitReport, ObservedCommitLog
 from compactor.telemetry import tracing
 from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
-from compactor.telemetry.metrics.recorder import Recorder, label
+from compactor.telemetry.metrics.recorder import Recorder
 from compactor.telemetry.tracing import Tracing, TracingUnavailableError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Telemetry:
     def record(self, make: Callable[[str], Iterable[Change]], table: str) -> None:
         """Applies the changes that `make` returns for the table's label. Does nothing without metrics."""
         if self.recorder is not None:
-            self.recorder.apply(make(label(table)))
+            self.recorder.apply(make(table))
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Tel
                 now_unix_seconds=time.time(),
             )
             told.record(made, table)
-            _publish(registry.apply, registry.prometheus, targets, command, label(table))
+            _publish(registry.apply, registry.prometheus, targets, command, table)
 
 
 def _publish(
@@ -190,7 +190,8 @@ def _publish(
             group = {"command": command, "table": table}
             publish.push(targets.push_url, registry, group, targets.push_password)
         except publish.PushError as error:
-            warn(f"--metrics-push {targets.push_url}: metrics were not pushed ({error})")
+            to = publish.shown_url(targets.push_url)
+            warn(f"--metrics-push {to}: metrics were not pushed ({error})")
     if targets.textfile:
         try:
             if registry.get_sample_value(LAST_SUCCESS.name, {"table": table}) is None:

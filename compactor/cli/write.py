@@ -17,6 +17,7 @@ from compactor.cli.shared_options import column_name
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
+from compactor.common.foreign import shown_path
 from compactor.common.message import Message
 from compactor.common.setting_keys import PROMOTE
 from compactor.errors import CompactorError, InputError, message_of
@@ -145,6 +146,6 @@ class _Warner:
 def check_input(path: str) -> None:
     """Checks that the path is a file, before any file is read. Raises `InputError`."""
     if not Path(path).exists():
-        raise InputError(f"{path}: no such file; nothing was ingested")
+        raise InputError(f"{shown_path(path)}: no such file; nothing was ingested")
     if not Path(path).is_file():
         raise InputError(f"{path}: not a regular file; nothing was ingested")

@@ -22,7 +22,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
 from compactor.common.escaping import indented, one_line
-from compactor.common.redact import redacted, redacted_value
+from compactor.common.foreign import shown_traceback
 
 ROOT: Final = "compactor"
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -60,15 +60,14 @@ def take_over_stderr() -> None:
     log = logging.getLogger(f"{ROOT}.python")
 
     def warned(
-        message: Warning | str,
+        message: Warning | str,  # noqa: ARG001 - a library's own words are not shown
         category: type[Warning],
         filename: str,
         lineno: int,
         *_: Any,
         **__: Any,
     ) -> None:
-        place = f"{filename}:{lineno}"
-        fields = {"reason": str(message), "category": category.__name__, "place": place}
+        fields = {"category": category.__name__, "place": f"{filename}:{lineno}"}
         log.debug("python warns", extra=fields)
 
     def raised(arguments: Any) -> None:
@@ -134,10 +133,13 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         said = [f"compactor: {record.levelname.lower()}: {record.getMessage()}"]
         said += [f"{name}={value}" for name, value in _fields(record).items()]
-        line = one_line(redacted(" ".join(said)))
+        line = one_line(" ".join(said))
         if not record.exc_info:
             return line
-        return f"{line}\n{indented(redacted(self.formatException(record.exc_info)))}"
+        return f"{line}\n{indented(self.formatException(record.exc_info))}"
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return shown_traceback(ei[1])
 
 
 class _JsonFormatter(JsonFormatter):
@@ -155,5 +157,5 @@ class _JsonFormatter(JsonFormatter):
             "logger": record.name,
         }
 
-    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        return {name: redacted_value(value) for name, value in log_data.items()}
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return shown_traceback(ei[1])

@@ -101,11 +101,6 @@ def load_spec(path: str) -> EntityMergeSpec:
     return spec_of(Document.read(path))
 
 
-def parse_spec(text: str, name: str) -> EntityMergeSpec:
-    """Parses text as `load_spec` does: JSON if name ends in .json, else YAML. name: also for errors."""
-    return spec_of(Document.parse(text, name))
-
-
 def spec_of(document: Document) -> EntityMergeSpec:
     """Validates a document. Raises `ConfigError` naming file, line and field."""
     settings = document.as_model(_MergeSettings)

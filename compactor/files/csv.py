@@ -25,53 +25,27 @@ from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.csv_rows import FIRST_ROW, OddRow, cut_rows
 from compactor.files.json_fields import MAX_COLUMNS
-from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
 from compactor.files.readings import ALL_READINGS, Readings
-from compactor.files.source import BadRow, FileBatches, Ordinals
+from compactor.files.source import BadRow, Ordinals, TextBatches
 from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
 
 
-class CsvBatches(FileBatches):
+class CsvBatches(TextBatches):
     """An open CSV file; see `compactor.files.read.open_table_file`."""
 
-    def __init__(
-        self,
-        path: str,
-        compression: Compression,
-        batch_bytes: int,
-        known_schema: pa.Schema | None,
-        on_scan: Callable[[int], None],
-        *,
-        leaves_out_bad_rows: bool = False,
-        kept_column: str | None = None,
-    ) -> None:
-        super().__init__(path, batch_bytes)
-        self._compression = compression
-        self._leaves_out = leaves_out_bad_rows
-        self._kept_column = kept_column
+    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
         self._odd: dict[int, str] = {}
         """Reasons by ordinal of rows with more or fewer cells than the header."""
         self._unfit: dict[int, str] = {}
         """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
-        self._source = FileBytes(path, compression)
-        try:
-            self._header = _read_header(path, self._source, known_schema)
-            self.schema = self._learn(known_schema, on_scan)
-        finally:
-            self._source.close()
+        self._header = _read_header(self.path, self._source, known)
+        self.schema = self._learn(known, on_scan)
         bad = sorted((self._unfit | self._odd).items())
         self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in bad]
-
-    @property
-    def bytes_consumed(self) -> int:
-        return self._source.bytes_consumed
-
-    def close(self) -> None:
-        self._source.close()
 
     def _learn(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> pa.Schema:
         given = {} if known is None else {field.name: field for field in known}

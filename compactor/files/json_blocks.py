@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types as pt
 
-from compactor.common.arrow_memory import native_reader
 from compactor.common.shortage import no_thread
 from compactor.files.json_in_python import rows_of
 from lsm_fragment.arrays.batches import one_batch
@@ -84,7 +83,7 @@ def _read(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
 
 def _read_by_arrow(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
     rows = pj.open_json(
-        native_reader(block),
+        _native_reader(block),
         # One chunk, so that what Arrow accepts does not depend on where it would cut.
         read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
         parse_options=pj.ParseOptions(
@@ -138,3 +137,15 @@ def _line_count(block: bytes, expected: int) -> int:
     """Returns the number of non-blank lines; does not look for blank ones if there are `expected` lines."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     return lines if lines == expected else sum(bool(line.strip()) for line in block.split(b"\n"))
+
+
+def _native_reader(block: bytes) -> pa.BufferReader:
+    """Returns a source of the block in Arrow's memory.
+
+    Arrow's threads that read ahead may let go of their source last, after it was closed. If that is an object
+    of Python's, and the interpreter ends at that moment, the process aborts.
+    """
+    buffer = pa.allocate_buffer(len(block))
+    with memoryview(buffer).cast("B") as room:
+        room[:] = block
+    return pa.BufferReader(buffer)

@@ -33,9 +33,8 @@ from compactor.files.json_fields import (
 )
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_mistakes import explained
-from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, first_failing
-from compactor.files.source import BadRow, FileBatches
+from compactor.files.source import BadRow, TextBatches
 from compactor.files.text_values import from_json_texts
 
 MAX_LINE_BYTES: Final = 16 << 20
@@ -107,37 +106,11 @@ def _is_object(text: bytes) -> bool:
     return True
 
 
-class NdjsonBatches(FileBatches):
+class NdjsonBatches(TextBatches):
     """An open NDJSON file; see `compactor.files.read.open_table_file`."""
 
-    def __init__(
-        self,
-        path: str,
-        compression: Compression,
-        batch_bytes: int,
-        known_schema: pa.Schema | None,
-        on_scan: Callable[[int], None],
-        *,
-        leaves_out_bad_rows: bool = False,
-        kept_column: str | None = None,
-    ) -> None:
-        super().__init__(path, batch_bytes)
-        self._compression = compression
-        self._leaves_out = leaves_out_bad_rows
-        self._kept_column = kept_column
-        self._source = FileBytes(path, compression)
-        try:
-            self._learn(JsonColumns(path, known_schema), on_scan)
-        finally:
-            self._source.close()
-        self._source = FileBytes(path, compression)
-
-    @property
-    def bytes_consumed(self) -> int:
-        return self._source.bytes_consumed
-
-    def close(self) -> None:
-        self._source.close()
+    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
+        self._learn(JsonColumns(self.path, known), on_scan)
 
     def _learn(self, columns: JsonColumns, on_scan: Callable[[int], None]) -> None:
         rows = 0

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.common.foreign import shown_path
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import InputError, MachineError
 from lsm_fragment.errors import FormatError
@@ -100,7 +101,7 @@ def reading(
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file: check the path") from None
+        raise InputError(f"{shown_path(path)}: no such file: check the path") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder: name the files in it") from None
     except PermissionError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.files.byte_source import FileBytes
+from compactor.files.names import Compression
 from compactor.files.problems import null_where_failing, reading
 from lsm_fragment.keys.sort_schema import SortSchema
 
@@ -134,3 +136,40 @@ def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     rows = max(1, batch.num_rows * batch_bytes // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
+
+
+class TextBatches(FileBatches):
+    """An open text file, whose types one pass over it tells; see `compactor.files.read.open_table_file`."""
+
+    def __init__(
+        self,
+        path: str,
+        compression: Compression,
+        batch_bytes: int,
+        known_schema: pa.Schema | None,
+        on_scan: Callable[[int], None],
+        *,
+        leaves_out_bad_rows: bool = False,
+        kept_column: str | None = None,
+    ) -> None:
+        super().__init__(path, batch_bytes)
+        self._compression = compression
+        self._leaves_out = leaves_out_bad_rows
+        self._kept_column = kept_column
+        self._source = FileBytes(path, compression)
+        try:
+            self._scan(known_schema, on_scan)
+        finally:
+            self._source.close()
+        self._source = FileBytes(path, compression)
+
+    @abstractmethod
+    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
+        """Learns the schema, and which rows are bad, from `_source`."""
+
+    @property
+    def bytes_consumed(self) -> int:
+        return self._source.bytes_consumed
+
+    def close(self) -> None:
+        self._source.close()

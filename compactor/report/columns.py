@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from compactor.common.redact import redacted
 from compactor.common.sampling import evenly
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, message_of
 from compactor.read.fragment_columns import open_fragment
 from compactor.report.data import ColumnRow, Columns
 from compactor.stores.base import Store
@@ -49,7 +48,7 @@ def columns_of(store: Store, snapshot: Snapshot, max_footers: int, advance: Adva
             if isinstance(outcome, FooterReader):
                 _count(outcome, seen)
             else:
-                unreadable.append((entry.key, redacted(str(outcome))))
+                unreadable.append((entry.key, message_of(outcome)))
             advance(done, len(sample))
     rows = _column_rows(snapshot.table, snapshot.fragments.all(), seen)
     return Columns(rows, len(sample) - len(unreadable), len(entries), tuple(unreadable))

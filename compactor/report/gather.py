@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from compactor.common.redact import redacted
 from compactor.common.setting_keys import SINCE
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.owner import shown_owner
@@ -291,7 +290,7 @@ class _Gathering:
             QuarantineRow(
                 key=item.key,
                 level=entry.level,
-                reason=redacted(item.reason),
+                reason=item.reason,
                 since_unix_ms=item.since_unix_ms,
                 size_bytes=entry.size_bytes,
                 rows=entry.live_rows,

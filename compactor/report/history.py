@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from compactor.common.redact import redacted_value
 from compactor.report.data import CompactionRow, HistoryPoint
 from compactor.report.keyspace import KeyAxis, ReadCost, read_cost
 from compactor.table.entry import FragmentEntry
@@ -36,9 +35,7 @@ def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int
 def records_of(versions: Sequence[Version]) -> tuple[CompactionRow, ...]:
     """Returns compaction records, newest first."""
     return tuple(
-        CompactionRow(
-            version.number, version.committed_unix_ms, redacted_value(msgspec.structs.asdict(run))
-        )
+        CompactionRow(version.number, version.committed_unix_ms, msgspec.structs.asdict(run))
         for version in reversed(versions)
         for run in reversed(version.changes.records)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from compactor.common.redact import redacted
 from compactor.errors import CompactorError
 from compactor.read.fragment_columns import open_fragment
 from compactor.read.read_reports import StoredTemplates
@@ -40,7 +39,7 @@ def templates_of(
         try:
             readers.append(open_fragment(store, entry.key, entry.size_bytes))
         except (FormatError, CompactorError) as error:
-            notes.append(f"The templates of {entry.key} could not be read: {redacted(str(error))}")
+            notes.append(f"The templates of {entry.key} could not be read: {error}")
     for row in stored_so[:_MAX_COLUMNS]:
         name = snapshot.table.stored_name(row.name)
         assert name is not None  # a column of the table
@@ -49,7 +48,7 @@ def templates_of(
                 row.name, name, readers, max_chunks=max_chunks, shown=_SHOWN
             )
         except (FormatError, CompactorError) as error:
-            notes.append(f"The templates of {row.name} could not be read: {redacted(str(error))}")
+            notes.append(f"The templates of {row.name} could not be read: {error}")
         else:
             found += [templates] if templates.templates else []
     return tuple(found), notes

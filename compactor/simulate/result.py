@@ -33,10 +33,6 @@ class ShardSample:
         """Write amplification since the start."""
         return 1 + self.compacted_bytes / max(1, self.ingested_bytes)
 
-    @property
-    def live_bytes(self) -> int:
-        return sum(self.level_bytes.values())
-
 
 @dataclass(slots=True, kw_only=True)
 class Peaks:
@@ -72,8 +68,6 @@ class Result:
     """Workers of the shard."""
     samples: Sequence[ShardSample]
     peaks: Peaks
-    planned_seconds: float
-    """Requested simulated time."""
     gave_up: bool
     """Whether the simulation ended early because of excessive debt."""
 

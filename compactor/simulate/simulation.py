@@ -108,7 +108,6 @@ class Simulation:
             workers=settings.shard_workers,
             samples=self._samples,
             peaks=self._peaks,
-            planned_seconds=settings.duration_seconds,
             gave_up=self._has_given_up,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError as Urllib3Error
 
-from compactor.common.redact import has_secret, redacted
+from compactor.common.foreign import kind_of
 from compactor.errors import (
     DataError,
     ObjectExistsError,
@@ -78,6 +79,7 @@ _NO_CREDENTIALS: Final = (
     SSOError,
 )
 _NOTHING_SENT: Final = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+_ENDPOINT: Final = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(?:/[A-Za-z0-9._~/-]*)?")
 _BODY_ERRORS: Final = (BotoCoreError, Urllib3Error, OSError)
 """botocore does not wrap all of urllib3's errors, such as TLS ending within a body."""
 
@@ -247,7 +249,7 @@ class S3Store:
             data: bytes = body.read()
         except _BODY_ERRORS as error:
             body.close()
-            raise _BrokenBodyError(self._address(key), error) from error
+            raise _BrokenBodyError(self._address(key), kind_of(error)) from error
         except DataError:
             body.close()
             raise
@@ -288,11 +290,10 @@ class S3Store:
                 self._clients.endpoint(),
                 code=error.response.get("Error", {}).get("Code", ""),
                 status=error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0),
-                message=error.response.get("Error", {}).get("Message", ""),
             ) from error
         except _NO_CREDENTIALS as error:
             raise PermissionDeniedError(
-                f"{address}: no credentials ({error}): set AWS_ACCESS_KEY_ID and "
+                f"{address}: no credentials ({kind_of(error)}): set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
             ) from error
         except _NOTHING_SENT as error:
@@ -301,15 +302,15 @@ class S3Store:
                 "AWS_ENDPOINT_URL if it is set"
             ) from error
         except (BotoConnectionError, HTTPClientError) as error:
-            raise LostAnswerError(f"{address}: no answer ({error})") from error
+            raise LostAnswerError(f"{address}: no answer ({kind_of(error)})") from error
         except BotoCoreError as error:
-            raise StoreError(f"{address}: {error}") from error
+            raise StoreError(f"{address}: {kind_of(error)}") from error
 
 
 class _BrokenBodyError(StoreUnreachableError):
     """The connection broke within a body."""
 
-    def __init__(self, address: str, cause: object) -> None:
+    def __init__(self, address: str, cause: str) -> None:
         super().__init__(f"{address}: the connection broke while reading ({cause}): try again")
 
 
@@ -329,7 +330,7 @@ class S3Stream:
         try:
             data: bytes = self._body.read(min(max_bytes, self._left))
         except _BODY_ERRORS as error:
-            raise _BrokenBodyError(self._address, error) from error
+            raise _BrokenBodyError(self._address, kind_of(error)) from error
         if not data:
             raise _BrokenBodyError(self._address, f"{self._left} bytes were still to come")
         self._left -= len(data)
@@ -375,7 +376,7 @@ class _Clients:
                     process.clients[tries] = self._make(tries)
                 except (BotoCoreError, ValueError) as error:
                     raise StoreError(
-                        f"S3 is not set up correctly: {redacted(str(error))}: check AWS_PROFILE, "
+                        f"S3 is not set up correctly: {kind_of(error)}: check AWS_PROFILE, "
                         "AWS_DEFAULT_REGION and AWS_ENDPOINT_URL"
                     ) from error
             return process.clients[tries]
@@ -400,11 +401,11 @@ class _Clients:
         client: S3Client = session.client(
             "s3", endpoint_url=self._endpoint_url, config=config, region_name=region
         )
-        # Nothing would use the secret, and every error names the endpoint.
-        if has_secret(client.meta.endpoint_url):
+        # Nothing would use a secret in it, and every error names the endpoint.
+        if not _ENDPOINT.fullmatch(client.meta.endpoint_url):
             raise UsageError(
-                "AWS_ENDPOINT_URL has a user or a password in it: set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY instead"
+                "AWS_ENDPOINT_URL has a user or a password in it, or more than host, port and path: set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
             )
         client.meta.events.register("request-created.s3", self._process.sent.add)
         client.meta.events.register("response-received.s3", self._process.server_clock.see)

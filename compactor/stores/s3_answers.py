@@ -34,6 +34,25 @@ _PERMISSION_ADVICE: Final = {
 }
 
 
+_REGION_CODES: Final = frozenset(
+    {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
+)
+_SHOWN_CODES: Final = (
+    _BUSY_CODES
+    | _PERMISSION_ADVICE.keys()
+    | _REGION_CODES
+    | {"BadDigest", "EntityTooLarge", "EntityTooSmall", "InternalError", "InvalidArgument"}
+    | {
+        "InvalidBucketName",
+        "InvalidPart",
+        "InvalidRequest",
+        "KMS.DisabledException",
+        "MalformedXML",
+    }
+    | {"MethodNotAllowed", "NotImplemented", "ServiceUnavailable"}
+)
+
+
 class EmptyRangeError(Exception):
     """416: the range starts at or past the object's end."""
 
@@ -54,14 +73,14 @@ class LostAnswerError(StoreUnreachableError):
         self.what = what
 
 
-def refusal(
-    address: str, endpoint: str, *, code: str, status: int, message: str
-) -> StoreError | EmptyRangeError:
+def refusal(address: str, endpoint: str, *, code: str, status: int) -> StoreError | EmptyRangeError:
     """Returns the error for an answer that is not a success.
 
     address: the object's, `s3://bucket/key`. code: S3's own, such as `NoSuchKey`; without a body (HEAD) only
-    `status` counts.
+    `status` counts. A server may repeat what it was sent, so nothing else of its answer is shown, and only
+    codes that are known here.
     """
+    shown = code if code in _SHOWN_CODES else status
     if code == "NoSuchBucket":
         bucket = address.removeprefix("s3://").partition("/")[0]
         return StoreError(
@@ -80,21 +99,22 @@ def refusal(
         )
     if code in _PERMISSION_ADVICE or status == 403:
         advice = _PERMISSION_ADVICE.get(code, _CREDENTIALS_ADVICE)
-        return PermissionDeniedError(f"{address}: permission denied ({code}): {advice}")
+        return PermissionDeniedError(f"{address}: permission denied ({shown}): {advice}")
     if code == "InvalidRange" or status == 416:
         return EmptyRangeError()
     if code == "PreconditionFailed" or status == 412:
         return PreconditionError(f"{address}: the object was replaced while it was read")
     if code == "NotImplemented" or status == 501:
         return StoreError(
-            f"{address}: {endpoint} does not know this request ({message}); a table needs a store with "
+            f"{address}: {endpoint} does not know this request ({shown}); a table needs a store with "
             "conditional writes (If-None-Match)"
         )
     # 409 to a conditional write means a concurrent request on the key, and asks to send it again. The outcome
     # is as unknown as after a 5xx, and is determined in the same way.
     if status >= 500 or status in _BUSY_STATUSES or code in _BUSY_CODES:
-        return LostAnswerError(f"{address}: {endpoint} failed ({code or status})")
-    return StoreError(f"{address}: {endpoint} refused: {message} ({code or status})")
+        return LostAnswerError(f"{address}: {endpoint} failed ({shown})")
+    advice = ": set AWS_REGION to the bucket's" if code in _REGION_CODES else ""
+    return StoreError(f"{address}: {endpoint} refused ({shown}){advice}")
 
 
 @contextlib.contextmanager

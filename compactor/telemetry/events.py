@@ -11,7 +11,6 @@ from typing import Any, Final
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.escaping import one_line
 from compactor.common.logs import utc_time
-from compactor.common.redact import redacted_value
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
@@ -121,8 +120,8 @@ def to_log(event: Event) -> None:
 
 
 def as_line(event: Event, *, as_json: bool, clock: Clock | None = None) -> str:
-    """Returns the line of `watch` on stdout, without secrets."""
-    values = redacted_value(event.values)
+    """Returns the line of `watch` on stdout."""
+    values = event.values
     now = utc_time((clock or SystemClock()).now_unix_ms() / 1000)
     if as_json:
         return json.dumps({"time": now, "event": event.name, **values}, ensure_ascii=False)

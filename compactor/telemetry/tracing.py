@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
-from compactor.common.redact import redacted
+from compactor.common.foreign import kind_of
 from compactor.compaction.listener import Silent
 from compactor.table.observed_log import CommitEnd, CommitReport
 
@@ -87,7 +87,9 @@ def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
         entry_point = found[0]
         exporter: SpanExporter = entry_point.load()()
     except Exception as error:
-        raise TracingUnavailableError(f"the exporter {name!r} of OTEL_*: {error}") from error
+        raise TracingUnavailableError(
+            f"the exporter {name!r} of OTEL_*: {kind_of(error)}"
+        ) from error
     return exporter
 
 
@@ -108,7 +110,7 @@ class Tracing(Silent):
                 start_time=compaction.now_unix_ms * _NS_PER_MS,
                 attributes={
                     "compactor.compaction_id": compaction.compaction_id,
-                    "compactor.table": redacted(driver.url),
+                    "compactor.table": driver.url,
                     "compactor.base_version": compaction.base_version,
                     "compactor.inputs": len(spec.inputs),
                     "compactor.input_bytes": spec.size_bytes,
@@ -132,7 +134,7 @@ class Tracing(Silent):
         elif outcome.failure is not None:
             span.set_attribute("compactor.outcome", "failed")
             span.set_attribute("compactor.quarantined", len(finished.quarantined))
-            span.set_status(StatusCode.ERROR, redacted(outcome.failure))
+            span.set_status(StatusCode.ERROR, outcome.failure)
         else:
             span.set_attribute("compactor.outcome", "done")
             span.set_attribute("compactor.version", driver.log.latest.version)
@@ -158,7 +160,7 @@ class Tracing(Silent):
             "attempt", set_span_in_context(compaction), start_time=started, attributes=attributes
         )
         if outcome.failure is not None:
-            span.set_status(StatusCode.ERROR, redacted(outcome.failure))
+            span.set_status(StatusCode.ERROR, outcome.failure)
         span.end(started + round(record.seconds * 1e9))
 
     def committed(self, commit: CommitReport) -> None:
@@ -178,7 +180,7 @@ class Tracing(Silent):
             links=[Link(other.get_span_context()) for other in ended[1:]],
             start_time=started,
             attributes={
-                "compactor.table": redacted(commit.table_url),
+                "compactor.table": commit.table_url,
                 "compactor.operation": str(changes.operation) if changes else "none",
                 "compactor.version": commit.version,
                 "compactor.lost_races": commit.lost_races,

@@ -30,7 +30,7 @@ GIB: Final = 1 << 30
 WORKER_OVERHEAD_BYTES: Final = 150 * MIB
 """A bare Python worker process: docs/explanation/memory.md."""
 DRIVER_PYTHON_BYTES: Final = 448 * MIB
-"""The planning process peaks at 436 MB for 1,000 waiting compactions (docs/explanation/benchmarks.md)."""
+"""The planning process peaks at 436 MB for 1,000 waiting compactions (`make small-jobs`)."""
 JVM_OVERHEAD_BYTES: Final = 384 * MIB
 """Spark's minimum JVM overhead beside the heap (spark.executor.minMemoryOverhead)."""
 HEAP_BYTES: Final = 512 * MIB

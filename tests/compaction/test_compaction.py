@@ -439,7 +439,7 @@ def test_a_defect_in_one_compaction_is_an_outcome_like_others(tmp_path: Path) ->
         raise ZeroDivisionError("oops")
 
     report = compact_table(store, engine=InProcessEngine(broken), max_attempts=1)
-    assert [s.outcome.failure for s in report.lost] == ["ZeroDivisionError: oops"]
+    assert [s.outcome.failure for s in report.lost] == ["ZeroDivisionError"]
     assert CommitLog(store).current().quarantine == {}
 
 

@@ -59,9 +59,7 @@ def _the_disk_is_full(world: World) -> None:
 
 def _the_store_refuses(world: World) -> None:
     """For a while, by an answer that no list has."""
-    error = refusal(
-        "s3://bucket/t", "server", code="KMS.DisabledException", status=400, message="key disabled"
-    )
+    error = refusal("s3://bucket/t", "server", code="KMS.DisabledException", status=400)
     assert isinstance(error, StoreError)
     _refuses(world, error)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.common.foreign import shown_path
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.jsontext import json_values
 from compactor.files.plain_text import plain_text
@@ -73,7 +74,7 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
     assert source.path is not None
     paths = matching_paths(source.path)
     if not paths:
-        raise InputError(f"node {name!r}: {source.path}: no such file")
+        raise InputError(f"node {name!r}: {shown_path(source.path)}: no such file")
     known = None if source.fields is None else _declared(source.fields)
     with ExitStack() as opened:
         # Text files are read twice: here for their types, later for their rows.

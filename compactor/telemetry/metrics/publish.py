@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from prometheus_client import CollectorRegistry, generate_latest, pushadd_to_gateway
 from prometheus_client.exposition import basic_auth_handler, default_handler
 from prometheus_client.parser import text_string_to_metric_families
 
-from compactor.common.redact import redacted
+from compactor.common.foreign import kind_of
 from compactor.common.shortage import OF_THREADS
 from compactor.common.threads import started
 from compactor.errors import UsageError
@@ -140,6 +140,12 @@ def write_textfile(path: str, registry: CollectorRegistry) -> None:
     write_whole(path, generate_latest(registry))
 
 
+def shown_url(url: str) -> str:
+    """Returns the host that metrics are pushed to, without a user or a path."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
 def push(
     url: str,
     registry: CollectorRegistry,
@@ -184,6 +190,5 @@ def push(
     if sender.is_alive():
         raise PushError(f"no answer in {deadline_seconds:g} s")
     if errors:
-        # The server's answer may echo the credentials.
-        sent = base64.b64encode(f"{user}:{password}".encode()).decode()
-        raise PushError(redacted(str(errors[0]), also=(sent, password)))
+        status = errors[0].code if isinstance(errors[0], HTTPError) else None
+        raise PushError(f"HTTP status {status}" if status else kind_of(errors[0]))

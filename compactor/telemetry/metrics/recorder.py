@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compactor.common.clock import Clock, SystemClock
-from compactor.common.redact import redacted
 from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 from compactor.stores.base import Store
@@ -51,38 +50,37 @@ class Recorder(Silent):
         """Wraps the store to count its requests for this process."""
         known = self._of(store.url)
         known.store = MeteredStore(store, StoreMetrics())
-        self.apply(mapping.of_log_start(label(store.url)))
+        self.apply(mapping.of_log_start(store.url))
         return known.store
 
     def begin_compactions(self, table_url: str, memory_limit_bytes: int) -> None:
         """Records a table's initial metrics, before its first read."""
-        table = label(table_url)
-        self.apply(mapping.of_start(table))
+        self.apply(mapping.of_start(table_url))
         self.apply(
             [
-                Change(c.MEMORY_LIMIT_BYTES, memory_limit_bytes, (table,)),
-                Change(c.INFLIGHT, 0, (table,)),
+                Change(c.MEMORY_LIMIT_BYTES, memory_limit_bytes, (table_url,)),
+                Change(c.INFLIGHT, 0, (table_url,)),
             ]
         )
 
     def committed(self, commit: CommitReport) -> None:
         """Records a commit reported by an `ObservedCommitLog`."""
-        self.apply(mapping.of_commit(label(commit.table_url), commit))
+        self.apply(mapping.of_commit(commit.table_url, commit))
         self.count_requests()
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
         self._count_running(driver)
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:
-        self.apply(mapping.of_finished(label(driver.url), finished))
+        self.apply(mapping.of_finished(driver.url, finished))
         is_done = finished.outcome.failure is None and not finished.is_void
         if is_done and not self._is_of_run:
             now = self._clock.now_unix_ms() / 1000
-            self.apply([Change(c.LAST_SUCCESS, now, (label(driver.url),))])
+            self.apply([Change(c.LAST_SUCCESS, now, (driver.url,))])
         self._count_running(driver)
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002
-        self.apply([Change(c.STEP_FAILURES, 1, (label(driver.url),))])
+        self.apply([Change(c.STEP_FAILURES, 1, (driver.url,))])
         self.count_requests()
 
     def looked(self, driver: Driver) -> None:
@@ -93,7 +91,7 @@ class Recorder(Silent):
         known.version = snapshot.version
         if snapshot.version:  # version 0: no table
             debt = debt_of(snapshot, driver.policy)
-            changes = mapping.of_snapshot(label(driver.url), snapshot, debt, known.levels)
+            changes = mapping.of_snapshot(driver.url, snapshot, debt, known.levels)
             self.apply(changes)
             known.levels |= {
                 int(each.labels[1]) for each in changes if each.metric is c.LEVEL_FRAGMENTS
@@ -109,15 +107,10 @@ class Recorder(Silent):
                 counts = known.store.counts()
                 since = {name: counts[name] - known.counts[name] for name in counts}
                 known.counts = counts
-                self.apply(mapping.of_requests(label(url), DRIVER, since))
+                self.apply(mapping.of_requests(url, DRIVER, since))
 
     def _count_running(self, driver: Driver) -> None:
-        self.apply([Change(c.INFLIGHT, driver.running, (label(driver.url),))])
+        self.apply([Change(c.INFLIGHT, driver.running, (driver.url,))])
 
     def _of(self, url: str) -> _Known:
         return self._tables.setdefault(url, _Known())
-
-
-def label(table_url: str) -> str:
-    """Returns a table's address without secrets, as a label value."""
-    return redacted(table_url)

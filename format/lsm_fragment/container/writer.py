@@ -122,10 +122,6 @@ class FragmentWriter:
         self._row_hashes: list[int] = []
         self._spool = ColumnSpool(spool_directory, spool_memory_bytes)
 
-    @property
-    def rows_written(self) -> int:
-        return self._emitter.rows + self._pending.rows
-
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows, which must continue the sort order.
 

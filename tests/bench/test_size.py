@@ -1,11 +1,11 @@
-"""The benches of sizes and stages, at a size that takes seconds."""
+"""The bench of sizes, at a size that takes seconds."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from bench import bench_size, bench_stages
+from bench import bench_size
 from bench.workload import SCHEMA
 
 
@@ -19,15 +19,3 @@ def test_every_column_is_measured_beside_parquet(tmp_path, monkeypatch, capsys) 
     assert all(case["rows"] == 3000 for case in cases)
     assert all(case["is_worse"] == bench_size.is_worse(case) for case in cases)
     assert "columns that are more than 5% larger than in Parquet: " in capsys.readouterr().out
-
-
-def test_stages_add_up_to_the_whole_and_are_drawn(tmp_path, monkeypatch, capsys) -> None:
-    out, plot = tmp_path / "stages.json", tmp_path / "stages.png"
-    arguments = ["--rows", "3000", "--inputs", "3", "--results", str(out), "--plot", str(plot)]
-    monkeypatch.setattr(sys, "argv", ["bench_stages", *arguments])
-    bench_stages.main()
-    [grouped, interleaved] = json.loads(out.read_text())["cases"]
-    assert grouped["encode"] > 0
-    assert interleaved["order"] > 0
-    assert plot.stat().st_size > 1000
-    assert "upload wait" in capsys.readouterr().out
