@@ -250,13 +250,20 @@ def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Header:
-    text = source.read(_HEADER_BYTES).decode("utf-8-sig", errors="surrogateescape")
+    start = source.read(_HEADER_BYTES)
+    text = start.decode("utf-8-sig", errors="surrogateescape")
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         names = next(filter(None, rows), [])
     except csv.Error as error:
         raise InputError(f"{path}, row 1: not a header of column names: {error}") from None
     place = f"{path}, row 1"
+    has_rows = _has_another(rows, blank_counts=len(names) == 1)
+    if not has_rows and len(start) == _HEADER_BYTES:
+        raise InputError(
+            f"{path}: its first MiB has no header with a row below it: shorten the names of the columns, or "
+            "take out blank lines"
+        )
     if not names and known is not None:
         return _Header(known.names, has_rows=False)
     if not names:
@@ -277,7 +284,7 @@ def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Head
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
     if len(names) == 1 and re.search("[;\t|]", names[0]):
         raise InputError(f"{place}: one column, {names[0]!r}: separate the cells by commas")
-    return _Header(names, has_rows=_has_another(rows, blank_counts=len(names) == 1))
+    return _Header(names, has_rows)
 
 
 def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:

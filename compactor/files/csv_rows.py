@@ -1,7 +1,7 @@
 """Cuts a CSV file into rows and cells, a block of whole rows at a time.
 
 Arrow's reader is not used, since it can't work without threads of its own, which may still hold the file
-when the process ends (docs/decisions/0068-work-without-threads.md).
+when the process ends (docs/decisions/0068-what-the-machine-lacks.md).
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
     """Yields the rows after the header. Raises `InputError` for a row that is longer than a block, or has a
     quote that is never closed."""
     rest = source.read(block_bytes).removeprefix(_BOM).lstrip(_LINE_ENDS)
+    more = source.read(block_bytes)
     row = -1  # the header
     while rest:
-        more = source.read(block_bytes)
         cut = cells.cut(rest, columns, columns == 1, not more, block_bytes)
         block = _Block(rest, columns, *cut)
         place = f"{path}, row {row + block.rows + FIRST_ROW:,}"
@@ -67,14 +67,17 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
                 f"{place} or later: is longer than {block_bytes >> 20} MiB: look for a quote that is never "
                 "closed"
             )
-        if block.end < len(rest) and not more:
+        if block.end < len(rest) and not more and not block.ended_early:
             raise InputError(
                 f"{place}: its quoted last cell never ends: close the quotes, or fetch the file again if it "
                 "is cut off"
             )
         yield block.after(row)
         row += block.rows
-        rest = rest[block.end :] + more
+        rest = rest[block.end :]
+        if not block.ended_early:
+            rest += more
+            more = source.read(block_bytes)
 
 
 class _Block(NamedTuple):
@@ -91,6 +94,8 @@ class _Block(NamedTuple):
     """Place of the first row that was not cut."""
     is_long: bool
     """Whether that one is longer than a row may be."""
+    ended_early: bool
+    """Whether more rows may be cut, after many of other widths."""
 
     def after(self, first: int) -> CsvRows:
         """Returns the rows, of which the first has the place `first`, without the header."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final
 
@@ -105,6 +106,9 @@ def _lost_nulls(table: pa.Table) -> bool:
 def _check_bytes(block: bytes) -> None:
     if b"\0" in block:
         raise ValueError("It has a NUL byte, as in UTF-16")
+    # Arrow skips it at the start of a block, and so takes a line by itself that it refuses among others.
+    if block.startswith(codecs.BOM_UTF8):
+        raise ValueError("It starts with a byte order mark")
     # Arrow crashes on a null before any object (apache/arrow#47409) and makes a row of one after.
     if _NULL_AT_START.match(block) or _NULL_AT_LINE_START.search(block):
         raise ValueError("It is null")

@@ -185,3 +185,12 @@ def test_a_header_of_too_many_columns_is_refused_at_once(tmp_path: Path) -> None
     path.write_text(",".join(f"c{n}" for n in range(100_000)) + "\n")
     with refuses(InputError):
         open_table_file(str(path))
+
+
+@pytest.mark.parametrize(
+    "start", ["\n" * (1 << 20), ",".join(f"{'x' * 1_000}{n}" for n in range(2_000)) + "\n"]
+)
+def test_a_header_ends_within_the_first_mebibyte(tmp_path: Path, start: str) -> None:
+    path = put(tmp_path, "a.csv", start + "a,b\n1,2\n")
+    assert "its first MiB has no header" in refusal(path)
+    assert "its first MiB has no header" in refusal(path, schema(a=pa.int64()))
