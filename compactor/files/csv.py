@@ -34,6 +34,8 @@ from compactor.files.text_values import UnreadableTypeError, from_cells, wire_ty
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
+_SHOWN_CHARACTERS: Final = 60
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class CsvBatches(FileBatches):
@@ -268,9 +270,12 @@ def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Head
         return _Header(known.names, has_rows=False)
     if not names:
         raise InputError(f"{path}: is empty: the first line must name the columns")
-    if any(not name.isprintable() for name in names):
+    if any(_SURROGATE.search(name) for name in names):
+        raise InputError(f"{place}: a column name is not UTF-8: save the file as UTF-8")
+    if strange := next((name for name in names if not name.isprintable()), None):
         raise InputError(
-            f"{place}: a column name is not printable UTF-8 text: save the file as UTF-8"
+            f"{place}: the column name {strange[:_SHOWN_CHARACTERS]!r} has a character that can't be seen: "
+            "take it out, or save the file as UTF-8 if it is in UTF-16"
         )
     if "" in names:
         raise InputError(f"{place}: column {names.index('') + 1} has no name: name every column")
