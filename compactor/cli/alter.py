@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from compactor.cli.output import echo_json
+from compactor.cli.output import echo_json, echo_line
 from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import open_table
@@ -76,7 +76,7 @@ def alter_command(
     if as_json:
         echo_json(asdict(report))
         return
-    click.echo(f"columns: {', '.join(map(quoted, report.columns))}; version {report.version}")
+    echo_line(f"columns: {', '.join(map(quoted, report.columns))}; version {report.version}")
     if report.waiting:
         click.echo(
             f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import human_bytes
+from compactor.cli.output import echo_line, human_bytes
 from compactor.cli.read import columns_option, split_columns, warn_of_left_out, where_option
 from compactor.cli.shared_options import (
     skip_quarantined_option,
@@ -58,7 +58,7 @@ def export_command(
     warn_of_left_out(scan.report)
     if where is not None:
         click.echo(f"{scan.report}", err=True)
-    click.echo(
+    echo_line(
         f"{out}: {counted(done.rows, 'row')}, {human_bytes(done.arrow_bytes)} in memory, "
         f"version {done.version}"
     )

@@ -155,14 +155,14 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     stored = sum(entry.size_bytes for entry in entries)
     echo_line(f"{store.url}, version {snapshot.version}")
     shown_sort = [replace(c, column=table.shown_name(c.column)) for c in table.sort]
-    click.echo(f"sorted by {', '.join(map(str, shown_sort))}")
+    echo_line(f"sorted by {', '.join(map(str, shown_sort))}")
     if table.rows.merges:
         tombstones = sum(entry.tombstones for entry in entries)
         held = counted(tombstones, "tombstone")
-        click.echo(f"row policy {table.shown_rows}{f'; {held}' if tombstones else ''}")
+        echo_line(f"row policy {table.shown_rows}{f'; {held}' if tombstones else ''}")
     if table.ttl is not None:
         shown_ttl = replace(table.ttl, column=table.shown_name(table.ttl.column))
-        click.echo(f"time to live {shown_ttl}")
+        echo_line(f"time to live {shown_ttl}")
     deleted = sum(entry.deleted_rows for entry in entries)
     also = f" and {counted(deleted, 'deleted one')}" if deleted else ""
     pairs = overlapping_pairs(forest(snapshot).values())
@@ -274,7 +274,7 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     sort = ", ".join(
         f"{quoted(c['column'])} {c['order']} nulls {c['nulls']}" for c in document["sort"]
     )
-    click.echo(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
+    echo_line(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
     click.echo(
         f"{counted(document['rows'], 'row')} in {counted(len(document['row_groups']), 'row group')}, "
         f"sorted by {sort}"
@@ -342,7 +342,7 @@ def verify_command(
         echo_json(report.to_json())
     else:
         for fault in report.faults:
-            echo_line(str(fault))
+            echo_line(fault)
         verdict = counted(len(report.faults), "FAULT", "FAULTS") if report.faults else "ok"
         click.echo(
             f"{verdict}: {counted(report.fragments, 'fragment')}, {counted(report.rows, 'row')}, "

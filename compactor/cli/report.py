@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.shared_options import check_one_moment, moment_unix_ms, snapshot_options
 from compactor.cli.tables import open_log
 from compactor.errors import UsageError
@@ -123,4 +123,4 @@ def report_command(
         click.echo(data, nl=False)
         return
     write_whole(output, data)
-    click.echo(f"{output}: {human_bytes(len(data))}, version {report.headline.version}")
+    echo_line(f"{output}: {human_bytes(len(data))}, version {report.headline.version}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from compactor.cli.display import print_table, progress
-from compactor.cli.output import echo_json, warn
+from compactor.cli.output import echo_json, echo_line, warn
 from compactor.cli.read import where_option
 from compactor.cli.shared_options import (
     column_name,
@@ -98,12 +98,12 @@ def print_stored_templates(found: StoredTemplates) -> None:
     if left:
         click.echo(f"and {counted(left, 'template')} more")
     if found.chunks:
-        click.echo(
+        echo_line(
             f"{counted(found.rows, 'row')} with a text in {found.chunks_read:,} of "
             f"{counted(found.chunks, 'row group')} that store {found.column} as templates"
         )
     else:
-        click.echo(f"no row group stores {found.column} as templates")
+        echo_line(f"no row group stores {found.column} as templates")
 
 
 def _print_counts(templates: Sequence[TemplateCount]) -> None:

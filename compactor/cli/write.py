@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import echo_json, human_bytes, warn
+from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import address_of
@@ -97,7 +97,7 @@ def ingest_command(
                     warn(Message(PROMOTE, f": {path} has no column {name!r}; nothing was promoted"))
                 told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
                 if not as_json:
-                    click.echo(
+                    echo_line(
                         f"{path}: {counted(report.rows, 'row')}{_superseded(report)} in "
                         f"{counted(report.fragments, 'fragment')}, "
                         f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"

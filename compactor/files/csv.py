@@ -32,6 +32,8 @@ from compactor.files.text_values import UnreadableTypeError, from_cells, wire_ty
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
+_SHOWN_CHARACTERS: Final = 60
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class CsvBatches(TextBatches):
@@ -223,20 +225,30 @@ def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Header:
-    text = source.read(_HEADER_BYTES).decode("utf-8-sig", errors="surrogateescape")
+    start = source.read(_HEADER_BYTES)
+    text = start.decode("utf-8-sig", errors="surrogateescape")
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         names = next(filter(None, rows), [])
     except csv.Error as error:
         raise InputError(f"{path}, row 1: not a header of column names: {error}") from None
     place = f"{path}, row 1"
+    has_rows = _has_another(rows, blank_counts=len(names) == 1)
+    if not has_rows and len(start) == _HEADER_BYTES:
+        raise InputError(
+            f"{path}: its first MiB has no header with a row below it: shorten the names of the columns, or "
+            "take out blank lines"
+        )
     if not names and known is not None:
         return _Header(known.names, has_rows=False)
     if not names:
         raise InputError(f"{path}: is empty: the first line must name the columns")
-    if any(not name.isprintable() for name in names):
+    if any(_SURROGATE.search(name) for name in names):
+        raise InputError(f"{place}: a column name is not UTF-8: save the file as UTF-8")
+    if strange := next((name for name in names if not name.isprintable()), None):
         raise InputError(
-            f"{place}: a column name is not printable UTF-8 text: save the file as UTF-8"
+            f"{place}: the column name {strange[:_SHOWN_CHARACTERS]!r} has a character that can't be seen: "
+            "take it out, or save the file as UTF-8 if it is in UTF-16"
         )
     if "" in names:
         raise InputError(f"{place}: column {names.index('') + 1} has no name: name every column")
@@ -250,7 +262,7 @@ def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Head
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
     if len(names) == 1 and re.search("[;\t|]", names[0]):
         raise InputError(f"{place}: one column, {names[0]!r}: separate the cells by commas")
-    return _Header(names, has_rows=_has_another(rows, blank_counts=len(names) == 1))
+    return _Header(names, has_rows)
 
 
 def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:

@@ -56,9 +56,9 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
     """Yields the rows after the header. Raises `InputError` for a row that exceeds a block or has an unclosed
     quote."""
     rest = source.read(block_bytes).removeprefix(_BOM).lstrip(_LINE_ENDS)
+    more = source.read(block_bytes)
     row = -1  # the header
     while rest:
-        more = source.read(block_bytes)
         cut = cells.cut(rest, columns, columns == 1, not more, block_bytes)
         block = _Block(*cut, data=rest, columns=columns)
         place = f"{path}, row {row + block.rows + FIRST_ROW:,}"
@@ -67,14 +67,17 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
                 f"{place} or later: is longer than {block_bytes >> 20} MiB: look for a quote that is never "
                 "closed"
             )
-        if block.end < len(rest) and not more:
+        if block.end < len(rest) and not more and not block.ended_early:
             raise InputError(
                 f"{place}: its quoted last cell never ends: close the quotes, or fetch the file again if it "
                 "is cut off"
             )
         yield block.after(row)
         row += block.rows
-        rest = rest[block.end :] + more
+        rest = rest[block.end :]
+        if not block.ended_early:
+            rest += more
+            more = source.read(block_bytes)
 
 
 class _Block(NamedTuple):
@@ -89,6 +92,8 @@ class _Block(NamedTuple):
     """Offset of the first incomplete row."""
     is_long: bool
     """Whether the incomplete row is too long."""
+    ended_early: bool
+    """Whether more rows may follow, after many of other widths."""
     data: bytes
     columns: int
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final
 
@@ -104,6 +105,9 @@ def _lost_nulls(table: pa.Table) -> bool:
 def _check_bytes(block: bytes) -> None:
     if b"\0" in block:
         raise ValueError("It has a NUL byte, as in UTF-16")
+    # Arrow skips it at the start of a block, and so accepts a line alone that it refuses among others.
+    if block.startswith(codecs.BOM_UTF8):
+        raise ValueError("It starts with a byte order mark")
     # Arrow crashes on a null before the first object (apache/arrow#47409), and turns a later one into a row.
     if _NULL_AT_START.match(block) or _NULL_AT_LINE_START.search(block):
         raise ValueError("It is null")

@@ -1,22 +1,28 @@
 """Parses lines of JSON in the calling thread, for a process that cannot start threads.
 
 Arrow's parser starts a thread per call; this slow parser replaces it if the system allows none. It accepts
-and refuses the same input, with the same messages, except that it infers no timestamps: callers read these as
-strings anyway.
+and refuses the same input, but describes broken JSON in its own words, and infers no timestamps: callers read
+these as strings anyway.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.nested import build_list, build_struct
+
+_BLANK: Final = " \t\r\n"
+_STRING_OR_CONSTANT: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|-?\b(?:Inf(?:inity)?|NaN)\b')
+_IN_PYTHON: Final = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
+"""Constants as Arrow also knows them, and as Python does."""
 
 
 class _Number(str):
@@ -36,10 +42,16 @@ def rows_of(block: bytes, types: pa.Schema, other_fields: str) -> pa.RecordBatch
 
     other_fields: "infer", "ignore" or "error". Raises ValueError, `pa.ArrowInvalid` or `RecursionError`.
     """
-    lines = (line for line in block.decode().split("\n") if line.strip())
-    rows = [_decoded(line) for line in lines]
+    lines = (line for line in block.decode().split("\n") if line.strip(_BLANK))
+    rows = [_decoded(_with_pythons_constants(line)) for line in lines]
     _check_kinds(rows, "object", "")
     return pa.RecordBatch.from_struct_array(_Builder(other_fields).structs(rows, list(types), ""))
+
+
+def _with_pythons_constants(line: str) -> str:
+    if "Inf" not in line and "-NaN" not in line:
+        return line
+    return _STRING_OR_CONSTANT.sub(lambda found: _IN_PYTHON.get(found[0], found[0]), line)
 
 
 def _decoded(line: str) -> Any:

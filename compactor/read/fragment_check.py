@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.errors import DataError, FragmentMissingError, ObjectNotFoundError
+from compactor.common.message import Message
+from compactor.errors import DataError, FragmentMissingError, ObjectNotFoundError, message_of
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.skip_indexes import read_index
 from compactor.read.steps import Step, in_order
@@ -79,9 +80,9 @@ def check_fragment(
             dtype = pa.null() if place < 0 else table.schema.field(place).type
             read_index(store, entry, column, dtype)
     except (FormatError, DataError, FragmentMissingError) as error:
-        found.faults.append(str(error))
+        found.faults.append(message_of(error))
     except ObjectNotFoundError as error:
-        found.faults.append(f"{error}: the log refers to it")
+        found.faults.append(Message(message_of(error), ": the log refers to it"))
     return found
 
 

@@ -15,6 +15,8 @@ cdef enum:
     QUOTE = 34
     CR = 13
     LF = 10
+    # A row of another width becomes Python objects of some 300 bytes, and a block may have millions.
+    MAX_ODD = 65536
 
 cdef enum Form:
     PLAIN = 0
@@ -122,16 +124,16 @@ cdef int64_t max_cells(const uint8_t* data, int64_t size) noexcept nogil:
 
 
 def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t max_bytes):
-    """Splits data into rows of `columns` cells, up to the first row of more than `max_bytes`.
+    """Splits data into rows of `columns` cells, up to a row of more than `max_bytes`, or until many have other widths.
 
     takes_blank: whether a blank line is a row; otherwise it is skipped. is_last: whether the data is complete; if
     not, the last row, which may continue, is left out. `data` has at most 2 GiB.
 
     Returns the starts, stops and forms of the cells, row by row; a list of the rows of other widths, each with its
-    number, cells, start and stop; the number of all rows; the position of the first row left out; and whether that
-    row exceeds `max_bytes`.
+    number, cells, start and stop; the number of all rows; the position of the first row left out; whether that
+    row exceeds `max_bytes`; and whether the cut ended early, because of rows of other widths.
     """
-    cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0
+    cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0, odd_rows = 0
     cdef const uint8_t* bytes_ = &data[0] if size else NULL
     cdef int64_t most = max_cells(bytes_, size) // columns * columns + columns
     cdef int32_t[::1] starts = np.empty(most, np.int32), stops = np.empty(most, np.int32)
@@ -140,7 +142,7 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
     cdef bint is_long = False
     odd = []
     with nogil:
-        while at < size:
+        while at < size and odd_rows < MAX_ODD:
             if not takes_blank and (data[at] == LF or data[at] == CR):
                 at += 1
                 continue
@@ -156,13 +158,14 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
             if row.cells == columns:
                 good += 1
             else:
+                odd_rows += 1
                 with gil:
                     odd.append((rows, row.cells, at, row.after))
             rows += 1
             at = row.after
     cells = good * columns
     found = (np.asarray(starts)[:cells], np.asarray(stops)[:cells], np.asarray(forms)[:cells])
-    return (*found, odd, rows, at, is_long)
+    return (*found, odd, rows, at, is_long, odd_rows == MAX_ODD)
 
 
 cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into) noexcept nogil:
