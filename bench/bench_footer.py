@@ -55,7 +55,9 @@ def write(path: Path, columns: int, row_groups: int) -> str:
     names = [f"measurement_{number:06}" for number in range(columns)]
     schema = pa.schema([("key", pa.int64()), *((name, pa.int64()) for name in names)])
     with path.open("wb", buffering=1 << 20) as sink:
-        emitter = FragmentEmitter(sink, FragmentHeader(schema, parse_sort_schema("key"), 1))
+        emitter = FragmentEmitter(
+            sink, FragmentHeader(schema=schema, sort=parse_sort_schema("key"), max_rows=1)
+        )
         for group in range(row_groups):
             key = make_chunk(pa.array([group]), level=0)
             emitter.key_group([key], (group,), (group,))

@@ -49,7 +49,7 @@ def metadata() -> TableMetadata:
         [("service", pa.string()), ("timestamp", pa.timestamp("us", "UTC"))]
         + [(f"column{n}", pa.string()) for n in range(_COLUMNS - 2)]
     )
-    return TableMetadata(schema, parse_sort_schema("service,timestamp"))
+    return TableMetadata(schema=schema, sort=parse_sort_schema("service,timestamp"))
 
 
 def entry(number: int) -> FragmentEntry:
@@ -91,7 +91,9 @@ def many_commits(folder: Path, commits: int) -> None:
             f"{number:032x}",
             0,
             Changes(
-                Operation.INGEST, (entry(number),), metadata=metadata() if number == 1 else None
+                operation=Operation.INGEST,
+                adds=(entry(number),),
+                metadata=metadata() if number == 1 else None,
             ),
         )
         for number in range(1, commits + 1)
@@ -108,7 +110,7 @@ def many_commits(folder: Path, commits: int) -> None:
     snapshot = timed("open", log.current)
     assert len(snapshot.fragments) == commits
     timed("look again", log.current)
-    changes = Changes(Operation.INGEST, (entry(commits + 1),))
+    changes = Changes(operation=Operation.INGEST, adds=(entry(commits + 1),))
     timed("commit", lambda: log.commit(lambda _: changes))
     half = commits // 2
     earlier = timed(f"read version {half:,}", lambda: log.history.at(half, snapshot))
@@ -118,17 +120,20 @@ def many_commits(folder: Path, commits: int) -> None:
 def many_fragments(folder: Path, fragments: int) -> None:
     print(f"{fragments:,} live fragments, {_TAIL} commits after the checkpoint")
     store = LocalStore(folder)
-    first = Changes(Operation.INGEST, tuple(map(entry, range(fragments))), metadata=metadata())
+    first = Changes(
+        operation=Operation.INGEST, adds=tuple(map(entry, range(fragments))), metadata=metadata()
+    )
     snapshot = replace(Snapshot.empty().apply(Version(1, "id", 0, first)), version=_BEFORE)
     data = timed("make the checkpoint", lambda: checkpoint_bytes(snapshot))
     print(f"  {len(data) / 1e6:.1f} MB")
     for number in range(1, _BEFORE + 1):
         store.create(
-            version_key(number), Version(number, "id", 0, Changes(Operation.INGEST)).to_bytes()
+            version_key(number),
+            Version(number, "id", 0, Changes(operation=Operation.INGEST)).to_bytes(),
         )
     store.create(checkpoint_key(_BEFORE), data)
     for number in range(_BEFORE + 1, _BEFORE + 1 + _TAIL):
-        changes = Changes(Operation.INGEST, (entry(fragments + number),))
+        changes = Changes(operation=Operation.INGEST, adds=(entry(fragments + number),))
         store.create(version_key(number), Version(number, "id", 0, changes).to_bytes())
     log = CommitLog(store)
     opened = timed("open", log.current)
@@ -136,7 +141,7 @@ def many_fragments(folder: Path, fragments: int) -> None:
     timed("compaction debt", lambda: debt_of(opened, Policy()))
     again = timed("make the next checkpoint", lambda: checkpoint_bytes(opened))
     assert len(again) > len(data)
-    changes = Changes(Operation.INGEST, (entry(2 * fragments),))
+    changes = Changes(operation=Operation.INGEST, adds=(entry(2 * fragments),))
     timed("commit", lambda: log.commit(lambda _: changes))
     timed("make all entries", lambda: opened.fragments.all())
     timed("plan", lambda: plan_compactions(opened, Policy(), CompactionSettings(), 0))

@@ -78,7 +78,7 @@ def compact_copy(table: Path, engine: Engine) -> CompactReport:
     copy = table.with_name(f"{table.name}-copy")
     shutil.copytree(table, copy)
     try:
-        settings = DriverSettings(Policy(strategy=Strategy.FULL))
+        settings = DriverSettings(policy=Policy(strategy=Strategy.FULL))
         report = compact(Driver(CommitLog(LocalStore(copy)), settings), engine)
     finally:
         shutil.rmtree(copy)

@@ -48,22 +48,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cores = _cores(options.cores)
     except ValueError as error:
         parser.error(str(error))
-    result = Result(machine.describe(ROOT), options.rounds)
+    result = Result(machine=machine.describe(ROOT), rounds=options.rounds)
     found = usable(chosen, result)
     for name, why in result.skipped.items():
         print(f"skipped {name}: {why}", file=sys.stderr)
     with _folder(options.work) as work, _progress() as progress:
         plan = Plan(
-            loads,
-            measures,
-            found,
-            cores,
-            options.rounds,
-            options.rows,
-            options.inputs,
-            options.core,
-            work,
-            options.timeout,
+            workloads=loads,
+            measures=measures,
+            engines=found,
+            cores=cores,
+            rounds=options.rounds,
+            rows=options.rows,
+            inputs=options.inputs,
+            first_cpu=options.core,
+            work=work,
+            timeout_seconds=options.timeout,
         )
         session = Session(plan, result, progress.tell)
         try:

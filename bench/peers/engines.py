@@ -1,4 +1,4 @@
-"""Lists the engines by name: their modules, what must be installed, what each measures and prepares."""
+"""The engines by name: their modules, required packages, measures and formats."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ FLOOR: Final = "floor"
 _SCANS: Final = (Measure.SCAN_ALL, Measure.SCAN_STRING, Measure.SCAN_NUMBERS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Engine:
     name: str
     label: str
     target: str
-    """Its class, as module:Class."""
+    """The engine's class, as module:Class."""
     form: str
-    """What it works on. Engines of one form share what one of them has prepared."""
+    """The input format. Engines with the same format use the same prepared inputs."""
     family: str
-    """Engines of one family are ways of one peer; the better one counts."""
+    """Engines of one family are variants of one peer; the better one counts."""
     package: str = "pyarrow"
-    """What must be installed."""
+    """The required package."""
     measures: Sequence[Measure] = (Measure.MERGE,)
 
     def missing(self) -> str | None:
-        """Returns why it can't run here, if it can't."""
+        """Returns why the engine cannot run here; None if it can."""
         if importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed: pip install 'lsm-compactor[peers,spark]'"
         if self.family == "Spark" and shutil.which("java") is None:
@@ -40,7 +40,7 @@ class Engine:
 
 _INGEST: Final = (Measure.INGEST,)
 SOURCES: Final = "parquet"
-"""The form of engines that work on the sources as they are."""
+"""The format of engines that read the sources directly."""
 PREPARED_BY: Final = {
     "fragments": "bench.peers.with_floor:CodecFloor",
     "clickhouse": "bench.peers.with_clickhouse:ClickHouseMerge",
@@ -50,48 +50,161 @@ PREPARED_BY: Final = {
     "sorted-vortex": "bench.peers.with_vortex:VortexScan",
     "sorted-vortex-compact": "bench.peers.with_vortex:VortexCompactScan",
 }
-"""Who prepares each form but the sources'."""
+"""The engine that prepares each format except the sources'."""
 ENGINES: Final = (
-    Engine(FLOOR, "codec floor", "bench.peers.with_floor:CodecFloor", "fragments", FLOOR),
-    Engine(OURS, "lsm-compactor", "bench.peers.with_ours:Ours", "fragments", OURS),
-    Engine(OURS, "lsm-compactor", "bench.peers.with_ours:OursIngest", SOURCES, OURS, measures=_INGEST),
-    Engine(OURS, "lsm-compactor", "bench.peers.with_ours:OursScan", "sorted-run", OURS, measures=_SCANS),
-    Engine("clickhouse", "ClickHouse", "bench.peers.with_clickhouse:ClickHouseMerge",
-           "clickhouse", "ClickHouse", "chdb"),
-    Engine("clickhouse", "ClickHouse", "bench.peers.with_clickhouse:ClickHouseIngest",
-           SOURCES, "ClickHouse", "chdb", _INGEST),
-    Engine("clickhouse-low-cardinality", "ClickHouse, LowCardinality",
-           "bench.peers.with_clickhouse:ClickHouseLowCardinality",
-           "clickhouse-low-cardinality", "ClickHouse", "chdb"),
-    Engine("datafusion", "DataFusion", "bench.peers.with_datafusion:DataFusionMerge",
-           SOURCES, "DataFusion", "datafusion"),
-    Engine("duckdb", "DuckDB", "bench.peers.with_duckdb:DuckDbSort", SOURCES, "DuckDB", "duckdb"),
-    Engine("polars-sort", "Polars, sort", "bench.peers.with_polars:PolarsSort",
-           SOURCES, "Polars", "polars"),
-    Engine("polars-sort", "Polars, sort", "bench.peers.with_polars:PolarsIngest",
-           SOURCES, "Polars", "polars", _INGEST),
-    Engine("polars-merge", "Polars, merge_sorted", "bench.peers.with_polars:PolarsMerge",
-           SOURCES, "Polars", "polars"),
-    Engine("pyarrow", "PyArrow", "bench.peers.with_pyarrow:PyArrowSort", SOURCES, "PyArrow"),
-    Engine("pyarrow", "PyArrow, Parquet", "bench.peers.with_pyarrow:PyArrowScan", "sorted-parquet",
-           "PyArrow", measures=_SCANS),
-    Engine("vortex", "Vortex", "bench.peers.with_vortex:VortexScan", "sorted-vortex",
-           "Vortex", "vortex", _SCANS),
-    Engine("vortex-compact", "Vortex, compact", "bench.peers.with_vortex:VortexCompactScan",
-           "sorted-vortex-compact", "Vortex, compact", "vortex", _SCANS),
-    Engine("spark", "Spark", "bench.peers.with_spark:SparkSort", SOURCES, "Spark", "pyspark"),
-)  # fmt: skip
+    Engine(
+        name=FLOOR,
+        label="codec floor",
+        target="bench.peers.with_floor:CodecFloor",
+        form="fragments",
+        family=FLOOR,
+    ),
+    Engine(
+        name=OURS,
+        label="lsm-compactor",
+        target="bench.peers.with_ours:Ours",
+        form="fragments",
+        family=OURS,
+    ),
+    Engine(
+        name=OURS,
+        label="lsm-compactor",
+        target="bench.peers.with_ours:OursIngest",
+        form=SOURCES,
+        family=OURS,
+        measures=_INGEST,
+    ),
+    Engine(
+        name=OURS,
+        label="lsm-compactor",
+        target="bench.peers.with_ours:OursScan",
+        form="sorted-run",
+        family=OURS,
+        measures=_SCANS,
+    ),
+    Engine(
+        name="clickhouse",
+        label="ClickHouse",
+        target="bench.peers.with_clickhouse:ClickHouseMerge",
+        form="clickhouse",
+        family="ClickHouse",
+        package="chdb",
+    ),
+    Engine(
+        name="clickhouse",
+        label="ClickHouse",
+        target="bench.peers.with_clickhouse:ClickHouseIngest",
+        form=SOURCES,
+        family="ClickHouse",
+        package="chdb",
+        measures=_INGEST,
+    ),
+    Engine(
+        name="clickhouse-low-cardinality",
+        label="ClickHouse, LowCardinality",
+        target="bench.peers.with_clickhouse:ClickHouseLowCardinality",
+        form="clickhouse-low-cardinality",
+        family="ClickHouse",
+        package="chdb",
+    ),
+    Engine(
+        name="datafusion",
+        label="DataFusion",
+        target="bench.peers.with_datafusion:DataFusionMerge",
+        form=SOURCES,
+        family="DataFusion",
+        package="datafusion",
+    ),
+    Engine(
+        name="duckdb",
+        label="DuckDB",
+        target="bench.peers.with_duckdb:DuckDbSort",
+        form=SOURCES,
+        family="DuckDB",
+        package="duckdb",
+    ),
+    Engine(
+        name="polars-sort",
+        label="Polars, sort",
+        target="bench.peers.with_polars:PolarsSort",
+        form=SOURCES,
+        family="Polars",
+        package="polars",
+    ),
+    Engine(
+        name="polars-sort",
+        label="Polars, sort",
+        target="bench.peers.with_polars:PolarsIngest",
+        form=SOURCES,
+        family="Polars",
+        package="polars",
+        measures=_INGEST,
+    ),
+    Engine(
+        name="polars-merge",
+        label="Polars, merge_sorted",
+        target="bench.peers.with_polars:PolarsMerge",
+        form=SOURCES,
+        family="Polars",
+        package="polars",
+    ),
+    Engine(
+        name="pyarrow",
+        label="PyArrow",
+        target="bench.peers.with_pyarrow:PyArrowSort",
+        form=SOURCES,
+        family="PyArrow",
+    ),
+    Engine(
+        name="pyarrow",
+        label="PyArrow, Parquet",
+        target="bench.peers.with_pyarrow:PyArrowScan",
+        form="sorted-parquet",
+        family="PyArrow",
+        measures=_SCANS,
+    ),
+    Engine(
+        name="vortex",
+        label="Vortex",
+        target="bench.peers.with_vortex:VortexScan",
+        form="sorted-vortex",
+        family="Vortex",
+        package="vortex",
+        measures=_SCANS,
+    ),
+    Engine(
+        name="vortex-compact",
+        label="Vortex, compact",
+        target="bench.peers.with_vortex:VortexCompactScan",
+        form="sorted-vortex-compact",
+        family="Vortex, compact",
+        package="vortex",
+        measures=_SCANS,
+    ),
+    Engine(
+        name="spark",
+        label="Spark",
+        target="bench.peers.with_spark:SparkSort",
+        form=SOURCES,
+        family="Spark",
+        package="pyspark",
+    ),
+)
 
 
 def choose(names: Sequence[str]) -> list[Engine]:
-    """Returns engines by name, or by that of their family; module:Class is a merger of your own, on Parquet.
+    """Returns engines by name or family; module:Class is a custom merger, on Parquet.
 
     Raises ValueError for an unknown name.
     """
     chosen: list[Engine] = []
     for name in names:
         if ":" in name:
-            found = [Engine(name, name.rpartition(":")[2], name, SOURCES, name)]
+            found = [
+                Engine(
+                    name=name, label=name.rpartition(":")[2], target=name, form=SOURCES, family=name
+                )
+            ]
         else:
             found = [e for e in ENGINES if name in (e.name, e.family.lower())]
         if not found:

@@ -23,7 +23,7 @@ def facts_key(engine: str, measure: str) -> str:
     return f"{engine}, {kind}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One run of one engine. The figures of a failed one count for nothing."""
 
@@ -59,7 +59,7 @@ class EngineFacts:
     settings: str = ""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Result:
     """All of a session, the machine included."""
 
@@ -120,7 +120,7 @@ class Result:
         return best
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """Medians over the rounds of one engine. One failure is a failure of all."""
 
@@ -137,12 +137,12 @@ class Summary:
     def of(cls, runs: Sequence[Run]) -> Self:
         wall = [run.wall_seconds for run in runs]
         return cls(
-            runs[0].engine,
-            runs[0].measure,
-            statistics.median(wall),
-            (min(wall), max(wall)),
-            statistics.median(run.cpu_seconds for run in runs),
-            round(statistics.median(run.peak_rss_bytes for run in runs)),
-            round(statistics.median(run.output_bytes for run in runs)),
-            next((run.failure for run in runs if run.failure), None),
+            engine=runs[0].engine,
+            measure=runs[0].measure,
+            wall_seconds=statistics.median(wall),
+            wall_range=(min(wall), max(wall)),
+            cpu_seconds=statistics.median(run.cpu_seconds for run in runs),
+            peak_rss_bytes=round(statistics.median(run.peak_rss_bytes for run in runs)),
+            output_bytes=round(statistics.median(run.output_bytes for run in runs)),
+            failure=next((run.failure for run in runs if run.failure), None),
         )

@@ -1,4 +1,4 @@
-"""A session: prepares inputs once, then runs engines in rounds, each run in a fresh process."""
+"""Prepares inputs once, then runs engines in rounds, each run in a new process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ from compactor.common.counts import counted
 
 ROOT: Final = Path(__file__).parents[2]
 _ALWAYS_ANEW: Final = ("fragments", "sorted-run")
-"""The forms that this checkout writes: never those that an older checkout left."""
+"""Formats that this checkout writes: never reuse files from an older checkout."""
 
 _HALVES = tuple(
-    Engine(name, label, f"bench.peers.with_ours:{name}", "fragments", OURS)
+    Engine(
+        name=name,
+        label=label,
+        target=f"bench.peers.with_ours:{name}",
+        form="fragments",
+        family=OURS,
+    )
     for name, label in (
         ("OursHalves", "both halves in turn"),
         ("OursFirstHalf", "first half"),
@@ -35,10 +41,10 @@ _HALVES = tuple(
 
 
 class EngineFailedError(Exception):
-    """An engine did not do what it was asked for; the message is a line."""
+    """An engine failed; the message is one line."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     workloads: Sequence[Workload]
     measures: Sequence[Measure]
@@ -48,7 +54,7 @@ class Plan:
     rows: int
     inputs: int
     first_cpu: int
-    """The core of runs on one core."""
+    """The CPU for runs on one core."""
     work: Path
     timeout_seconds: float
 
@@ -61,7 +67,7 @@ class Session:
         self._facts: dict[str, Facts] = {}
 
     def prepare(self) -> None:
-        """Raises `EngineFailedError`: inputs that can't be made are nobody's measurement."""
+        """Prepares all inputs. Raises `EngineFailedError`."""
         plan = self._plan
         for workload in plan.workloads:
             make_sources(workload, plan.rows, plan.inputs, self._folder(workload), self._tell)
@@ -73,7 +79,7 @@ class Session:
         os.sync()
 
     def steps(self) -> int:
-        """Returns how many runs there will be."""
+        """Returns the number of runs."""
         plan = self._plan
         return plan.rounds * sum(
             len(self._kinds(workload)) * len(plan.cores) + self._has_halves(workload)
@@ -81,7 +87,7 @@ class Session:
         )
 
     def _kinds(self, workload: Workload) -> list[tuple[Engine, Measure]]:
-        """Returns who is measured at what, measure by measure."""
+        """Returns the pairs of engine and measure, by measure."""
         columns = self._facts[workload.name].columns
         return [
             (engine, measure)
@@ -91,7 +97,7 @@ class Session:
         ]
 
     def run(self, on_step: Callable[[], None]) -> None:
-        """Engines alternate, and rounds are outermost: what drifts meanwhile drifts for all."""
+        """Alternates engines, with rounds outermost: drift affects all of them alike."""
         plan = self._plan
         for number in range(plan.rounds):
             for workload in plan.workloads:
@@ -120,23 +126,30 @@ class Session:
         try:
             [found] = self._run_at_once(workload, measure, [(engine, self._cpus(cores))])
         except EngineFailedError as error:
-            return Run(workload.name, str(measure), cores, engine.name, number, failure=str(error))
+            return Run(
+                workload=workload.name,
+                measure=str(measure),
+                cores=cores,
+                engine=engine.name,
+                round=number,
+                failure=str(error),
+            )
         key = facts_key(engine.name, measure)
         self._result.engines[key] = EngineFacts(
             engine.label, engine.family, found["version"], found["settings"]
         )
         return Run(
-            workload.name,
-            str(measure),
-            cores,
-            engine.name,
-            number,
-            round(found["wall_seconds"], 4),
-            round(found["cpu_seconds"], 4),
-            found["peak_rss_bytes"],
-            found["output_bytes"],
-            found["output_rows"],
-            _fault(found, self._facts[workload.name].rows),
+            workload=workload.name,
+            measure=str(measure),
+            cores=cores,
+            engine=engine.name,
+            round=number,
+            wall_seconds=round(found["wall_seconds"], 4),
+            cpu_seconds=round(found["cpu_seconds"], 4),
+            peak_rss_bytes=found["peak_rss_bytes"],
+            output_bytes=found["output_bytes"],
+            output_rows=found["output_rows"],
+            failure=_fault(found, self._facts[workload.name].rows),
         )
 
     def _measure_halves(self, workload: Workload, number: int) -> Halves:
@@ -165,7 +178,7 @@ class Session:
         measure: Measure,
         wanted: Sequence[tuple[Engine, Sequence[int]]],
     ) -> list[dict[str, Any]]:
-        """Runs all at once: they begin when the last one is ready."""
+        """Runs all simultaneously: they start when the last one is ready."""
         waits = len(wanted) > 1
         with ExitStack() as stack:
             children = [
@@ -193,15 +206,15 @@ class Session:
         waits: bool = False,
     ) -> Order:
         return Order(
-            engine.target,
-            str(measure),
-            [str(path) for path in workload.sources(self._folder(workload))],
-            workload.sort,
-            str(self._folder(workload) / engine.form),
-            str(self._folder(workload) / "runs" / engine.name.replace(":", "-")),
-            cpus,
-            waits,
-            self._facts[workload.name].columns.get(measure, ()),
+            target=engine.target,
+            action=str(measure),
+            sources=[str(path) for path in workload.sources(self._folder(workload))],
+            sort=workload.sort,
+            prepared=str(self._folder(workload) / engine.form),
+            folder=str(self._folder(workload) / "runs" / engine.name.replace(":", "-")),
+            cpus=cpus,
+            waits=waits,
+            columns=self._facts[workload.name].columns.get(measure, ()),
         )
 
     def _prepare_form(self, workload: Workload, form: str) -> None:
@@ -213,13 +226,13 @@ class Session:
         shutil.rmtree(prepared, ignore_errors=True)
         prepared.mkdir(parents=True)
         order = Order(
-            PREPARED_BY[form],
-            "prepare",
-            [str(path) for path in workload.sources(self._folder(workload))],
-            workload.sort,
-            str(prepared),
-            str(self._folder(workload) / "runs" / f"prepare-{form}"),
-            sorted(os.sched_getaffinity(0)),
+            target=PREPARED_BY[form],
+            action="prepare",
+            sources=[str(path) for path in workload.sources(self._folder(workload))],
+            sort=workload.sort,
+            prepared=str(prepared),
+            folder=str(self._folder(workload) / "runs" / f"prepare-{form}"),
+            cpus=sorted(os.sched_getaffinity(0)),
         )
         with _Child(order, self._plan.timeout_seconds) as child:
             child.go()
@@ -232,14 +245,14 @@ class Session:
         return plan.work / f"{workload.name}{size}"
 
     def _cpus(self, cores: int) -> list[int]:
-        """Returns the chosen core, then the others."""
+        """Returns the chosen CPU, then the others."""
         first = self._plan.first_cpu
         others = [cpu for cpu in range(os.cpu_count() or 1) if cpu != first]
         return [first, *others][:cores]
 
 
 class _Child:
-    """A process that carries out an order in a folder made for it."""
+    """A process that carries out an order in its own folder."""
 
     def __init__(self, order: Order, timeout_seconds: float) -> None:
         self._folder = Path(order.folder)
@@ -303,7 +316,7 @@ def _fault(found: dict[str, Any], rows: int) -> str | None:
 
 
 def usable(engines: Iterable[Engine], result: Result) -> list[Engine]:
-    """Returns the engines that are installed; notes the others as skipped."""
+    """Returns the installed engines; notes the others as skipped."""
     found = []
     for engine in engines:
         if why := engine.missing():

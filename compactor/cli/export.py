@@ -45,8 +45,8 @@ def export_command(
     """Write the rows of TABLE to the file OUT in sort order.
 
     OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). The command streams, and also
-    works on tables that are not compacted. The file appears whole, or not at all. Parquet and Arrow files
-    keep the types, and say how their rows are sorted.
+    works on tables that are not compacted. The file appears whole or not at all. Parquet and Arrow files keep
+    the types, and record how their rows are sorted.
     """
     check_sink_path(out)
     view = open_view(table, version, as_of)

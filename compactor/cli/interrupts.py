@@ -1,4 +1,4 @@
-"""Turns SIGTERM into Ctrl-C, so that commands tidy up when they are terminated."""
+"""Turns SIGTERM into KeyboardInterrupt, so that commands clean up when they are terminated."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
-    """Raises KeyboardInterrupt on SIGTERM while the block runs: unfinished outputs go, leases are given up.
+    """Raises KeyboardInterrupt on SIGTERM while the block runs: removes unfinished outputs, releases leases.
 
-    Yields a function that says whether a signal came, since an interrupted call to Spark may raise something
-    else. `watch` installs handlers of its own.
+    Yields a function that returns whether a signal arrived, since an interrupted call to Spark may raise
+    another exception. `watch` installs its own handlers.
     """
     told: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -44,7 +44,7 @@ from lsm_fragment.names import quoted
 _MAX_FRAGMENTS: Final = 40
 _MAX_CHUNKS: Final = 32
 _SHOWN: Final = 20
-"""How many templates are shown."""
+"""Show at most this many templates."""
 
 
 @click.command(
@@ -61,13 +61,13 @@ Examples:
     "--all",
     "show_all",
     is_flag=True,
-    help=f"Show all fragments, or all chunks of templates, not only the first {_MAX_FRAGMENTS}.",
+    help=f"Show all fragments, or all chunks of templates, instead of the first {_MAX_FRAGMENTS}.",
 )
 @click.option(
     "--column",
     type=column_name,
     metavar="COLUMN",
-    help="Show the most frequent templates of this column, where it is stored as templates.",
+    help="Show the most frequent templates of this column, if it is stored as templates.",
 )
 @snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -81,9 +81,9 @@ def inspect_command(
 ) -> None:
     """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT.
 
-    Of a column that a fragment stores as templates, it shows how many templates there are, and their
-    bytes. With --column it shows the templates instead, counted in up to 32 row groups that
-    are spread over all; of a table, in up to 32 fragments.
+    For a column that a fragment stores as templates, it shows their number and size. With --column it shows
+    the templates instead, counted in an even sample of up to 32 row groups; of a table, in up to 32
+    fragments.
     """
     found = _open(target, version, as_of)
     if column is not None:
@@ -114,7 +114,7 @@ def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> S
 def _open(
     target: str, version: int | None, as_of: int | None
 ) -> FragmentReader | tuple[Store, Snapshot]:
-    """Opens the table at this address, or else the fragment. Raises `TableNotFoundError` if it is neither."""
+    """Opens the table or the fragment at this address. Raises `TableNotFoundError` if there is neither."""
     is_local = "://" not in target
     if not is_local or Path(target).is_dir():
         check_one_moment(version, as_of)

@@ -25,7 +25,7 @@ def echo_json(document: Any) -> None:
 
 
 def echo_line(text: str) -> None:
-    """Prints a line on stdout that quotes foreign text, such as a failure's reason: redacted, in one line."""
+    """Prints a line with foreign text, such as a failure's reason, on stdout: redacted and escaped."""
     click.echo(one_line(redacted(_by_flags(text))))
 
 
@@ -35,7 +35,7 @@ def warn(message: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Prints a line of a result on stderr, because stdout has rows, in the log's format."""
+    """Prints a line of a result on stderr, in the log's format, because stdout has rows."""
     if logs.is_json():
         log.info(text)
     else:
@@ -43,12 +43,12 @@ def tell(text: str) -> None:
 
 
 def fail(message: str, *, shows_where: bool = False) -> None:
-    """Prints the error that ends the command; with shows_where, also the current traceback."""
+    """Prints the error that ends the command. shows_where: adds the current traceback."""
     _say(logging.ERROR, "error", message, shows_where=shows_where)
 
 
 def _by_flags(text: str) -> str:
-    """Returns the text with settings by their flags, if it is a message that knows where they are."""
+    """Replaces settings in a message by their flags; returns other texts unchanged."""
     return text.named(as_flag) if isinstance(text, Message) else text
 
 

@@ -38,10 +38,10 @@ Examples:
 \b
 --sort-by: columns, most significant first; add :desc or :nulls_first to a column, as in ts:desc:nulls_first
 (default: ascending, nulls last). It creates the table and is needed only then; a Parquet or Arrow file that
-states its order can replace it. Wherever columns are named, a name with a comma, colon or quote stands in
-double quotes, and a quote within is doubled: --sort-by '"a,b":desc,c'.
+states its order can replace it. In all options, put a column name with a comma, colon or quote in double
+quotes, and double a quote in it: --sort-by '"a,b":desc,c'.
 --row-policy: append keeps all rows. last and first keep one row of equal --sort-by, the newest or oldest by
---sequence and ingestion. partial-update keeps each column's newest value that is not null. aggregate combines
+--sequence and ingestion. partial-update keeps the newest non-null value of each column. aggregate combines
 each column by its function: sum count min max last first bool_or bool_and list set.
 Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need not be sorted."""
 
@@ -126,14 +126,14 @@ def _taken_sort(report: IngestReport) -> str:
 
 
 class _Warner:
-    """A callback that warns once that compactions lag behind."""
+    """A callback that warns once about compaction debt."""
 
     def __init__(self) -> None:
-        self._is_said = False
+        self._has_warned = False
 
     def __call__(self, debt: Debt) -> None:
-        if not self._is_said:
-            self._is_said = True
+        if not self._has_warned:
+            self._has_warned = True
             warn(
                 f"compaction debt {debt.score:.2f} (writers should "
                 f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): "
@@ -143,7 +143,7 @@ class _Warner:
 
 
 def check_input(path: str) -> None:
-    """Checks that the path is a file before any file is read. Raises `InputError`."""
+    """Checks that the path is a file, before any file is read. Raises `InputError`."""
     if not Path(path).exists():
         raise InputError(f"{path}: no such file; nothing was ingested")
     if not Path(path).is_file():

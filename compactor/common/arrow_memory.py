@@ -1,7 +1,7 @@
-"""Gives Arrow bytes in memory of its own.
+"""Copies bytes into memory that Arrow owns.
 
-Arrow's threads that read ahead may let go of their source last, after it was closed. If that is an object of
-Python's, and the interpreter ends at that moment, the process aborts.
+Arrow's read-ahead threads may release the last reference to their source after it is closed. If the source is
+a Python object and the interpreter is shutting down, the process aborts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 
 def native_reader(*parts: bytes) -> pa.BufferReader:
-    """Returns a source of the parts, one after the other, that holds no object of Python's."""
+    """Returns a reader of the concatenated parts that references no Python object."""
     buffer = pa.allocate_buffer(sum(map(len, parts)))
     at = 0
     with memoryview(buffer).cast("B") as room:

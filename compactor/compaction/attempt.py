@@ -137,7 +137,11 @@ class _Attempt:
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
             seconds=round(time.monotonic() - self._started, 3),
         )
-        return Outcome(self._compaction.compaction_id, self._entries(result), report)
+        return Outcome(
+            compaction_id=self._compaction.compaction_id,
+            outputs=self._entries(result),
+            report=report,
+        )
 
     def named(self, error: FoldError) -> Exception:
         """Returns the error with the key; as it is if the key can't be read."""

@@ -19,7 +19,7 @@ from compactor.table.metadata import TableMetadata
 from lsm_fragment.errors import CorruptFragmentError, LimitError, NotAFragmentError, OrderError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
     """A decided compaction with everything that a task needs to run it."""
 
@@ -62,22 +62,22 @@ class Compaction:
         document = json.loads(text)
         inputs = tuple(FragmentEntry.from_json(entry) for entry in document["inputs"])
         return cls(
-            document["compaction_id"],
-            document["base_version"],
-            document["table_url"],
-            TableMetadata.from_json(document["metadata"]),
-            CompactionSpec(
-                inputs,
-                document["output_level"],
+            compaction_id=document["compaction_id"],
+            base_version=document["base_version"],
+            table_url=document["table_url"],
+            metadata=TableMetadata.from_json(document["metadata"]),
+            spec=CompactionSpec(
+                inputs=inputs,
+                output_level=document["output_level"],
                 cut_keys=tuple(tuple(key) for key in document["cut_keys"]),
                 is_bottom=document["is_bottom"],
             ),
-            CompactionSettings(**document["settings"]),
-            document["now_unix_ms"],
+            settings=CompactionSettings(**document["settings"]),
+            now_unix_ms=document["now_unix_ms"],
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReport:
     """Figures of a finished attempt, with its restarts."""
 
@@ -123,7 +123,7 @@ class AttemptRecord:
     """Requests to its store by name; see `compactor.stores.metered.COUNTERS`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of a compaction: outputs and a report, or the reason of its failure."""
 
@@ -167,32 +167,36 @@ class Outcome:
         report, record = document["report"], document["record"]
         failure = document["failure"]
         return cls(
-            document["compaction_id"],
-            tuple(FragmentEntry.from_json(entry) for entry in document["outputs"]),
-            None if report is None else AttemptReport(**report),
-            None if failure is None else Message.from_json(failure),
-            document["culprit"],
-            document["is_damage"],
-            document["is_final"],
-            document["is_of_machine"],
-            None if record is None else AttemptRecord(**record),
+            compaction_id=document["compaction_id"],
+            outputs=tuple(FragmentEntry.from_json(entry) for entry in document["outputs"]),
+            report=None if report is None else AttemptReport(**report),
+            failure=None if failure is None else Message.from_json(failure),
+            culprit=document["culprit"],
+            is_damage=document["is_damage"],
+            is_final=document["is_final"],
+            is_of_machine=document["is_of_machine"],
+            record=None if record is None else AttemptRecord(**record),
         )
 
 
 def failed(compaction: Compaction, error: Exception) -> Outcome:
     """Returns the outcome of an attempt that ended in `error`."""
     if (lacks := shortage(error)) is not None:
-        return Outcome(compaction.compaction_id, failure=Message(lacks), is_of_machine=True)
+        return Outcome(
+            compaction_id=compaction.compaction_id, failure=Message(lacks), is_of_machine=True
+        )
     # The message is stored in the log for good, so it must hold no secrets.
     message = Message(f"{type(error).__name__}: ", message_of(error))
     keys = [entry.key for entry in compaction.spec.inputs]
     damaged = error.name if isinstance(error, _DAMAGE) else ""
     culprit = next((key for key in keys if damaged.endswith(f"/{key}")), None)
     if culprit is not None:
-        return Outcome(compaction.compaction_id, failure=message, culprit=culprit, is_damage=True)
+        return Outcome(
+            compaction_id=compaction.compaction_id, failure=message, culprit=culprit, is_damage=True
+        )
     named = [key for key in keys if key in message]
     return Outcome(
-        compaction.compaction_id,
+        compaction_id=compaction.compaction_id,
         failure=message,
         culprit=named[0] if len(named) == 1 else None,
         is_final=isinstance(error, _FINAL),

@@ -43,7 +43,7 @@ RETRY_SECONDS: Final = 0.5
 MAX_RETRY_SECONDS: Final = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSettings:
     """Settings of the driver of one table."""
 
@@ -62,7 +62,7 @@ class DriverSettings:
     """Whether leases of others are given up although they have not expired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedCompaction:
     """One compaction that is over."""
 
@@ -234,7 +234,7 @@ class Driver:
         entries = self.plan(snapshot).expiry.entries
         if not entries:
             raise _NothingToDoError
-        return Changes(Operation.EXPIRE, removes=tuple(entry.key for entry in entries))
+        return Changes(operation=Operation.EXPIRE, removes=tuple(entry.key for entry in entries))
 
     def _move(self, snapshot: Snapshot) -> Changes:
         judged = self._judged(snapshot)
@@ -243,7 +243,9 @@ class Driver:
             raise _NothingToDoError
         adds = tuple(e for move in moves for e in _moved(move))
         removes = tuple(entry.key for entry in adds)
-        return judged.freed_by(Changes(Operation.TRIVIAL_MOVE, adds, removes=removes))
+        return judged.freed_by(
+            Changes(operation=Operation.TRIVIAL_MOVE, adds=adds, removes=removes)
+        )
 
     def _lease(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
         decided.clear()  # removes those of a try that lost the race
@@ -253,19 +255,19 @@ class Driver:
             raise _NothingToDoError
         decided[:] = [
             Compaction(
-                self._ids(),
-                snapshot.version,
-                self.url,
-                snapshot.table,
-                spec,
-                self._settings.compaction,
-                self._log.clock.now_unix_ms(),
+                compaction_id=self._ids(),
+                base_version=snapshot.version,
+                table_url=self.url,
+                metadata=snapshot.table,
+                spec=spec,
+                settings=self._settings.compaction,
+                now_unix_ms=self._log.clock.now_unix_ms(),
             )
             for spec in specs
         ]
         now = self._log.lease_unix_ms() if judged.now_unix_ms is None else judged.now_unix_ms
         leases = tuple(self._as_lease(compaction, now) for compaction in decided)
-        return judged.freed_by(Changes(Operation.LEASE, leases=leases))
+        return judged.freed_by(Changes(operation=Operation.LEASE, leases=leases))
 
     def _affordable(
         self, snapshot: Snapshot, specs: Sequence[CompactionSpec]
@@ -325,13 +327,13 @@ class Driver:
         """Lets the log count abandoned leases, before anything is planned by that count."""
         dead = self._judged(snapshot).abandoned
         if dead:
-            return Changes(Operation.LEASE, abandoned_leases=dead)
+            return Changes(operation=Operation.LEASE, abandoned_leases=dead)
         deadly = self._deadly(snapshot)
         if not deadly:
             raise _NothingToDoError
         now = self._log.clock.now_unix_ms()
         return Changes(
-            Operation.QUARANTINE,
+            operation=Operation.QUARANTINE,
             quarantines=tuple(Quarantine(s.key, s.reason, now) for s in deadly),
         )
 
@@ -382,7 +384,7 @@ class Driver:
             inputs = [entry for c in compactions for entry in c.spec.inputs]
             seconds = sum(o.report.seconds for o in standing if o.report)
             return Changes(
-                Operation.COMPACT,
+                operation=Operation.COMPACT,
                 adds=tuple(entry for o in standing for entry in o.outputs),
                 removes=tuple(entry.key for entry in inputs),
                 ended_leases=tuple(o.compaction_id for o in standing),
@@ -462,7 +464,7 @@ class Driver:
                 raise _NothingToDoError
             now = self._log.clock.now_unix_ms()
             return Changes(
-                Operation.QUARANTINE if quarantined else Operation.LEASE,
+                operation=Operation.QUARANTINE if quarantined else Operation.LEASE,
                 ended_leases=standing,
                 quarantines=tuple(
                     Quarantine(key, reason, now) for key in quarantined if key in snapshot.fragments
@@ -477,7 +479,14 @@ class Driver:
     ) -> FinishedCompaction:
         attempt = self._attempt(outcome)
         compaction, predicted = self._running.pop(outcome.compaction_id)
-        return FinishedCompaction(compaction, predicted, outcome, attempt, is_void, quarantined)
+        return FinishedCompaction(
+            compaction=compaction,
+            predicted=predicted,
+            outcome=outcome,
+            attempt=attempt,
+            is_void=is_void,
+            quarantined=quarantined,
+        )
 
     def _record(self, outcome: Outcome) -> CompactionRecord:
         compaction, predicted = self._running[outcome.compaction_id]
@@ -507,7 +516,7 @@ class Driver:
                 if not standing:
                     raise _NothingToDoError
                 leases = tuple(self._as_lease(compaction, now) for compaction in standing)
-                return Changes(Operation.LEASE, leases=leases)
+                return Changes(operation=Operation.LEASE, leases=leases)
 
             self._commit_unless_nothing(prepare)
 

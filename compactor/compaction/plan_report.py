@@ -9,7 +9,7 @@ from compactor.planner.debt import Debt
 from compactor.planner.estimate import Estimate, total
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCompaction:
     """A compaction that is due, with what it is expected to cost."""
 
@@ -43,7 +43,7 @@ class PlannedMove:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
     """What is due in a table, and true if anything is; `to_json` is the CLI's `--json` object."""
 

@@ -16,7 +16,7 @@ from compactor.stores.local import is_on_local_disk
 from compactor.table.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """The plan for a snapshot, and true if anything is due."""
 
@@ -69,10 +69,10 @@ class Planned:
 def plan_next(driver: Driver, snapshot: Snapshot) -> Planned:
     """Returns what the driver would decide on that snapshot. Makes no request."""
     return Planned(
-        snapshot,
-        driver.policy,
-        driver.compaction_settings,
-        driver.plan(snapshot),
-        driver.log.lease_unix_ms(),
-        is_on_local_disk(driver.log.store),
+        snapshot=snapshot,
+        policy=driver.policy,
+        settings=driver.compaction_settings,
+        plan=driver.plan(snapshot),
+        lease_unix_ms=driver.log.lease_unix_ms(),
+        are_local=is_on_local_disk(driver.log.store),
     )

@@ -1,9 +1,8 @@
 """Reads CSV with a header: one pass over the file for its types, one for its rows.
 
-Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one
-the empty string. A column has the table's type, or else the first type that all its cells can be read as
-(see `readings`), which is text if there is no other. Blank lines are skipped, except in a file of one column,
-where a blank line is a null.
+Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one the
+empty string. A column has the table's type, or else the first type that all its cells can be read as (see
+`readings`), otherwise text. Blank lines are skipped, except in a file of one column, where they are null.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ class CsvBatches(FileBatches):
         self._leaves_out = leaves_out_bad_rows
         self._kept_column = kept_column
         self._odd: dict[int, str] = {}
-        """Reasons of the rows that have more or fewer cells than the header, by their place."""
+        """Reasons by ordinal of rows with more or fewer cells than the header."""
         self._unfit: dict[int, str] = {}
-        """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
+        """Reasons by ordinal of rows with a value that does not fit its column's type or is not UTF-8."""
         self._source = FileBytes(path, compression)
         try:
             self._header = _read_header(path, self._source, known_schema)
@@ -95,14 +94,14 @@ class CsvBatches(FileBatches):
             self._keep(ordinals, cells)
             on_scan(self._source.bytes_consumed)
         found = {
-            # If no row is left, all that is known of the columns is that they had texts.
+            # If no row is left, the columns are known only to be text.
             name: pa.field(name, column.outcome if rows or not self._leaves_out else pa.string())
             for name, column in readings.items()
         }
         return pa.schema([(given | found)[name] for name in self._header.names])
 
     def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
-        """Keeps the cells of the column to keep, for rows that were found unfit."""
+        """Stores the cells of the kept column for rows that do not fit."""
         if self._kept_column not in self._header.names or not self._unfit:
             return
         column = cells[self._header.names.index(self._kept_column)]
@@ -135,7 +134,7 @@ class CsvBatches(FileBatches):
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _check(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> None:
-        """Raises `InputError` for the first cell that does not fit, or notes all such cells."""
+        """Raises `InputError` for the first cell that does not fit, or records all such rows as bad."""
         if not self._leaves_out:
             self._fitted(cells, field, ordinals)
             return
@@ -165,7 +164,7 @@ class CsvBatches(FileBatches):
         )
 
     def _cell_batches(self) -> Iterator[tuple[Ordinals, list[pa.Array]]]:
-        """Yields places among all rows, and columns as strings; each batch has at least one row."""
+        """Yields ordinals and columns as strings; each batch has at least one row."""
         if not self._header.has_rows:
             return
         self._source.close()
@@ -177,7 +176,7 @@ class CsvBatches(FileBatches):
                 yield ordinals, cells
 
     def _note_odd(self, odd: Sequence[OddRow]) -> None:
-        """Notes rows that have more or fewer cells than the header, or raises `InputError` for the first."""
+        """Records rows with more or fewer cells than the header, or raises `InputError` for the first."""
         for row in odd:
             reason = (
                 f"{self.path}, row {row.ordinal + FIRST_ROW:,}: expected "
@@ -189,9 +188,9 @@ class CsvBatches(FileBatches):
             self._odd[row.ordinal] = reason
 
     def _texts(self, ordinals: Ordinals, cells: list[pa.Array]) -> tuple[Ordinals, list[pa.Array]]:
-        """Returns rows as strings, without those that are not UTF-8, which it notes.
+        """Decodes rows to strings, and drops and records those that are not UTF-8.
 
-        Raises `InputError` for the first of them, unless bad rows are left out.
+        Raises `InputError` for the first of these, unless bad rows are left out.
         """
         is_sound = np.ones(len(ordinals), dtype=np.bool_)
         is_known = is_sound
@@ -219,7 +218,7 @@ class CsvBatches(FileBatches):
         return ordinals, [column.cast(pa.string()) for column in cells]
 
     def _not_text(self, column: pa.Array) -> list[int]:
-        """Returns the rows with a cell that is not UTF-8; only the first, unless bad rows are left out."""
+        """Returns the rows whose cell is not UTF-8; only the first, unless bad rows are left out."""
         try:
             column.cast(pa.string())
         except PROBLEMS:

@@ -1,14 +1,14 @@
-"""Replaces values that a column keeps as JSON by strings of their text, so that Arrow can parse the lines.
+"""Replaces arrow.json values by strings of their text, so that Arrow can parse the lines.
 
-Arrow's parser has no type for a value of any kind. msgspec finds the values as views of the lines; they are
-replaced by strings in all lines at once. This is the inverse of what `jsontext` writes for columns of the
-type arrow.json, and for such fields of structs.
+Arrow's parser has no type for arbitrary values. msgspec finds the values as views of the lines; all of them
+are replaced by strings at once. `jsontext` does the inverse for columns and struct fields of type arrow.json.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -21,24 +21,24 @@ from compactor.files.plain_text import joined
 
 _NULL: Final = ord("n")
 _OBJECT: Final = ord("{")
+_MISSING: Final = msgspec.Raw(b"null")
 _KINDS: Final = {"int": "number", "float": "number", "str": "string", "bool": "boolean"}
 
 
 def with_json_as_text(lines: bytes, types: pa.Schema) -> bytes:
-    """Returns `lines` with each arrow.json value of `types` as a string of its exact text; null stays.
+    """Replaces each arrow.json value of `types` in the lines by a string of its exact text; null stays.
 
     Raises one of `PROBLEMS` for a line that is not an object.
     """
-    columns = tuple((field.name, field.type) for field in types if _keeps_json(field.type))
-    if not columns:
+    fields = [field for field in types if _keeps_json(field.type)]
+    if not fields:
         return lines
-    decoder = _decoder(tuple(name for name, _ in columns))
     try:
-        rows = decoder.decode_lines(lines)
-        values = list(_values(rows, [dtype for _, dtype in columns]))
+        rows = _decoder(tuple(field.name for field in fields)).decode_lines(lines)
+        values = list(_values(rows, fields))
     except msgspec.ValidationError as error:
         kind = str(error).partition("got `")[2].partition("`")[0]
-        # This is Arrow's wording, which `json_mistakes` parses.
+        # `json_mistakes` parses this message of Arrow's.
         raise ValueError(f"Column() changed from object to {_KINDS.get(kind, kind)}") from None
     except RecursionError:
         raise ValueError("It is nested too deeply") from None
@@ -53,25 +53,36 @@ def _keeps_json(dtype: pa.DataType) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
-    """Returns a decoder of objects to `f0`, `f1` and so on: the unparsed values of these names."""
+    """Returns a decoder from objects to their unparsed values of these names, for `_values_of`.
+
+    A record with fields `f0`, `f1` and so on is fastest, but its names must not need escapes in JSON;
+    otherwise each object becomes a dictionary of all its values.
+    """
+    if any(json.dumps(name, ensure_ascii=False) != f'"{name}"' for name in names):
+        return msgspec.json.Decoder(dict[str, msgspec.Raw])
     fields = [
-        (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw(b"null")))
+        (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=_MISSING))
         for place, name in enumerate(names)
     ]
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, gc=False))
 
 
-def _values(rows: Iterable[Any], types: list[pa.DataType]) -> Iterator[msgspec.Raw]:
-    rows = list(rows)
-    for place, dtype in enumerate(types):
-        found = [getattr(row, f"f{place}") for row in rows]
-        if not pt.is_struct(dtype):
+def _values_of(rows: list[Any], place: int, name: str) -> list[msgspec.Raw]:
+    if rows and isinstance(rows[0], dict):
+        return [row.get(name, _MISSING) for row in rows]
+    return [getattr(row, f"f{place}") for row in rows]
+
+
+def _values(rows: list[Any], fields: list[pa.Field]) -> Iterator[msgspec.Raw]:
+    for place, field in enumerate(fields):
+        found = _values_of(rows, place, field.name)
+        if not pt.is_struct(field.type):
             yield from found
             continue
-        fields = [field for field in dtype.fields if _keeps_json(field.type)]
-        decode = _decoder(tuple(field.name for field in fields)).decode
+        inner = [child for child in field.type.fields if _keeps_json(child.type)]
+        decode = _decoder(tuple(child.name for child in inner)).decode
         inside = [decode(raw) for raw in found if memoryview(raw)[0] == _OBJECT]
-        yield from _values(inside, [field.type for field in fields])
+        yield from _values(inside, inner)
 
 
 def _replaced(lines: bytes, values: list[msgspec.Raw]) -> bytes:
@@ -80,7 +91,7 @@ def _replaced(lines: bytes, values: list[msgspec.Raw]) -> bytes:
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     whole = pa.py_buffer(lines)
     starts -= whole.address
-    is_there = (starts >= 0) & (starts < len(lines))  # The default of a missing name lies outside.
+    is_there = (starts >= 0) & (starts < len(lines))  # excludes `_MISSING`
     starts, sizes = starts[is_there], sizes[is_there]
     is_value = np.frombuffer(lines, np.uint8)[starts] != _NULL
     starts, sizes = starts[is_value], sizes[is_value]

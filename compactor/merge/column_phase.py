@@ -180,15 +180,15 @@ class ColumnPhase:
             self._context.tasks.then(pins.free)
             return
         rows = ColumnRows(
-            name,
-            pieces.pieces,
-            order.origins(),
-            order.flags,
-            self._function(name, page),
-            max_bytes,
-            self._context.settings.options.compression_level,
-            partial(output.skips.summary, name) if output.skips.wants(name) else None,
-            bool(self.splits),
+            name=name,
+            pieces=pieces.pieces,
+            origins=order.origins(),
+            flags=order.flags,
+            function=self._function(name, page),
+            max_bytes=max_bytes,
+            level=self._context.settings.options.compression_level,
+            summarise=partial(output.skips.summary, name) if output.skips.wants(name) else None,
+            only_weighs=bool(self.splits),
         )
         self._context.tasks.put(
             partial(_made, rows, number),

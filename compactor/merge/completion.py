@@ -87,10 +87,10 @@ def completed(
         output.sink.complete()
     emitter = output.emitter
     return MergedFragment(
-        output.sink,
-        emitter.header.schema,
-        emitter.bytes_written,
-        summary,
-        output.row_statistics,
-        skips,
+        sink=output.sink,
+        schema=emitter.header.schema,
+        size_bytes=emitter.bytes_written,
+        summary=summary,
+        row_statistics=output.row_statistics,
+        skips=skips,
     )

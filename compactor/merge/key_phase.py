@@ -132,11 +132,11 @@ class KeyPhase:
             schema = self._context.outputs[0].emitter.header.schema
         options = self._context.settings.options
         header = FragmentHeader(
-            schema,
-            self._context.settings.sort,
-            options.max_rows,
-            options.writer_json(),
-            tuple(source.fragment.source_id for source in self._context.inputs),
+            schema=schema,
+            sort=self._context.settings.sort,
+            max_rows=options.max_rows,
+            writer=options.writer_json(),
+            sources=tuple(source.fragment.source_id for source in self._context.inputs),
         )
         shelf = RecordBuffer(self._context.budget, FOOTER, self._context.disk)
         try:
@@ -146,7 +146,14 @@ class KeyPhase:
                 self._context.settings.skips, self._context.budget, self._context.disk
             )
             folded_numbers = RowNumbers(self._context.budget, self._context.disk)
-            return OutputFragment(emitter, sink, numbers, shelf, skips, folded_numbers)
+            return OutputFragment(
+                emitter=emitter,
+                sink=sink,
+                row_numbers=numbers,
+                shelf=shelf,
+                skips=skips,
+                folded=folded_numbers,
+            )
         except BaseException:
             sink.abort()
             raise
@@ -156,7 +163,14 @@ class KeyPhase:
         names = [column.column for column in settings.sort]
         level = settings.options.compression_level
         taken = self._keys.take(group.origins)
-        keys = KeyGroup(names, taken.columns, taken.origins, group.flags, settings.rule, level)
+        keys = KeyGroup(
+            names=names,
+            pieces=taken.columns,
+            origins=taken.origins,
+            flags=group.flags,
+            rule=settings.rule,
+            level=level,
+        )
         size = sum(pieces.gathered_bytes() for pieces in taken.columns)
         self._context.tasks.put(
             partial(make_key_chunks, keys),

@@ -123,19 +123,19 @@ class MergePass:
         self._abort_empty()
         deleted = sum(source.dropped_rows for source in context.inputs)
         return MergeResult(
-            fragments,
-            sum(rows for rows, _ in ends) + deleted,
-            sum(fragment.summary.rows for fragment in fragments),
-            1 if self._before else 0,
-            self._sources.replayed,
-            context.disk.written_bytes,
-            self._sources.wait_seconds,
-            busy,
-            context.budget.peak_bytes,
-            context.budget.peaks,
-            context.order.copied_rows,
-            context.order.dropped | ({DELETED: deleted} if deleted else {}),
-            self._stage_seconds(),
+            outputs=fragments,
+            rows_in=sum(rows for rows, _ in ends) + deleted,
+            rows_out=sum(fragment.summary.rows for fragment in fragments),
+            restarts=1 if self._before else 0,
+            replayed_inputs=self._sources.replayed,
+            spilled_bytes=context.disk.written_bytes,
+            fetch_wait_seconds=self._sources.wait_seconds,
+            cpu_busy_ratio=busy,
+            peak_bytes=context.budget.peak_bytes,
+            stage_peak_bytes=context.budget.peaks,
+            copied_rows=context.order.copied_rows,
+            dropped=context.order.dropped | ({DELETED: deleted} if deleted else {}),
+            stage_seconds=self._stage_seconds(),
         )
 
     def _finish(self, index: int, source: MergeInput) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Holds batches between two nodes: in memory, and on local disk when memory is short."""
+"""Buffers batches between two nodes, in memory and, when memory is short, on local disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _InMemory(NamedTuple):
 class BatchBuffer:
     """An ordered buffer of batches of one schema and of document boundaries.
 
-    Each batch has its reservation. One thread may spill them while another takes them.
+    Each batch carries its reservation. One thread may spill while another drains.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class BatchBuffer:
         self._parts: list[_InMemory | Region | None] = []
         self.rows = 0
         self.bytes = 0
-        """Bytes of all batches that came, in memory or on disk."""
+        """Total bytes of all batches, in memory or on disk."""
         self.spills = 0
-        """Number of batches that went to disk."""
+        """Number of batches spilled."""
 
     def append(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows and boundary_of(batch) is None:
@@ -55,7 +55,7 @@ class BatchBuffer:
         return sum(part.memory.size for part in self._parts if isinstance(part, _InMemory))
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Yields every batch once and drops it afterwards."""
+        """Yields every batch once, then drops it."""
         for index in range(len(self._parts)):
             yield self._loaded(index)
             self._drop(index)
@@ -69,7 +69,7 @@ class BatchBuffer:
         return self._loaded(index)
 
     def spill(self, size: int) -> int:
-        """Moves about `size` bytes to disk, last batches first. Returns how many bytes that freed."""
+        """Spills about `size` bytes, last batches first. Returns the number of bytes freed."""
         freed = 0
         for index in reversed(range(len(self._parts))):
             if freed >= size:

@@ -67,11 +67,11 @@ class Draft:
         cut_keys = self._cut_keys(hull(items), output_level)
         self._specs.append(
             CompactionSpec(
-                tuple(inputs),
-                output_level,
-                reason,
-                priority,
-                cut_keys,
+                inputs=tuple(inputs),
+                output_level=output_level,
+                reason=reason,
+                priority=priority,
+                cut_keys=cut_keys,
                 is_bottom=self._tree.is_bottom(items),
             )
         )

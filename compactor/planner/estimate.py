@@ -18,7 +18,7 @@ _BASE_BYTES: Final = 220 << 20
 """Resident memory of a task's process with its libraries, before it reads anything."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Predicted figures of one compaction, or of several."""
 

@@ -13,7 +13,7 @@ from lsm_fragment.keys.bounds import Bound
 _ROW_GROUPS_PER_FRAGMENT: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSpec:
     """Fragments to merge into disjoint ones. It becomes a compaction when it is leased under an id."""
 

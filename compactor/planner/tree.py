@@ -176,7 +176,7 @@ class InFlight:
     output_level: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Tree:
     """One time window of a table. Mutable, so that a simulation need not build it anew."""
 
@@ -329,12 +329,12 @@ def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
             tree = trees.get(entry.window)
             if tree is None:
                 tree = trees[entry.window] = Tree(
-                    entry.window,
-                    compare,
-                    table.rows,
-                    table.ttl,
-                    frozenset(table.retired),
-                    frozenset(name for name, _ in table.skips.columns),
+                    window=entry.window,
+                    compare=compare,
+                    rows=table.rows,
+                    ttl=table.ttl,
+                    retired=frozenset(table.retired),
+                    indexed=frozenset(name for name, _ in table.skips.columns),
                 )
             tree.add(entry)
     for key, suspect in snapshot.suspects.items():

@@ -1,6 +1,6 @@
-"""Merges rows of fragments that overlap, and rows of one key where the table's row policy says so.
+"""Merges rows of overlapping fragments, and rows of equal key as the table's row policy demands.
 
-It uses the key merge of a compaction, but reads all wanted columns of a row group at once.
+It uses the key merge of compactions, but reads all wanted columns of a row group at once.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from lsm_fragment.threads import ALONE, ThreadPool
 
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096
-"""Windows of fewer rows are gathered sooner than threads could begin."""
+"""Gather smaller windows in the calling thread: handing them over would take longer."""
 _PLAN: Final = StagePlan(
-    1 << 62,  # A reader spills, but is never refused.
+    1 << 62,  # Readers spill, but are never refused.
     0,
     (
         MemoryStage(
-            CHUNKS,
-            "decoded rows, a row group for each fragment",
-            Buffer.STREAMING,
-            MEMORY_BYTES,
+            name=CHUNKS,
+            holds="decoded rows, a row group for each fragment",
+            buffer=Buffer.STREAMING,
+            memory_bytes=MEMORY_BYTES,
             spill_priority=0,
         ),
     ),
@@ -78,9 +78,9 @@ def merged_windows(
     wanted: Wanted,
     pool: ThreadPool,
 ) -> Iterator[tuple[Sequence[MergedPart], MergeWindow]]:
-    """Yields windows of the parts' merged rows with the row rule's decisions.
+    """Yields windows of the parts' merged rows, with the row rule's decisions.
 
-    The caller takes the columns of each window from the sources, one for each part.
+    The caller takes the columns of each window from the sources, one per part.
     """
     with closing(LocalDisk()) as disk:
         ahead_bytes = AHEAD_BYTES if pool.threads > 1 else 0
@@ -128,9 +128,9 @@ def columns_of_window(
     wanted: Wanted,
     pool: ThreadPool,
 ) -> tuple[dict[str, pa.Array], int]:
-    """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows.
+    """Returns the wanted columns of a window, ordered and merged, and the number of rows.
 
-    Raises `FoldError` for a sum that does not fit.
+    Raises `FoldError` for a sum that overflows.
     """
     origins = Origins.of(window.inputs, len(sources))
     counts, pins = origins.counts.tolist(), Pins()
@@ -163,7 +163,7 @@ def _keys_of(sources: Sequence[MergedPart], window: MergeWindow) -> list[pa.Arra
 
 
 class MergedPart:
-    """A `KeySource` that also returns the other columns of the merged rows."""
+    """A `KeySource` that also holds the other columns of its rows."""
 
     def __init__(
         self,
@@ -172,7 +172,8 @@ class MergedPart:
         key_columns: int,
         new_rows: Callable[[], DecodedRows],
     ) -> None:
-        """name: the fragment's. next_group: returns the next rows, with `key_columns` sort columns first."""
+        """name: the fragment's. next_group: returns the next rows; its first `key_columns` columns are sort
+        columns."""
         self.name = name
         self._next_group = next_group
         self._key_columns = key_columns
@@ -180,7 +181,7 @@ class MergedPart:
         self._rows = new_rows()
 
     def load_keys(self) -> LoadedGroup | None:
-        """Loads the next row group that has wanted rows; returns None after the last."""
+        """Loads the next row group with wanted rows; returns None after the last."""
         found = self._next_group()
         if found is None:
             return None
@@ -191,11 +192,11 @@ class MergedPart:
         self.keys.push(keys)
         return loaded
 
-    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - A scan writes no row groups.
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - scans write no row groups
         return 0
 
     def take(self, rows: int, pins: Pins) -> list[list[pa.Array]]:
-        """Returns the next `rows` rows in pieces, each a list of all columns but the sort columns' own."""
+        """Returns the next `rows` rows in pieces, each a list of the columns after the sort columns."""
         return self._rows.take(rows, pins) if self._rows.rows else []
 
     def spill(self) -> int:

@@ -1,8 +1,8 @@
-"""Streams the rows of a table in sort order and merges them where fragments overlap.
+"""Streams the rows of a table in sort order, merging where fragments overlap.
 
-Rows of row groups that overlap with no others' leave as they were decoded; their sort columns are not even
-read unless they are wanted. A scan does not read what a condition rules out by the log or by a fragment's
-footer. Several row groups are read and decoded at a time where there are threads for it.
+Row groups that overlap no other are returned as decoded; their sort columns are read only if wanted. A scan
+skips what the log, skip indexes or footers rule out. With several threads it reads and decodes row groups in
+parallel.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def scan(
     """Yields rows of a snapshot in sort order.
 
     columns: shown names; None for all. where: a condition on stored columns (`condition_on`); None for all
-    rows. report: counts what is read and skipped. threads: how many read and decode; they change no batch.
-    Raises `UsageError` for a column that the table does not have, `FormatError` for damaged fragments.
+    rows. report: counts reads and skips. threads: number that read and decode; batches do not depend on it.
+    Raises `UsageError` for an unknown column, `FormatError` for damaged fragments.
     """
     table = snapshot.table
     schema = scan_schema(table, columns)
@@ -62,7 +62,7 @@ def batches(
     report: ScanReport,
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the steps in their order and counts them. schema: has the names to show."""
+    """Yields the rows of the steps in order, and counts them. schema: with shown names."""
     with thread_pool_of(threads) as pool:
         for batch in in_order(steps, pool, AHEAD_BYTES):
             if batch.num_rows:
@@ -73,10 +73,9 @@ def batches(
 def steps_of_group(
     store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
 ) -> Iterator[Step[pa.RecordBatch]]:
-    """Yields the steps that read a group of fragments in key order. group: oldest first.
+    """Yields the steps that read a set of overlapping fragments in key order. group: oldest first.
 
-    Merges only rows that are between others'. Counts the fragments that are skipped, and what is in the
-    others.
+    Merges only the stretches that overlap. Counts the skipped fragments and the contents of the others.
     """
     readers = []
     for entry in group:

@@ -1,4 +1,4 @@
-"""Divides a table into pieces with disjoint keys, which tasks read in parallel."""
+"""Divides a table into pieces with disjoint keys, for tasks that read in parallel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.snapshot import Snapshot
 
 _PIECE_BYTES: Final = 128 << 20
-"""Decoded size of a piece, where the fragments can be divided that far."""
+"""Target size of a decoded piece; overlapping fragments may force larger ones."""
 
 
 def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
-    """Yields one snapshot for each piece, of about `_PIECE_BYTES` each, in key order."""
+    """Yields one snapshot per piece, of about `_PIECE_BYTES` each, in key order."""
     entries: list[FragmentEntry] = []
     size = 0
     for group in overlapping_groups(snapshot):

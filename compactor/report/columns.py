@@ -1,4 +1,4 @@
-"""Gathers bytes by column from the log, and encodings and nulls from the footers of some fragments."""
+"""Gathers bytes per column from the log, and encodings and nulls from some footers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from lsm_fragment.threads import ThreadPool
 _READERS: Final = 16
 
 Advance = Callable[[int, int], None]
-"""Called with the number of footers read, and the number to read."""
+"""Progress callback: footers read, and footers to read."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Sums of one column over the footers read."""
+    """Sums for one column over the footers read."""
 
     rows: int = 0
     nulls: int = 0
@@ -82,13 +82,17 @@ def _column_rows(
     positions = {column.column: place for place, column in enumerate(table.sort, 1)}
     return tuple(
         ColumnRow(
-            table.shown_name(column.name),
-            str(column.type),
-            positions.get(column.name),
-            stored[column.name],
-            raw[column.name],
-            seen[column.name].nulls / seen[column.name].rows if column.name in seen else None,
-            dict(seen[column.name].encodings.most_common()) if column.name in seen else {},
+            name=table.shown_name(column.name),
+            type=str(column.type),
+            sort_position=positions.get(column.name),
+            stored_bytes=stored[column.name],
+            raw_bytes=raw[column.name],
+            null_share=seen[column.name].nulls / seen[column.name].rows
+            if column.name in seen
+            else None,
+            encodings=dict(seen[column.name].encodings.most_common())
+            if column.name in seen
+            else {},
         )
         for column in table.schema
     )

@@ -52,34 +52,34 @@ MAX_VERSIONS: Final = 1000
 MAX_TEMPLATE_CHUNKS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """The versions to report, and limits of what is read."""
+    """Which versions to report, and limits on what to read."""
 
     version: int | None = None
-    """Version to report; None for the newest."""
+    """Version to report; None for the latest."""
     as_of_unix_ms: int | None = None
-    """Time whose version to report instead."""
+    """Report the version at this time instead."""
     since_version: int | None = None
     """Version to compare with; None for the one before the last compactions."""
     since_unix_ms: int | None = None
-    """Time whose version to compare with instead."""
+    """Compare with the version at this time instead."""
     max_versions: int = MAX_VERSIONS
-    """Limit of the versions of the log that are read for the history."""
+    """Maximum versions to read for the history."""
     max_footers: int = MAX_FOOTERS
-    """Limit of the fragments whose footers are read."""
+    """Maximum fragments whose footers to read."""
     max_template_chunks: int = MAX_TEMPLATE_CHUNKS
-    """Limit of the row groups of which templates are read, for each column; 0 reads none."""
+    """Maximum row groups per column from which to read templates; 0 reads none."""
 
 
 def gather(
     log: CommitLog, options: ReportOptions, advance: Advance = lambda _done, _all: None
 ) -> Report:
-    """Returns the report of one version, from the log, footers, and templates, as far as options allow.
+    """Gathers the report of one version, within the limits of the options.
 
     Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
-    not before the one reported, `StoreError`, `DataError` if the table can't be read at all. The report's
-    notes state whatever else can't be read.
+    not older, `StoreError`, and `DataError` if the table is unreadable. Everything else that is unreadable
+    goes into the notes.
     """
     return _Gathering(log, options).report(advance)
 
@@ -104,29 +104,27 @@ class _Gathering:
         now = panel(self._snapshot, axis)
         past = None if before is None else panel(before, axis)
         return Report(
-            self._log.store.url,
-            self._headline(now, axis),
-            KeySpace(_shown_sort(self._snapshot), len(axis), axis.ticks(), past, now),
-            self._history(start, versions),
-            columns,
-            templates,
-            self._pending(),
-            tuple(self._notes),
+            table=self._log.store.url,
+            headline=self._headline(now, axis),
+            key_space=KeySpace(_shown_sort(self._snapshot), len(axis), axis.ticks(), past, now),
+            history=self._history(start, versions),
+            columns=columns,
+            templates=templates,
+            pending=self._pending(),
+            notes=tuple(self._notes),
         )
 
     def _versions(self) -> tuple[Snapshot, list[Version]]:
-        """Returns the wanted versions that are still kept, and the snapshot that they begin on."""
+        """Returns the requested versions that are still kept, and the snapshot before them."""
         last, oldest = self._snapshot.version, self._newest.oldest
         first = max(oldest, last - self._options.max_versions)
         try:
             start = self._log.history.at(first, self._newest)
             if first == 1:
-                # Starting from nothing also shows the changes of the first version.
+                # An empty start also shows the changes of the first version.
                 start = Snapshot.empty()
             versions = self._log.history.versions_after(start, last)
-            replay(
-                start, versions
-            )  # Readers of a checkpoint may have skipped inconsistent versions.
+            replay(start, versions)  # checkpoint readers may have skipped inconsistent versions
         except (DataError, OvertakenError) as error:
             self._notes.append(f"The history before version {last} could not be read: {error}")
             return self._snapshot, []
@@ -160,7 +158,7 @@ class _Gathering:
         options = self._options
         if options.since_unix_ms is None:
             return options.since_version
-        # If the time is before all kept versions, the oldest one is the nearest.
+        # If the time precedes all kept versions, use the oldest.
         found = self._log.history.newest_not_after(options.since_unix_ms, self._newest)
         return found or self._newest.oldest
 
@@ -221,23 +219,38 @@ class _Gathering:
         held = held_up(plan, unhindered, quarantined)
         specs = [
             PlannedRow(
-                "compact",
-                spec.reason,
-                len(spec.inputs),
-                spec.size_bytes,
-                spec.output_level,
-                round(estimate(spec, settings, snapshot.totals, snapshot.table).task_seconds, 3),
+                what="compact",
+                reason=spec.reason,
+                fragments=len(spec.inputs),
+                size_bytes=spec.size_bytes,
+                output_level=spec.output_level,
+                predicted_seconds=round(
+                    estimate(spec, settings, snapshot.totals, snapshot.table).task_seconds, 3
+                ),
             )
             for spec in plan.specs
         ]
         moves = [
-            PlannedRow("trivial move", move.reason, len(move.entries), _bytes(move.entries),
-                       move.output_level, None)
+            PlannedRow(
+                what="trivial move",
+                reason=move.reason,
+                fragments=len(move.entries),
+                size_bytes=_bytes(move.entries),
+                output_level=move.output_level,
+                predicted_seconds=None,
+            )
             for move in plan.trivial_moves
-        ]  # fmt: skip
+        ]
         gone = plan.expiry.entries
         expiry = [
-            PlannedRow("drop", "time windows past retention", len(gone), _bytes(gone), None, None)
+            PlannedRow(
+                what="drop",
+                reason="time windows past retention",
+                fragments=len(gone),
+                size_bytes=_bytes(gone),
+                output_level=None,
+                predicted_seconds=None,
+            )
         ]
         return Pending(
             (*(expiry if gone else ()), *moves, *specs),
@@ -259,12 +272,14 @@ class _Gathering:
     def _held(self, step: HeldStep) -> HeldRow:
         windows = self._snapshot.table.windows
         return HeldRow(
-            step.what,
-            step.reason,
-            step.output_level,
-            None if windows is None else window_text(step.window, windows.window_seconds),
-            tuple(entry.key for entry in step.quarantined),
-            tuple(WaitingFragment(e.key, e.level, e.live_rows, e.size_bytes) for e in step.waiting),
+            what=step.what,
+            reason=step.reason,
+            output_level=step.output_level,
+            window=None if windows is None else window_text(step.window, windows.window_seconds),
+            quarantined=tuple(entry.key for entry in step.quarantined),
+            waiting=tuple(
+                WaitingFragment(e.key, e.level, e.live_rows, e.size_bytes) for e in step.waiting
+            ),
         )
 
     def _quarantine(self, held: Sequence[HeldStep]) -> tuple[QuarantineRow, ...]:
@@ -274,14 +289,14 @@ class _Gathering:
                 waiting[entry.key] += step.waiting
         return tuple(
             QuarantineRow(
-                item.key,
-                entry.level,
-                redacted(item.reason),
-                item.since_unix_ms,
-                entry.size_bytes,
-                entry.live_rows,
-                len(waiting[item.key]),
-                _bytes(waiting[item.key]),
+                key=item.key,
+                level=entry.level,
+                reason=redacted(item.reason),
+                since_unix_ms=item.since_unix_ms,
+                size_bytes=entry.size_bytes,
+                rows=entry.live_rows,
+                held_fragments=len(waiting[item.key]),
+                held_bytes=_bytes(waiting[item.key]),
             )
             for item in self._snapshot.quarantine.values()
             for entry in [self._snapshot.fragments[item.key]]

@@ -13,7 +13,7 @@ from compactor.report.data import CompactionRow
 from compactor.resources.stopwatch import STAGES
 
 MAX_RUNS: Final = 20
-"""Limit of the compactions drawn, newest first."""
+"""Maximum compactions drawn, newest first."""
 _STAGE_COLORS: Final = (
     "#8c8fa6", "#2f8fd8", "#8250df", "#d4508f", "#a98f12", "#e8833a", "#14998a", "#5b6ee1",
 )  # fmt: skip
@@ -59,11 +59,11 @@ def stages_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     figure.update_xaxes(title="seconds", rangemode="tozero")
     lay_out(figure, _runs_height(drawn), barmode="stack", bargap=0.28, margin={"t": TOP_PIXELS})
     return Chart(
-        "stages",
-        "Time by stage",
-        f"Time of the merging thread in the last {counted(len(drawn), 'compaction')}, the newest at the "
+        name="stages",
+        title="Time by stage",
+        text=f"Time of the merging thread in the last {counted(len(drawn), 'compaction')}, the newest at the "
         "top. Other is the time outside of all stages: planning the merge, opening objects.",
-        figure,
+        figure=figure,
     )
 
 
@@ -104,11 +104,11 @@ def memory_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     figure.update_xaxes(title="MiB", rangemode="tozero")
     lay_out(figure, _runs_height(drawn), bargap=0.28, margin={"t": TOP_PIXELS})
     return Chart(
-        "memory",
-        "Memory against the limit",
-        "Most memory that a compaction charged to its limit, the resident set of its process, which includes "
-        "the libraries and what ran in it before, and the bound that was predicted for it.",
-        figure,
+        name="memory",
+        title="Memory against the limit",
+        text="Most memory that a compaction charged to its limit, the resident set of its process, which "
+        "includes the libraries and what ran in it before, and the bound that was predicted for it.",
+        figure=figure,
     )
 
 

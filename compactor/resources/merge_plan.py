@@ -74,7 +74,7 @@ PART_BYTES: Final = 8 * _MIB
 """Size of a part, which an upload to object storage buffers until it is full."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeShape:
     """Statistics of a merge's inputs, known before they are read."""
 
@@ -100,7 +100,7 @@ class MergeShape:
     """Whether rows can differ in weight at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
     """Limits of one task; `compactor.settings.compaction` has defaults and bounds."""
 
@@ -113,7 +113,7 @@ class MemorySettings:
     """Threads that make chunks; with 1 the merging thread does it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergePlan:
     """The stages of a merge and their sizes."""
 
@@ -360,16 +360,16 @@ def plan_merge(
         shape, settings, target_row_group_bytes, target_fragment_bytes, max_rows_per_row_group
     )
     return MergePlan(
-        StagePlan(settings.memory_limit_bytes, f.need, _stages(f)),
-        f.window,
-        f.piece,
-        f.slice,
-        f.batch_rows,
-        f.batch,
-        f.ordering,
-        f.unspilled,
-        f.upload,
-        f.keeps_inputs,
+        stages=StagePlan(settings.memory_limit_bytes, f.need, _stages(f)),
+        window_bytes=f.window,
+        piece_bytes=f.piece,
+        slice_bytes=f.slice,
+        batch_rows=f.batch_rows,
+        batch_bytes=f.batch,
+        order_bytes=f.ordering,
+        reserve_bytes=f.unspilled,
+        upload_bytes=f.upload,
+        keeps_inputs=f.keeps_inputs,
     )
 
 
@@ -387,7 +387,15 @@ def _stages(f: _Formulas) -> tuple[MemoryStage, ...]:
         waits: bool = False,
     ) -> MemoryStage:
         most = min(memory, f.settings.memory_limit_bytes)
-        return MemoryStage(name, holds, buffer, most, disk, spills, waits)
+        return MemoryStage(
+            name=name,
+            holds=holds,
+            buffer=buffer,
+            memory_bytes=most,
+            disk_bytes=disk,
+            spill_priority=spills,
+            applies_back_pressure=waits,
+        )
 
     return (
         stage(FETCH, "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),

@@ -17,7 +17,7 @@ class Buffer(StrEnum):
     """Grows with the input, because later stages need all of it; it spills."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStage:
     """A stage and its limits."""
 

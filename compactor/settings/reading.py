@@ -16,6 +16,6 @@ class ReadSettings(Settings):
     )
     threads: Threads | None = Field(
         default=None,
-        description="Threads that read and decode. Changes the time, never the rows. By default there are as "
-        "many as this process has cores.",
+        description="Threads that read and decode. Changes the time, never the rows. By default one per core "
+        "of this process.",
     )

@@ -14,15 +14,15 @@ from compactor.stores.local import LocalStore
 from compactor.stores.s3_encryption import S3Encryption
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-"""A scheme has at least two letters, so that a drive letter is not taken for one."""
+"""Require two letters, so that a drive letter is not a scheme."""
 _S3_RELATIVES: Final = ("s3", "s3a", "s3n")
 
 
 def open_store(url: str) -> Store:
     """Opens the store at a folder path, `file://` address or `s3://bucket/prefix`.
 
-    Contacts nothing yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
-    encryption settings are wrong.
+    Sends no request yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
+    encryption settings are invalid.
     """
     if not url:
         raise UsageError("the address is empty; use a folder or s3://bucket/prefix")
@@ -58,13 +58,13 @@ def _open_file(url: str) -> Store:
 
 
 def _open_s3(url: str) -> Store:
-    from compactor.stores.s3 import S3Store  # boto3 takes a while to import, which local use avoids
+    from compactor.stores.s3 import S3Store  # imported here, since boto3 loads slowly
 
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     prefix = prefix.removesuffix("/")
     if not url.startswith("s3://") or not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
         raise UsageError(f"{url}: not an S3 address; write s3://bucket/prefix")
-    # Both characters are legal in a key, but in an address they come from a link of the S3 console.
+    # Both characters are legal in a key, but an address with one was probably copied from the S3 console.
     if "?" in prefix or "#" in prefix:
         raise UsageError(f"{url}: '?' and '#' have no meaning here; write s3://bucket/prefix")
     return S3Store(
@@ -73,7 +73,7 @@ def _open_s3(url: str) -> Store:
 
 
 def split_object_url(url: str) -> tuple[str, str]:
-    """Returns store address and key of one object: what comes before and after the last slash."""
+    """Splits the address of an object at its last slash into store address and key."""
     root, separator, key = url.rstrip("/").rpartition("/")
     if not separator:
         return ".", key

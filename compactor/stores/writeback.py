@@ -1,5 +1,4 @@
-"""Has the system write a growing file to disk while it grows, so that little is left for the sync at its end
-(the idea of RocksDB's `bytes_per_sync`)."""
+"""Flushes a file to disk while it grows, so that the final sync is short (as RocksDB's `bytes_per_sync`)."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ _SYNC_FILE_RANGE_WRITE: Final = 2
 
 
 class Writeback:
-    """The part of a file that is on its way to disk. Does nothing where the system has no call for it."""
+    """Starts writeback of a file step by step. Does nothing where the system has no call for it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._written = self._begun = 0
 
     def add(self, size: int) -> None:
-        """Notes that `size` bytes were written, and begins to write back what has come together."""
+        """Counts `size` written bytes, and starts writeback once a step is full."""
         self._written += size
         if self._written - self._begun < _STEP_BYTES:
             return
@@ -32,5 +31,5 @@ class Writeback:
             ctypes.c_int64(self._begun),
             ctypes.c_int64(self._written - self._begun),
             ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
-        )  # only a hint: the sync at the end tells of errors
+        )  # only a hint: the final sync reports errors
         self._begun = self._written

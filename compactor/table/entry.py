@@ -109,7 +109,7 @@ class SkipIndex:
         return cls(key, {name: (offset, length) for name, (offset, length) in columns.items()})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentEntry:
     """A live fragment, as the log knows it without opening it."""
 

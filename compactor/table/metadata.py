@@ -47,7 +47,7 @@ class TimeWindows:
         return (window + 1) * self.window_seconds + self.retention_seconds <= now_unix_ms / 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableMetadata:
     """The metadata that all fragments of the table share.
 
@@ -154,15 +154,15 @@ class TableMetadata:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         windows, rows, ttl = value.get("windows"), value.get("row_policy"), value.get("ttl")
         table = cls(
-            schema_from_json(value["schema"]),
-            tuple(SortColumn.from_json(column) for column in value["sort"]),
-            None if windows is None else msgspec.convert(windows, TimeWindows),
-            APPEND if rows is None else RowPolicy.from_json(rows),
-            None if ttl is None else msgspec.convert(ttl, Ttl),
-            tuple(msgspec.convert(value.get("names", {}), dict[str, str]).items()),
-            msgspec.convert(value.get("retired", ()), tuple[str, ...]),
-            SkipSpec.from_json(value["skip_index"]) if value.get("skip_index") else NO_SKIPS,
-            tuple(msgspec.convert(value.get("properties", {}), dict[str, str]).items()),
+            schema=schema_from_json(value["schema"]),
+            sort=tuple(SortColumn.from_json(column) for column in value["sort"]),
+            windows=None if windows is None else msgspec.convert(windows, TimeWindows),
+            rows=APPEND if rows is None else RowPolicy.from_json(rows),
+            ttl=None if ttl is None else msgspec.convert(ttl, Ttl),
+            names=tuple(msgspec.convert(value.get("names", {}), dict[str, str]).items()),
+            retired=msgspec.convert(value.get("retired", ()), tuple[str, ...]),
+            skips=SkipSpec.from_json(value["skip_index"]) if value.get("skip_index") else NO_SKIPS,
+            properties=tuple(msgspec.convert(value.get("properties", {}), dict[str, str]).items()),
         )
         table._check_columns()
         if table.ttl is not None:

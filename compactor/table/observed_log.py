@@ -25,7 +25,7 @@ class CommitEnd(StrEnum):
     """On a newer snapshot nothing was left to commit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitReport:
     table_url: str
     end: CommitEnd
@@ -68,13 +68,15 @@ class ObservedCommitLog(CommitLog):
         finally:
             self._on_commit(
                 CommitReport(
-                    self.store.url,
-                    end,
-                    tries.changes,
-                    self.latest.version,
-                    tries.count if end is CommitEnd.CONFLICT else max(0, tries.count - 1),
-                    started,
-                    (self._clock.now_unix_ms() - started) / 1000,
+                    table_url=self.store.url,
+                    end=end,
+                    changes=tries.changes,
+                    version=self.latest.version,
+                    lost_races=tries.count
+                    if end is CommitEnd.CONFLICT
+                    else max(0, tries.count - 1),
+                    started_unix_ms=started,
+                    seconds=(self._clock.now_unix_ms() - started) / 1000,
                 )
             )
         return snapshot

@@ -24,7 +24,7 @@ def release(log: CommitLog, fragments: Sequence[str] | None = None) -> tuple[str
     keys = tuple(held) if fragments is None else tuple(fragments)
 
     def prepare(_: Snapshot) -> Changes:
-        return Changes(Operation.QUARANTINE, released_fragments=keys)
+        return Changes(operation=Operation.QUARANTINE, released_fragments=keys)
 
     if keys:
         log.commit(prepare)

@@ -73,7 +73,7 @@ class Meaning:
         return {"version": self.version, "fragments": self.fragments, "rows": self.rows}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RepairReport:
     """The findings about a log, and its meaning before and after the repair."""
 
@@ -159,7 +159,14 @@ def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
     hidden = {finding.key for finding in findings if finding.goes_aside}
     added = [floor_key(doctor.new_floor)] if doctor.new_floor else []
     _, after = _meaning(History(_Without(store, hidden, added)))
-    return RepairReport(now, after, findings, newest.version, doctor.new_floor, given_up)
+    return RepairReport(
+        now=now,
+        after=after,
+        findings=findings,
+        end=newest.version,
+        floor=doctor.new_floor,
+        given_up=given_up,
+    )
 
 
 def log_faults(store: ReadOnlyStore) -> list[str]:

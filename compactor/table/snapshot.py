@@ -17,7 +17,7 @@ from compactor.table.version import Changes, Lease, Operation, Quarantine, Versi
 
 
 @convertible
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Sums over all versions so far."""
 
@@ -78,7 +78,7 @@ class Totals:
 _TOTALS: Final = tuple(field.name for field in fields(Totals))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The table at one version. Version 0 is a table that does not exist yet."""
 
@@ -107,7 +107,7 @@ class Snapshot:
 
     @classmethod
     def empty(cls) -> Self:
-        return cls(0, None, FragmentMap())
+        return cls(version=0, metadata=None, fragments=FragmentMap())
 
     @property
     def table(self) -> TableMetadata:

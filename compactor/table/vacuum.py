@@ -61,7 +61,7 @@ Log files are small, and removing one under a running commit makes its outcome u
 """
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class VacuumReport:
     """Counts of what was removed, or would be by a dry run."""
 
@@ -234,7 +234,12 @@ class _Vacuum:
             )
         needed |= _objects_of(snapshot.fragments.all())
         return _Proved(
-            snapshot, listing, boundaries, floor, needed, beginning if has_shrunk else None
+            snapshot=snapshot,
+            listing=listing,
+            boundaries=boundaries,
+            floor=floor,
+            needed=needed,
+            beginning=beginning if has_shrunk else None,
         )
 
     def _is_written(self, snapshot: Snapshot) -> bool:
@@ -256,7 +261,7 @@ class _Vacuum:
         if not self._settings.grace_seconds:
             min_base_version = snapshot.version + 1
         return Changes(
-            Operation.VACUUM,
+            operation=Operation.VACUUM,
             min_base_version=max(snapshot.min_base_version, min_base_version),
             oldest=max(snapshot.oldest, oldest),
         )
@@ -286,7 +291,9 @@ class _Vacuum:
 
     def _survey(self, snapshot: Snapshot, proved: _Proved) -> VacuumReport:
         report = VacuumReport(
-            snapshot.version, proved.boundaries.oldest, dry_run=self._settings.dry_run
+            version=snapshot.version,
+            oldest_version=proved.boundaries.oldest,
+            dry_run=self._settings.dry_run,
         )
         for info, may_go in self._unneeded(proved):
             if may_go:
@@ -404,7 +411,7 @@ class _Boundaries:
     """Log files up to the newest checkpoint at or before this version may go."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Proved:
     """The content of the log up to a snapshot, replayed from all its files."""
 

@@ -94,7 +94,7 @@ class CompactionCost:
     task_seconds: Seconds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """The changes of a commit to the snapshot for which it was prepared."""
 

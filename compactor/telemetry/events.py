@@ -1,4 +1,4 @@
-"""Events of tables, the single source of `watch`'s lines and of log lines."""
+"""Events of tables, from which `watch` lines and log lines are made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Event:
     values: dict[str, Any]
     """Values that `watch` prints, also as JSON."""
     figures: dict[str, Any] = field(default_factory=dict)
-    """Further values for logs."""
+    """Additional values for logs."""
     level: int = logging.INFO
 
 
@@ -38,7 +38,7 @@ Sink = Callable[[Event], None]
 
 
 class Events(Silent):
-    """A listener that passes events to all sinks."""
+    """A listener that forwards events to all sinks."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks

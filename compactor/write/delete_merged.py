@@ -1,7 +1,7 @@
-"""Finds the stored rows that make up the merged rows which satisfy a condition.
+"""Finds the stored rows behind merged rows that satisfy a condition.
 
-Where rows of one key are merged, a condition applies to the merged row. To delete it, all its stored rows
-have to go: otherwise an older one would come back.
+If rows of one key are merged, a condition applies to the merged row. Deleting it means deleting all its
+stored rows: otherwise an older one would reappear.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _Bits = npt.NDArray[np.bool_]
 def rows_behind(
     store: Store, snapshot: Snapshot, where: Predicate, pool: ThreadPool
 ) -> Iterator[tuple[FragmentEntry, Deleted]]:
-    """Yields each fragment read, with a bit for each row: set if the merged row of its key satisfies `where`.
+    """Yields each fragment read, with a bit per row: set if the merged row of its key satisfies `where`.
 
-    The bits of rows that were deleted before are not set. Raises what `compactor.read.scan.scan` raises.
+    Bits of already deleted rows are not set. Raises what `compactor.read.scan.scan` raises.
     """
     table = snapshot.table
     wanted = wanted_rows(table, pa.schema([]), where, ScanReport())
     of_key = wanted.where
-    # All rows have to be read, so that the place of each in its fragment is known.
+    # All rows must be read, so that their positions in the fragments are known.
     wanted = replace(wanted, where=None)
     report = wanted.report
     for group in overlapping_groups(snapshot):
@@ -70,7 +70,7 @@ def rows_behind(
 
 
 def _spread(holds: _Bits, starts: _Bits, flags: npt.NDArray[np.uint8] | None) -> _Bits:
-    """Spreads a flag of each merged row over all rows of its key. Returns shape (rows,).
+    """Copies the flag of each merged row to all rows of its key. Returns shape (rows,).
 
     Shapes: holds (rows kept,), starts (rows,), flags (rows,).
     """

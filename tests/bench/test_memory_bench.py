@@ -11,7 +11,10 @@ from compactor.stores.local import LocalStore
 
 
 def test_a_case_is_merged_and_nothing_of_it_stays(tmp_path: Path) -> None:
-    build(Case("", "", lambda: wide(300, inputs=4, present=10, rows=200), "k"), tmp_path / "t")
+    build(
+        Case(group="", name="", build=lambda: wide(300, inputs=4, present=10, rows=200), sort="k"),
+        tmp_path / "t",
+    )
     store = LocalStore(tmp_path / "t")
     before = {info.key for info in store.list("")}
     figures = compact_all(SlowStore(store), CompactionSettings())
@@ -21,7 +24,13 @@ def test_a_case_is_merged_and_nothing_of_it_stays(tmp_path: Path) -> None:
 
 
 def test_heavy_rows_are_such_that_a_second_pass_is_needed(tmp_path: Path) -> None:
-    case = Case("", "", lambda: heavy(30, inputs=16, rows=500), "k", 256 << 20)
+    case = Case(
+        group="",
+        name="",
+        build=lambda: heavy(30, inputs=16, rows=500),
+        sort="k",
+        row_group_bytes=256 << 20,
+    )
     build(case, tmp_path / "t")
     settings = CompactionSettings(target_row_group_bytes=8 * MIB)
     figures = compact_all(LocalStore(tmp_path / "t"), settings)

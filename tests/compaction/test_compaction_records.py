@@ -76,7 +76,7 @@ def test_failed_attempts_are_kept_with_the_reason_and_those_after_count_on(tmp_p
 
     def flaky(compaction: Compaction) -> Outcome:
         if left:
-            return Outcome(compaction.compaction_id, failure=left.pop(0))
+            return Outcome(compaction_id=compaction.compaction_id, failure=left.pop(0))
         return run_compaction(compaction, store)
 
     compact_table(store, engine=InProcessEngine(flaky))
@@ -92,7 +92,7 @@ def test_the_commit_that_puts_inputs_in_quarantine_keeps_why(tmp_path: Path) -> 
     ingest_tables(store, [log_rows(20, seed) for seed in range(2)], tmp_path)
     engine = InProcessEngine(
         lambda c: Outcome(
-            c.compaction_id,
+            compaction_id=c.compaction_id,
             failure="rows are lost",
             culprit=c.spec.inputs[0].key,
             is_damage=True,
@@ -108,7 +108,7 @@ def test_fields_of_later_programs_are_passed_over_and_what_cannot_be_read_is_lef
     values = [later, {"compaction_id": 7}, {"gets": 1}, "text", {"compaction_id": "b", "gets": "x"}]
     document = {
         "protocol": 1, "version": 1, "commit_id": "i", "committed_unix_ms": 5, "table_id": "i",
-        **Changes(Operation.COMPACT, metadata=METADATA).to_json(), "records": values,
+        **Changes(operation=Operation.COMPACT, metadata=METADATA).to_json(), "records": values,
     }  # fmt: skip
     version = Version.from_bytes(with_checksum(document), name="later")
     assert version.changes.records == (CompactionRecord(compaction_id="a", gets=4),)

@@ -30,8 +30,9 @@ from compactor.table.suspects import MAX_ABANDONED
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from lsm_fragment.errors import LimitError
+from tests.faults import Drop, LoseAnswer, Stall, calls
 from tests.support.memory_store import MemoryStore
-from tests.table.test_commit_log import METADATA, answer_again, lose_the_answers
+from tests.table.test_commit_log import COMMITS, METADATA
 from tests.table.test_history import MovingClock
 
 EAGER = Policy(strategy=Strategy.OVERLAPPING)
@@ -49,7 +50,7 @@ class World:
     def driver(self, name: str, policy: Policy = EAGER, **settings) -> Driver:
         return Driver(
             self.log(),
-            DriverSettings(policy, CompactionSettings(), **settings),
+            DriverSettings(policy=policy, compaction=CompactionSettings(), **settings),
             ids=lambda: next(self._ids),
             owner=name,
             owner_is_gone=lambda owner: owner == "dead",
@@ -61,9 +62,24 @@ class World:
 
         def prepare(snapshot: Snapshot) -> Changes:
             age = (snapshot.version + 1, 0)
-            entry = FragmentEntry(key, 0, key, age, 5, 400 << 20, 7, (first,), (last,), 1, 8, 8)
+            entry = FragmentEntry(
+                key=key,
+                level=0,
+                run=key,
+                sequence=age,
+                rows=5,
+                size_bytes=400 << 20,
+                row_hash=7,
+                first_key=(first,),
+                last_key=(last,),
+                row_groups=1,
+                peak_chunk_bytes=8,
+                peak_row_bytes=8,
+            )
             metadata = replace(METADATA, windows=windows) if snapshot.version == 0 else None
-            return Changes(Operation.INGEST, (replace(entry, window=window),), metadata=metadata)
+            return Changes(
+                operation=Operation.INGEST, adds=(replace(entry, window=window),), metadata=metadata
+            )
 
         log.commit(prepare)
         return key
@@ -86,7 +102,7 @@ def outcome(compaction: Compaction) -> Outcome:
         inputs[0], key=key, run=compaction.compaction_id, level=compaction.spec.output_level,
         first_key=first, last_key=last, rows=compaction.spec.rows,
     )  # fmt: skip
-    return Outcome(compaction.compaction_id, (entry,))
+    return Outcome(compaction_id=compaction.compaction_id, outputs=(entry,))
 
 
 def test_what_one_driver_leases_another_leaves_alone(world: World) -> None:
@@ -121,6 +137,12 @@ def test_leases_of_others_are_judged_by_one_look_at_the_time(
     assert len(looks) == 1
 
 
+def lose_commits(store: MemoryStore) -> None:
+    """Loses the answers of all commits from now on, and keeps the store from giving what they wrote."""
+    lost = store.faults.add(LoseAnswer(), at=COMMITS)
+    store.faults.add(Drop(), at=calls("read", where=lambda call: ("create", call.key) in lost.hits))
+
+
 def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
     """A driver that does not know that its lease is in the log, and its store."""
     for first in (0, 5):
@@ -128,7 +150,7 @@ def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
     driver = world.driver("one", lease_seconds=3600)
     store = driver.log.store
     assert isinstance(store, MemoryStore)
-    lose_the_answers(store, landed=True)
+    lose_commits(store)
     with pytest.raises(UnknownOutcomeError):
         driver.decide(1)
     return driver, store
@@ -137,14 +159,14 @@ def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
 def test_a_lease_whose_answer_was_lost_blocks_nothing(world: World) -> None:
     driver, store = leasing_without_an_answer(world)
     assert len(world.snapshot().leases) == 1
-    answer_again(store)
+    store.faults.clear()
     (compaction,) = driver.decide(1)
     assert set(world.snapshot().leases) == {compaction.compaction_id}
 
 
 def test_a_lease_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
     driver, store = leasing_without_an_answer(world)
-    answer_again(store)
+    store.faults.clear()
     driver.give_up()
     assert world.snapshot().leases == {}
 
@@ -158,12 +180,12 @@ def test_a_compaction_whose_commit_got_no_answer_is_not_void_though_others_merge
     store = driver.log.store
     assert isinstance(store, MemoryStore)
     (compaction,) = driver.decide(1)
-    lose_the_answers(store, landed=True)
+    lose_commits(store)
     with pytest.raises(UnknownOutcomeError):
         driver.commit_outcomes([outcome(compaction)])
-    answer_again(store)
+    store.faults.clear()
     (output,) = world.snapshot().fragments
-    world.log().commit(lambda _: Changes(Operation.COMPACT, removes=(output,)))
+    world.log().commit(lambda _: Changes(operation=Operation.COMPACT, removes=(output,)))
     (finished,) = driver.commit_outcomes([outcome(compaction)])
     assert not finished.is_void
     assert len(world.snapshot().fragments) == 0
@@ -177,11 +199,8 @@ def test_a_driver_that_loses_the_race_for_a_lease_has_decided_nothing(world: Wor
     assert isinstance(store, MemoryStore)
     decided: list[Compaction] = []
 
-    def overtake(operation: str, key: str) -> None:
-        if operation == "create:before" and not decided:
-            decided.extend(one.decide(1))
-
-    store.fault = overtake
+    overtake = Stall(lambda: decided.extend(one.decide(1)))
+    store.faults.add(overtake, at=calls("create").first())
     assert other.decide(1) == []
     assert other.running == 0
     assert len(decided) == 1
@@ -362,7 +381,9 @@ def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_
     assert "alone" in snapshot.quarantine[deadly].reason
     assert not set(keys) - {deadly} & set(snapshot.fragments)
     # Released, it is taken for a new one.
-    world.log().commit(lambda _: Changes(Operation.QUARANTINE, released_fragments=(deadly,)))
+    world.log().commit(
+        lambda _: Changes(operation=Operation.QUARANTINE, released_fragments=(deadly,))
+    )
     assert world.snapshot().suspects.keys() <= set(snapshot.fragments) - {deadly}
     assert world.snapshot().quarantine == {}
 
@@ -437,7 +458,9 @@ def test_failures_that_say_nothing_of_the_inputs_are_tried_again_ever_less_often
     waits = []
     for _ in range(20):
         (compaction,) = driver.decide(9)
-        failure = Outcome(compaction.compaction_id, failure="KMS.DisabledException (400)")
+        failure = Outcome(
+            compaction_id=compaction.compaction_id, failure="KMS.DisabledException (400)"
+        )
         (finished,) = driver.commit_outcomes([failure])
         assert finished.quarantined == ()
         assert driver.decide(9) == []
@@ -459,7 +482,7 @@ def test_a_clock_that_goes_back_puts_off_no_attempt_for_long(world: World) -> No
     driver = world.driver("one")
     (compaction,) = driver.decide(9)
     driver.commit_outcomes(
-        [Outcome(compaction.compaction_id, failure="KMS.DisabledException (400)")]
+        [Outcome(compaction_id=compaction.compaction_id, failure="KMS.DisabledException (400)")]
     )
     world.clock.now_ms -= 86_400_000
     assert len(driver.decide(9)) == 1
@@ -476,7 +499,9 @@ def test_an_input_that_a_failure_names_holds_up_no_others(world: World) -> None:
             keys = [entry.key for entry in compaction.spec.inputs]
             told = outcome(compaction)
             if bad in keys:
-                told = Outcome(compaction.compaction_id, failure="no such object", culprit=bad)
+                told = Outcome(
+                    compaction_id=compaction.compaction_id, failure="no such object", culprit=bad
+                )
             driver.commit_outcomes([told])
         world.clock.now_ms = driver.retry_unix_ms or world.clock.now_ms
     snapshot = world.snapshot()
@@ -489,18 +514,17 @@ def test_an_outcome_that_the_log_was_not_told_counts_once(world: World) -> None:
     keys = [world.ingest(0, 9) for _ in range(3)]
     driver = world.driver("one")
     (compaction,) = driver.decide(9)
-    damage = Outcome(compaction.compaction_id, failure="bits", culprit=keys[0], is_damage=True)
-
-    def unreachable(operation: str, key: str) -> None:
-        raise StoreUnreachableError("no answer")
+    damage = Outcome(
+        compaction_id=compaction.compaction_id, failure="bits", culprit=keys[0], is_damage=True
+    )
 
     store = driver.log.store
     assert isinstance(store, MemoryStore)
+    store.faults.add(Drop())
     for _ in range(5):
-        store.fault = unreachable
         with pytest.raises(StoreUnreachableError):
             driver.commit_outcomes([damage])
-    store.fault = lambda operation, key: None
+    store.faults.clear()
     (finished,) = driver.commit_outcomes([damage])
     assert (finished.attempt, finished.quarantined) == (1, ())
     assert world.snapshot().quarantine == {}

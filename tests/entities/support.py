@@ -36,7 +36,7 @@ def write(folder: Path, datasets: Mapping[str, Sequence[Entity]]) -> None:
 def run(
     chosen: EntityMergeSpec, store: Store, folder: Path, *, full: bool = False
 ) -> EntityMergeReport:
-    return EntityMerge(EntityRun(chosen, store, str(folder), full)).run()
+    return EntityMerge(EntityRun(spec=chosen, store=store, folder=str(folder), full=full)).run()
 
 
 def rows(store: Store, since: int | None = None) -> list[Entity]:

@@ -117,22 +117,32 @@ OBJECTS = st.lists(
 )  # fmt: skip
 
 
-@given(objects=OBJECTS, ascii_only=st.booleans())
+NAMES = st.sampled_from(["jsn", 'quo"ted', "back\\slash", "tab\t", "é"])
+
+
+@given(objects=OBJECTS, ascii_only=st.booleans(), name=NAMES, inner=NAMES)
 def test_only_the_values_of_json_become_strings_of_their_text(
-    objects: list[dict[str, Any]], ascii_only: bool
+    objects: list[dict[str, Any]], ascii_only: bool, name: str, inner: str
 ) -> None:
     def text_of(value: object) -> str:
         return json.dumps(value, ensure_ascii=ascii_only)
 
     def expected(row: dict[str, Any]) -> dict[str, Any]:
         row = dict(row)
-        if row.get("jsn") is not None:
-            row["jsn"] = text_of(row["jsn"])
-        if row.get("s") and row["s"].get("x") is not None:
-            row["s"] = {"x": text_of(row["s"]["x"])}
+        if row.get(name) is not None:
+            row[name] = text_of(row[name])
+        if row.get("s") and row["s"].get(inner) is not None:
+            row["s"] = {inner: text_of(row["s"][inner])}
         return row
 
+    def named(row: dict[str, Any]) -> dict[str, Any]:
+        row = {name if key == "jsn" else key: value for key, value in row.items()}
+        if row.get("s"):
+            row["s"] = {inner: row["s"]["x"]}
+        return row
+
+    objects = [named(row) for row in objects]
     lines = "".join(text_of(row) + "\n" for row in objects).encode("utf-8", "replace")
-    schema = pa.schema([("o", pa.string()), ("s", STRUCT), ("jsn", JSON)])
+    schema = pa.schema([("o", pa.string()), ("s", pa.struct([(inner, JSON)])), (name, JSON)])
     found = [json.loads(line) for line in with_json_as_text(lines, schema).splitlines()]
     assert found == [expected(row) for row in objects]

@@ -71,16 +71,21 @@ def test_decimals_come_back_to_the_bit(numbers, digits: int) -> None:
 )
 def test_forged_decimals_are_errors(digits: int, value: int) -> None:
     node = Node(
-        Encoding.DECIMAL, 3, param=digits, children=(Node(Encoding.CONSTANT, 3, param=value),)
+        encoding=Encoding.DECIMAL,
+        length=3,
+        param=digits,
+        children=(Node(encoding=Encoding.CONSTANT, length=3, param=value),),
     )
     with refuses(ValueError):
         decode_array(pack_nodes(node), join_buffers(node), pa.float64(), 3)
 
 
 def test_dictionaries_of_dictionaries_are_errors_however_deep() -> None:
-    one = Node(Encoding.CONSTANT, 1)
-    leaf = Node(Encoding.LIST, 1, children=(one, Node(Encoding.CONSTANT, 0)))
-    head = pack_nodes(Node(Encoding.DICTIONARY, 1, children=(one, leaf)))[:64]
+    one = Node(encoding=Encoding.CONSTANT, length=1)
+    leaf = Node(
+        encoding=Encoding.LIST, length=1, children=(one, Node(encoding=Encoding.CONSTANT, length=0))
+    )
+    head = pack_nodes(Node(encoding=Encoding.DICTIONARY, length=1, children=(one, leaf)))[:64]
     with refuses(ValueError):
         decode_array(head * 5000 + pack_nodes(leaf), b"", pa.list_(pa.int64()), 1)
 
@@ -100,6 +105,8 @@ def test_a_want_of_memory_is_not_taken_for_a_damaged_chunk(monkeypatch) -> None:
 
     monkeypatch.setattr(container_block, "decode_array", fail)
     header = unpack_block_header(chunk.parts(BlockKind.DATA)[0], name="f", offset=0)
-    block = Block(header, chunk.meta, chunk.stored, 0, "f", "c")
+    block = Block(
+        header=header, meta=chunk.meta, stored=chunk.stored, offset=0, name="f", column="c"
+    )
     with pytest.raises(MemoryError):
         block.decode(pa.int64())

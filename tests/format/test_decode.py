@@ -55,18 +55,20 @@ def integers(rng: Rng, length: int, low: int, high: int, *, in_runs: bool = True
         kinds.append(Encoding.RUN_LENGTH)
     kind = kinds[rng.integers(len(kinds))]
     if kind is Encoding.CONSTANT:
-        return Node(kind, length, param=int(rng.integers(low, high, endpoint=True)))
+        return Node(encoding=kind, length=length, param=int(rng.integers(low, high, endpoint=True)))
     if kind is Encoding.PACKED:
         return encode_backed_ints(rng.integers(low, high, length, endpoint=True))
     if kind is Encoding.MULTIPLE:
         factor = int(rng.integers(1, 5))
         quotients = rng.integers(-(-low // factor), high // factor, length, endpoint=True)
-        return Node(kind, length, param=factor, children=(encode_backed_ints(quotients),))
+        return Node(
+            encoding=kind, length=length, param=factor, children=(encode_backed_ints(quotients),)
+        )
     ends = np.unique(rng.integers(1, length, rng.integers(1, 50), endpoint=True))
     lengths = np.diff(ends, prepend=0)
     lengths[-1] += length - lengths.sum()
     values = integers(rng, len(lengths), low, high, in_runs=False)
-    return Node(kind, length, children=(encode_backed_ints(lengths), values))
+    return Node(encoding=kind, length=length, children=(encode_backed_ints(lengths), values))
 
 
 def with_nulls(rng: Rng, node: Node) -> Node:
@@ -105,7 +107,9 @@ def test_lengths_become_offsets(dtype: pa.DataType, length: int, seed: int) -> N
     lengths = integers(rng, length, 0, int(rng.integers(1, 300)))
     total = sum(spec_lengths(lengths))
     data = rng.integers(ord(" "), 127, total, np.uint8)
-    root = Node(Encoding.VARLEN, length, param=total, buffers=(data,), children=(lengths,))
+    root = Node(
+        encoding=Encoding.VARLEN, length=length, param=total, buffers=(data,), children=(lengths,)
+    )
     root = with_nulls(rng, root)
     assert decoded(root, dtype).to_pylist() == by_specification(root, dtype)
 
@@ -115,7 +119,7 @@ def test_counts_become_lists(length: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     counts = integers(rng, length, 0, 3)
     items = integers(rng, sum(spec_lengths(counts)), -9, 9)
-    root = with_nulls(rng, Node(Encoding.LIST, length, children=(counts, items)))
+    root = with_nulls(rng, Node(encoding=Encoding.LIST, length=length, children=(counts, items)))
     for dtype in (pa.list_(pa.int16()), pa.large_list(pa.int64())):
         values = by_specification(root, dtype)
         assert decoded(root, dtype).to_pylist() == values
@@ -138,7 +142,9 @@ def test_codes_become_values_or_stay(
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, min(length, 300), endpoint=True))
     codes = integers(rng, length, 0, count - 1)
-    root = Node(Encoding.DICTIONARY, length, children=(codes, dictionary(rng, count, dtype)))
+    root = Node(
+        encoding=Encoding.DICTIONARY, length=length, children=(codes, dictionary(rng, count, dtype))
+    )
     root = with_nulls(rng, root)
     array = decoded(root, dtype, keep=keep)
     is_kept = keep and not pa.types.is_fixed_size_binary(dtype) and not pa.types.is_primitive(dtype)
@@ -151,14 +157,20 @@ def dictionary(rng: Rng, count: int, dtype: pa.DataType) -> Node:
         lengths = integers(rng, count, 0, 20)
         total = sum(spec_lengths(lengths))
         data = rng.integers(ord(" "), 127, total, np.uint8)
-        return Node(Encoding.VARLEN, count, param=total, buffers=(data,), children=(lengths,))
+        return Node(
+            encoding=Encoding.VARLEN,
+            length=count,
+            param=total,
+            buffers=(data,),
+            children=(lengths,),
+        )
     width = dtype.byte_width
     bytes_ = rng.integers(0, 100, (count, width), np.uint8)
     if pa.types.is_decimal(dtype):
         bytes_[:, 8:] = 0  # no more digits than the type has
     if width <= 8 and not pa.types.is_fixed_size_binary(dtype) and rng.random() < 0.5:
         return integers(rng, count, -100, 100)
-    return Node(Encoding.PLAIN, count, param=width, buffers=(bytes_.reshape(-1),))
+    return Node(encoding=Encoding.PLAIN, length=count, param=width, buffers=(bytes_.reshape(-1),))
 
 
 # --- text -----------------------------------------------------------------------------------
@@ -202,7 +214,13 @@ def test_a_character_is_not_divided_among_strings(text: str, data: st.DataObject
 def texts(pieces: list[bytes]) -> Node:
     lengths = packed(*map(len, pieces))
     data = b"".join(pieces)
-    return Node(Encoding.VARLEN, len(pieces), param=len(data), buffers=(data,), children=(lengths,))
+    return Node(
+        encoding=Encoding.VARLEN,
+        length=len(pieces),
+        param=len(data),
+        buffers=(data,),
+        children=(lengths,),
+    )
 
 
 def is_python_text(value: bytes) -> bool:
@@ -223,10 +241,14 @@ def test_a_single_byte_beyond_ascii_is_seen(size: int, at: int, byte: int) -> No
 
 def test_bytes_under_a_null_need_not_be_text() -> None:
     lengths = Node(
-        Encoding.PACKED, 3, width=8, param=3, buffers=(bytes(8) + b"\x08" + bytes(7), b"\2\3\1")
+        encoding=Encoding.PACKED,
+        length=3,
+        width=8,
+        param=3,
+        buffers=(bytes(8) + b"\x08" + bytes(7), b"\2\3\1"),
     )
     root = Node(
-        Encoding.VARLEN, 3, null_count=1, param=6, has_validity=True,
+        encoding=Encoding.VARLEN, length=3, null_count=1, param=6, has_validity=True,
         buffers=(b"\x05", "é".encode() + b"\xff\xc3\xa9" + b"z"), children=(lengths,),
     )  # fmt: skip
     assert decoded(root, pa.string()).to_pylist() == ["é", None, "z"]
@@ -239,7 +261,7 @@ def test_bytes_under_a_null_need_not_be_text() -> None:
 
 
 def constant(value: int, length: int = 4) -> Node:
-    return Node(Encoding.CONSTANT, length, param=value)
+    return Node(encoding=Encoding.CONSTANT, length=length, param=value)
 
 
 def packed(*values: int) -> Node:
@@ -249,29 +271,36 @@ def packed(*values: int) -> Node:
 def runs(*lengths: int, values: int | None = None, param: int = 0) -> Node:
     count = len(lengths) if values is None else values
     return Node(
-        Encoding.RUN_LENGTH, 4, param=param, children=(packed(*lengths), constant(7, count))
+        encoding=Encoding.RUN_LENGTH,
+        length=4,
+        param=param,
+        children=(packed(*lengths), constant(7, count)),
     )
 
 
 def strings(lengths: Node, data: bytes = b"abcd") -> Node:
-    return Node(Encoding.VARLEN, 4, param=len(data), buffers=(data,), children=(lengths,))
+    return Node(
+        encoding=Encoding.VARLEN, length=4, param=len(data), buffers=(data,), children=(lengths,)
+    )
 
 
 def by_codes(codes: Node, param: int = 0) -> Node:
-    values = Node(Encoding.PLAIN, 2, param=8, buffers=(bytes(16),))
-    return Node(Encoding.DICTIONARY, 4, param=param, children=(codes, values))
+    values = Node(encoding=Encoding.PLAIN, length=2, param=8, buffers=(bytes(16),))
+    return Node(encoding=Encoding.DICTIONARY, length=4, param=param, children=(codes, values))
 
 
 def decimals(
-    numerators: Node, digits: int = 2, rows: tuple[int, ...] = (), others: int | None = None
+    numerators: Node, digits: int = 2, rows: tuple[int, ...] = (), exceptions: int | None = None
 ) -> Node:
-    count = len(rows) if others is None else others
+    count = len(rows) if exceptions is None else exceptions
     buffers = np.array(rows, dtype=np.uint32), np.ones(len(rows))
     param = digits | count << 8
-    return Node(Encoding.DECIMAL, 4, param=param, buffers=buffers, children=(numerators,))
+    return Node(
+        encoding=Encoding.DECIMAL, length=4, param=param, buffers=buffers, children=(numerators,)
+    )
 
 
-NULLS = Node(Encoding.NULL, 4, null_count=4)
+NULLS = Node(encoding=Encoding.NULL, length=4, null_count=4)
 PAIR = pa.struct([("a", pa.int64()), ("b", pa.int64())])
 REFUSED: dict[str, tuple[Node, pa.DataType]] = {
     "an empty run": (runs(2, 0, 2), pa.int64()),
@@ -289,25 +318,28 @@ REFUSED: dict[str, tuple[Node, pa.DataType]] = {
         pa.int64(),
     ),
     "a parameter of booleans": (
-        Node(Encoding.PLAIN, 4, param=1, buffers=(bytes(1),)),
+        Node(encoding=Encoding.PLAIN, length=4, param=1, buffers=(bytes(1),)),
         pa.bool_(),
     ),
     "a parameter of runs": (runs(2, 2, param=1), pa.int64()),
     "a parameter of codes": (by_codes(constant(1), param=1), pa.int64()),
     "a parameter of lists": (
-        Node(Encoding.LIST, 4, param=1, children=(constant(1), constant(1))),
+        Node(encoding=Encoding.LIST, length=4, param=1, children=(constant(1), constant(1))),
         pa.list_(pa.int64()),
     ),
     "a parameter of lists of one size": (
-        Node(Encoding.FIXED_LIST, 4, param=2, children=(constant(1, 8),)),
+        Node(encoding=Encoding.FIXED_LIST, length=4, param=2, children=(constant(1, 8),)),
         pa.list_(pa.int64(), 2),
     ),
     "a parameter of structs": (
-        Node(Encoding.STRUCT, 4, param=2, children=(constant(1), constant(1))),
+        Node(encoding=Encoding.STRUCT, length=4, param=2, children=(constant(1), constant(1))),
         PAIR,
     ),
-    "a field too few": (Node(Encoding.STRUCT, 4, children=(constant(1),)), PAIR),
-    "a field too many": (Node(Encoding.STRUCT, 4, children=(constant(1),) * 3), PAIR),
+    "a field too few": (Node(encoding=Encoding.STRUCT, length=4, children=(constant(1),)), PAIR),
+    "a field too many": (
+        Node(encoding=Encoding.STRUCT, length=4, children=(constant(1),) * 3),
+        PAIR,
+    ),
     "a length below zero": (strings(packed(2, -1, 1, 2)), pa.binary()),
     "lengths of more bytes": (strings(packed(1, 1, 1, 2)), pa.binary()),
     "lengths of fewer bytes": (strings(packed(1, 1, 1, 0)), pa.binary()),
@@ -317,24 +349,33 @@ REFUSED: dict[str, tuple[Node, pa.DataType]] = {
     "a code of many bits": (by_codes(packed(0, 2**32, 1, 0)), pa.int64()),
     "a code below zero": (by_codes(packed(0, -1, 1, 0)), pa.int64()),
     "integers in integers": (
-        Node(Encoding.MULTIPLE, 4, param=2, children=(runs(2, 2),)),
+        Node(encoding=Encoding.MULTIPLE, length=4, param=2, children=(runs(2, 2),)),
         pa.int64(),
     ),
     "integers with nulls": (
-        strings(Node(Encoding.CONSTANT, 4, 1, param=1, has_validity=True, buffers=(b"\7",))),
+        strings(
+            Node(
+                encoding=Encoding.CONSTANT,
+                length=4,
+                null_count=1,
+                param=1,
+                has_validity=True,
+                buffers=(b"\7",),
+            )
+        ),
         pa.binary(),
     ),
     "a numerator of too many digits": (decimals(packed(1, 2, 3, 2**53 + 1)), pa.float64()),
     "a numerator far below zero": (decimals(packed(1, 2, 3, -(2**53) - 1)), pa.float64()),
-    "others beyond the values": (decimals(constant(1), rows=(1, 4)), pa.float64()),
-    "others out of order": (decimals(constant(1), rows=(2, 1)), pa.float64()),
-    "an other twice": (decimals(constant(1), rows=(2, 2)), pa.float64()),
-    "more others than values": (decimals(constant(1), rows=(0, 1, 2, 3, 4)), pa.float64()),
-    "others below zero": (decimals(constant(1), others=-1), pa.float64()),
+    "exceptions beyond the values": (decimals(constant(1), rows=(1, 4)), pa.float64()),
+    "exceptions out of order": (decimals(constant(1), rows=(2, 1)), pa.float64()),
+    "an exception twice": (decimals(constant(1), rows=(2, 2)), pa.float64()),
+    "more exceptions than values": (decimals(constant(1), rows=(0, 1, 2, 3, 4)), pa.float64()),
+    "exceptions below zero": (decimals(constant(1), exceptions=-1), pa.float64()),
     "integers of a type without": (constant(1), pa.string()),
     "a character in two strings": (strings(constant(1), "é".encode() * 2), pa.string()),
     "half a pair of UTF-16": (strings(packed(0, 0, 3, 1), b"\xed\xa0\x80a"), pa.string()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -350,18 +391,28 @@ def test_chunks_that_contradict_themselves_are_refused(name: str) -> None:
 )
 def test_codes_of_strings_are_within_their_dictionary(name: str) -> None:
     codes = REFUSED[name][0].children[0]
-    values = Node(Encoding.VARLEN, 2, param=2, buffers=(b"ab",), children=(constant(1, 2),))
-    root = Node(Encoding.DICTIONARY, 4, children=(codes, values))
+    values = Node(
+        encoding=Encoding.VARLEN, length=2, param=2, buffers=(b"ab",), children=(constant(1, 2),)
+    )
+    root = Node(encoding=Encoding.DICTIONARY, length=4, children=(codes, values))
     for keep in (False, True):
         with refuses(ValueError):
             decode_array(pack_nodes(root), join_buffers(root), pa.string(), 4, keep_dictionary=keep)
 
 
 def test_a_dictionary_of_no_values_has_no_rows() -> None:
-    empty = Node(Encoding.DICTIONARY, 0, children=(constant(0, 0), Node(Encoding.NULL, 0)))
+    empty = Node(
+        encoding=Encoding.DICTIONARY,
+        length=0,
+        children=(constant(0, 0), Node(encoding=Encoding.NULL, length=0)),
+    )
     for dtype in (pa.int64(), pa.string(), pa.binary(30)):
         assert decoded(empty, dtype).to_pylist() == []
-    none = Node(Encoding.DICTIONARY, 4, children=(constant(0), Node(Encoding.NULL, 0)))
+    none = Node(
+        encoding=Encoding.DICTIONARY,
+        length=4,
+        children=(constant(0), Node(encoding=Encoding.NULL, length=0)),
+    )
     with refuses(ValueError):
         decode_array(pack_nodes(none), b"", pa.int64(), 4)
 

@@ -188,7 +188,14 @@ def test_a_required_feature_that_is_not_known_is_refused_by_its_name() -> None:
 
 def ancillary(kind: bytes = b"z") -> RawBlock:
     """A block of a kind and codec that no reader knows."""
-    return RawBlock(kind[0], 200, 5, b"meta", b"for later readers", 1 << 40)
+    return RawBlock(
+        kind=kind[0],
+        codec=200,
+        rows=5,
+        meta=b"meta",
+        stored=b"for later readers",
+        raw_bytes=1 << 40,
+    )
 
 
 def test_blocks_that_may_be_skipped_are_skipped_where_they_may_be() -> None:

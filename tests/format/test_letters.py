@@ -86,8 +86,8 @@ def letters(
 ) -> Node:
     """A node of four strings of one byte each, or of others. text: the letters."""
     return Node(
-        Encoding.LETTERS,
-        rows,
+        encoding=Encoding.LETTERS,
+        length=rows,
         width=width,
         param=len(text) if count is None else count,
         buffers=(
@@ -104,7 +104,14 @@ def frame_of(frame: bytes = b"", letter: bytes = b"?") -> Node:
     nulls = len(frame) - int(np.count_nonzero(valid))
     bitmap = (bytes(pack_bits(valid)),) if nulls else ()
     buffers = (*bitmap, frame.replace(letter, b"\0"))
-    return Node(Encoding.PLAIN, len(frame), nulls, param=1, has_validity=nulls > 0, buffers=buffers)
+    return Node(
+        encoding=Encoding.PLAIN,
+        length=len(frame),
+        null_count=nulls,
+        param=1,
+        has_validity=nulls > 0,
+        buffers=buffers,
+    )
 
 
 def unpacked(codes: bytes | pa.Buffer, alphabet: bytes, width: int, count: int) -> bytes:
@@ -269,7 +276,7 @@ def texts(draw: st.DrawFn) -> pa.Array:
 def test_text_of_few_letters_comes_back(array: pa.Array, is_packed: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if is_packed:  # where a codec would do better, and where there are few bytes
-            patch.setattr(by_letters, "CODEC_PAYS", 0)
+            patch.setattr(by_letters, "CODEC_FRACTION", 0)
             patch.setattr(by_letters, "_MIN_LETTERS", 0)
             patch.setattr(choice, "encode_by_templates", lambda array: None)
         encoded = encode_array(array, is_decided=is_packed)
@@ -494,7 +501,7 @@ def test_only_binaries_have_alphabets_beyond_ascii() -> None:
     letters = np.frombuffer("αβγδεζηθικ".encode(), dtype=np.uint8).reshape(-1, 2)
     values = [letters[rng.integers(0, 10, 20)].tobytes() for _ in range(5000)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_letters, "CODEC_PAYS", 0)
+        patch.setattr(by_letters, "CODEC_FRACTION", 0)
         binary = make_chunk(pa.array(values, pa.binary()), level=1)
         text = make_chunk(pa.array(values, pa.binary()).cast(pa.string()), level=1)
     assert (binary.encoding, text.encoding) == ("LETTERS", "VARLEN")
@@ -555,17 +562,23 @@ REFUSED = {
     "a frame without letters": letters(frame=frame_of(b"--"), lengths=constant(2)),
     "rows that are not whole": letters(frame=frame_of(b"???-"), lengths=packed(4, 1, 1, 0)),
     "a frame that is too long": letters(frame=frame_of(b"?" + b"-" * 1024), lengths=constant(1025)),
-    "a frame of numbers": letters(frame=replace(frame_of(b"?-" * 4), length=1, null_count=1, param=8)),
+    "a frame of numbers": letters(
+        frame=replace(frame_of(b"?-" * 4), length=1, null_count=1, param=8)
+    ),
     "a frame of constants": letters(frame=constant(45, 2), lengths=constant(2)),
-    "a frame of nulls": letters(frame=Node(Encoding.NULL, 2, 2), lengths=constant(2)),
+    "a frame of nulls": letters(
+        frame=Node(encoding=Encoding.NULL, length=2, null_count=2), lengths=constant(2)
+    ),
     "a frame of other nulls": letters(
         frame=replace(frame_of(b"?-"), null_count=2), lengths=constant(1)
     ),
     "a frame that makes too much": letters(
-        count=1_200_000, codes=bytes(600_000), frame=frame_of(b"?" + b"-" * 1023),
+        count=1_200_000,
+        codes=bytes(600_000),
+        frame=frame_of(b"?" + b"-" * 1023),
         lengths=constant(307_200_000),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -260,7 +260,9 @@ def test_statistics_of_very_many_row_groups_are_read() -> None:
     groups, text = 100_000, "x" * 64
     schema = pa.schema([("k", pa.int64()), *((name, pa.string()) for name in names)])
     sink = NonSeekableSink()
-    emitter = FragmentEmitter(sink, FragmentHeader(schema, sort_schema("k"), 1))
+    emitter = FragmentEmitter(
+        sink, FragmentHeader(schema=schema, sort=sort_schema("k"), max_rows=1)
+    )
     key, chunk = make_chunk(pa.array([1]), level=0), make_chunk(pa.array([text]), level=0)
     block = chunk.block(BlockKind.DATA)
     stats = chunk.stats(offset=0, stored_bytes=len(block))

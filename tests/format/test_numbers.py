@@ -101,9 +101,9 @@ def test_values_of_every_width_are_packed_within_the_room_that_they_have(
     for width in range(65):
         values = rng.integers(0, 1 << width, length, np.uint64)
         values[far :: far or length + 1] = 2**64 - 1  # patches
-        for steps_too in (False, True):
+        for with_deltas in (False, True):
             room = np.full(most + 8, 0xA5, np.uint8)
-            size, _ = native.encodings.bits.pack(values, 0, True, steps_too, entries, room[:most])
+            size, _ = native.encodings.bits.pack(values, 0, True, with_deltas, entries, room[:most])
             assert room[most:].tolist() == [0xA5] * 8
             node = blocks_of(bytes(entries), bytes(room[:size]), length, width=0)
             assert read(node, pa.uint64()).to_numpy().tolist() == values.tolist()
@@ -152,7 +152,13 @@ def test_kinds_of_numbers_take_few_bits(name: str, values: Any, max_bits: float)
 
 
 def blocks_of(entries: bytes, data: bytes, length: int, *, width: int) -> Node:
-    return Node(Encoding.PACKED, length, width=width, param=len(data), buffers=(entries, data))
+    return Node(
+        encoding=Encoding.PACKED,
+        length=length,
+        width=width,
+        param=len(data),
+        buffers=(entries, data),
+    )
 
 
 def entry(base=0, width=0, kind=0, patches=0, patch_width=0, reserved=0) -> bytes:
@@ -213,9 +219,11 @@ def test_damaged_blocks_are_errors_or_other_numbers() -> None:
 
 @pytest.mark.parametrize("encoding", [Encoding.RUN_LENGTH, Encoding.MULTIPLE], ids=lambda e: e.name)
 def test_encodings_of_integers_do_not_nest_without_end(encoding: Encoding) -> None:
-    one = Node(Encoding.CONSTANT, 1, param=1)
+    one = Node(encoding=Encoding.CONSTANT, length=1, param=1)
     children = (one,) if encoding is Encoding.MULTIPLE else (one, one)
     param = int(encoding is Encoding.MULTIPLE)
-    head = pack_nodes(Node(encoding, 1, param=param, children=children))[: 32 * len(children)]
+    head = pack_nodes(Node(encoding=encoding, length=1, param=param, children=children))[
+        : 32 * len(children)
+    ]
     with refuses(ValueError):
         decode_array(head * 3000 + pack_nodes(one), b"", pa.int64(), 1)

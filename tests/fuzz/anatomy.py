@@ -28,7 +28,7 @@ def xxh3(data: bytes) -> int:
     return xxhash.xxh3_64_intdigest(data)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RawBlock:
     """A block whose fields need not be true. None: what is true."""
 
@@ -112,7 +112,7 @@ def _decompressed(frame: bytes) -> bytes:
     return zstandard.decompress(frame, _MAX_RAW_BYTES)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Anatomy:
     """A fragment in its parts."""
 
@@ -136,7 +136,7 @@ class Anatomy:
         while at < len(data) - TRAILER.size:
             block, at = read_block(data, at)
             blocks.append(block)
-        return cls(version, blocks)
+        return cls(version=version, blocks=blocks)
 
     def to_bytes(self) -> bytes:
         head = PROLOGUE.pack(b"\x89LSMF\r\n\x1a", self.version, self.reserved, 0)[:12]
@@ -243,5 +243,12 @@ def read_block(data: bytes, at: int) -> tuple[RawBlock, int]:
     meta_at = at + HEAD.size
     stored_at = meta_at + meta_bytes
     end = stored_at + stored_bytes
-    block = RawBlock(kind, codec, rows, data[meta_at:stored_at], data[stored_at:end], raw_bytes)
+    block = RawBlock(
+        kind=kind,
+        codec=codec,
+        rows=rows,
+        meta=data[meta_at:stored_at],
+        stored=data[stored_at:end],
+        raw_bytes=raw_bytes,
+    )
     return block, end

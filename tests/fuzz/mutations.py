@@ -460,7 +460,14 @@ def _add_ancillary(rng: random.Random, anatomy: Anatomy) -> None:
     """A block that readers skip where it may be, and refuse elsewhere."""
     kind = rng.choice((*b"az", *b"AZ", 0x60, 0x7B))
     data = rng.randbytes(rng.choice((0, 1, 100)))
-    block = RawBlock(kind, rng.choice((0, 1, 7)), rng.choice((0, 3)), b"", data, len(data))
+    block = RawBlock(
+        kind=kind,
+        codec=rng.choice((0, 1, 7)),
+        rows=rng.choice((0, 3)),
+        meta=b"",
+        stored=data,
+        raw_bytes=len(data),
+    )
     anatomy.blocks.insert(rng.randrange(len(anatomy.blocks) + 1), block)
 
 

@@ -91,7 +91,7 @@ def _merged(store: MemoryStore, limit_mib: int, expected: Counter[tuple[int, str
     settings = CompactionSettings(memory_limit_bytes=limit_mib * _MIB)
     driver = Driver(
         CommitLog(store, readers=1),
-        DriverSettings(Policy(strategy=Strategy.FULL), settings, gives_up=True),
+        DriverSettings(policy=Policy(strategy=Strategy.FULL), compaction=settings, gives_up=True),
     )
     before = driver.log.current().version
     if driver.plan(driver.log.current()).refused:

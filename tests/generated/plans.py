@@ -35,7 +35,7 @@ _TEXT_TYPES: Final = (
 """Of columns of which text files hold every value that is generated for them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column of one writer."""
 
@@ -48,7 +48,7 @@ class Column:
     seed: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
     """One write. mess: how odd the layout of arrays is."""
 
@@ -91,7 +91,17 @@ def plan_of(seed: int) -> Plan:
         _column(rng, names.pop(), "other", is_text) for _ in range(rng.choice(others))
     ]
     if rng.random() < 0.9:
-        columns.append(Column(ID, pa.int64(), True, 0.0, 0.0, 0, "id"))
+        columns.append(
+            Column(
+                name=ID,
+                dtype=pa.int64(),
+                nullable=True,
+                null_share=0.0,
+                extremes=0.0,
+                distinct=0,
+                seed="id",
+            )
+        )
     is_family = not is_text and rng.random() < 0.15
     if is_family:
         # One column that every writer types in another way.
@@ -119,12 +129,12 @@ def plan_of(seed: int) -> Plan:
         hows = (*TEXTS, *COLUMNAR) if is_text and (number or rng.random() < 0.5) else COLUMNAR
         steps.append(
             Append(
-                rng.choice(hows),
-                tuple(columns),
-                rng.choice(rows),
-                rng.choice((0.0, 0.1, 0.3, 0.6)),
-                rng.random() < 0.02,
-                f"{seed}/{number}",
+                how=rng.choice(hows),
+                columns=tuple(columns),
+                rows=rng.choice(rows),
+                mess=rng.choice((0.0, 0.1, 0.3, 0.6)),
+                breaks_not_null=rng.random() < 0.02,
+                seed=f"{seed}/{number}",
             )
         )
     steps.append(Step(rng.choice(("compact", "export", "export", "verify")), f"{seed}/end"))
@@ -144,14 +154,30 @@ def _column(rng: random.Random, name: str, kind: str, is_text: bool) -> Column:
     elif rng.random() < 0.1:
         # Mostly without nulls, since of such values Arrow's kernels have code of their own.
         dtype = matrix_type(rng)
-        return Column(name, dtype, True, rng.choice((0.0, 0.0, 0.3)), 0.02, 50, f"{rng.random()}")
+        return Column(
+            name=name,
+            dtype=dtype,
+            nullable=True,
+            null_share=rng.choice((0.0, 0.0, 0.3)),
+            extremes=0.02,
+            distinct=50,
+            seed=f"{rng.random()}",
+        )
     else:
         dtype = any_type(rng, rng.choice((0, 1, 2, 3)))
     nullable = pt.is_null(dtype) or rng.random() < 0.9
     null_share = rng.choice((0.0, 0.1, 0.3, 0.3, 1.0 if rng.random() < 0.2 else 0.5))
     extremes = rng.choice((0.0, 0.02, 0.2))
     distinct = rng.choice((1, 2, 5, 50))
-    return Column(name, dtype, nullable, null_share, extremes, distinct, f"{rng.random()}")
+    return Column(
+        name=name,
+        dtype=dtype,
+        nullable=nullable,
+        null_share=null_share,
+        extremes=extremes,
+        distinct=distinct,
+        seed=f"{rng.random()}",
+    )
 
 
 def _evolved(

@@ -212,7 +212,9 @@ class _Case:
         )
         driver = Driver(
             CommitLog(self._store, ids=self._ids, readers=1),
-            DriverSettings(Policy(strategy=Strategy.FULL), settings, gives_up=True),
+            DriverSettings(
+                policy=Policy(strategy=Strategy.FULL), compaction=settings, gives_up=True
+            ),
             ids=self._ids,
         )
         report = compact(driver, InProcessEngine(lambda c: run_compaction(c, self._store)))

@@ -33,7 +33,9 @@ def with_chunk(array: pa.Array, meta: bytes, raw: bytes) -> Anatomy:
     """The same with another chunk in place of v's."""
     anatomy = of(array)
     padded = raw + bytes(-len(raw) % 8)
-    anatomy.blocks[-3] = RawBlock(ord("D"), 0, len(array), meta, padded, len(padded))
+    anatomy.blocks[-3] = RawBlock(
+        kind=ord("D"), codec=0, rows=len(array), meta=meta, stored=padded, raw_bytes=len(padded)
+    )
     return anatomy
 
 

@@ -58,10 +58,12 @@ def plain(store: MemoryStore) -> None:
     entry = min(log.current().fragments.values(), key=lambda entry: entry.level)
     lease = Lease("compaction-1", "host:1", (entry.key,), 1, 1_700_000_000_000)
     quarantine = Quarantine(entry.key, "for this table", 1_700_000_000_000)
-    log.commit(lambda _: Changes(Operation.LEASE, leases=(lease,)))
+    log.commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
     log.commit(
         lambda _: Changes(
-            Operation.QUARANTINE, ended_leases=("compaction-1",), quarantines=(quarantine,)
+            operation=Operation.QUARANTINE,
+            ended_leases=("compaction-1",),
+            quarantines=(quarantine,),
         )
     )
 

@@ -69,7 +69,7 @@ def test_golden_tables_can_be_compacted(name: str) -> None:
     store = load(name)
     log = CommitLog(store)
     quarantine = tuple(log.current().quarantine)
-    log.commit(lambda _: Changes(Operation.QUARANTINE, released_fragments=quarantine))
+    log.commit(lambda _: Changes(operation=Operation.QUARANTINE, released_fragments=quarantine))
     before = [repr(row) for row in table_rows(store)]
     assert before == expected[max(expected, key=int)]
     compact_table(store, strategy=Strategy.FULL)

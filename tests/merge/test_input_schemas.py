@@ -16,7 +16,9 @@ TABLE = pa.schema([("k", pa.int64()), ("v", pa.string_view()), ("w", pa.string()
 def header(
     *columns: tuple[str, pa.DataType], metadata: dict[str, str] | None = None
 ) -> FragmentHeader:
-    return FragmentHeader(pa.schema(columns, metadata=metadata), (SortColumn("k"),), 10)
+    return FragmentHeader(
+        schema=pa.schema(columns, metadata=metadata), sort=(SortColumn("k"),), max_rows=10
+    )
 
 
 def test_equal_schemas_are_one() -> None:

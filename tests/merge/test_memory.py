@@ -262,7 +262,7 @@ def sparse_parts(
 
 
 @pytest.mark.long
-def test_columns_that_max_inputs_lack_cost_neither_memory_nor_bytes() -> None:
+def test_columns_that_most_inputs_lack_cost_neither_memory_nor_bytes() -> None:
     peaks, sizes = {}, {}
     for columns in (200, 5_000):
         parts, schema = sparse_parts(columns)

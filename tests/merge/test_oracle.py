@@ -113,9 +113,9 @@ class Merged:
             **{name: knobs.pop(name) for name in MEMORY_KNOBS if name in knobs},
         )
         self.settings = MergeSettings(
-            schema,
-            sort,
-            options,
+            schema=schema,
+            sort=sort,
+            options=options,
             **{"target_fragment_bytes": 1 << 30} | knobs,
             memory=memory,
         )
@@ -158,9 +158,15 @@ class Merged:
         summary = footer.summary()
         heaviest = max((column.raw for column in summary.columns.values()), default=0)
         return InputFragment(
-            f"input {index}", str(index), footer.rows, len(data), footer.row_hash, open_source,
-            -(-heaviest // max(1, footer.rows)), summary.peak_row_bytes,
-        )  # fmt: skip
+            name=f"input {index}",
+            source_id=str(index),
+            rows=footer.rows,
+            size_bytes=len(data),
+            row_hash=footer.row_hash,
+            open_source=open_source,
+            mean_row_bytes=-(-heaviest // max(1, footer.rows)),
+            peak_row_bytes=summary.peak_row_bytes,
+        )
 
     def _open_output(self, memory: UploadMemory) -> MemoryOutput:
         self.outputs.append(MemoryOutput())
@@ -302,9 +308,13 @@ def test_a_damaged_input_aborts_every_output() -> None:
     damaged = bytearray(fragments[1])
     damaged[len(damaged) // 2] ^= 1
     merged.inputs[1] = InputFragment(
-        "broken one", "1", 500, len(damaged), merged.inputs[1].row_hash,
-        lambda: NonSeekableSource(bytes(damaged)),
-    )  # fmt: skip
+        name="broken one",
+        source_id="1",
+        rows=500,
+        size_bytes=len(damaged),
+        row_hash=merged.inputs[1].row_hash,
+        open_source=lambda: NonSeekableSource(bytes(damaged)),
+    )
     with refuses(CorruptFragmentError):
         merged.run()
     assert merged.outputs

@@ -215,7 +215,14 @@ class Uploads:
     def __call__(self, memory: UploadMemory) -> S3Upload:
         client: Any = GatedClient()
         self.clients.append(client)
-        target = UploadTarget("k", "s3://b/k", client, {}, {}, contextlib.nullcontext)
+        target = UploadTarget(
+            key="k",
+            address="s3://b/k",
+            client=client,
+            object={},
+            created_with={},
+            explained=contextlib.nullcontext,
+        )
         return S3Upload(target, self._part_bytes, memory)
 
 

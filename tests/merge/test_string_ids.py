@@ -24,7 +24,11 @@ HELD = 1 << 20
 
 
 def budget_of(limit: int = HELD) -> MemoryBudget:
-    return MemoryBudget(StagePlan(limit, 0, (MemoryStage(CHUNKS, "", Buffer.STREAMING, 0),)))
+    return MemoryBudget(
+        StagePlan(
+            limit, 0, (MemoryStage(name=CHUNKS, holds="", buffer=Buffer.STREAMING, memory_bytes=0),)
+        )
+    )
 
 
 def coded(texts: list[str]) -> pa.Array:

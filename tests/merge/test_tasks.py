@@ -281,8 +281,15 @@ def test_an_error_of_a_chunk_names_its_column(
 
 def test_a_task_has_as_many_threads_as_cores_unless_the_settings_say_how_many() -> None:
     def threads(settings: CompactionSettings) -> int:
-        spec = CompactionSpec((), 1)
-        decided = Compaction(random_id(), 1, "memory:", None, spec, settings)  # type: ignore[arg-type]
+        spec = CompactionSpec(inputs=(), output_level=1)
+        decided = Compaction(
+            compaction_id=random_id(),
+            base_version=1,
+            table_url="memory:",
+            metadata=None,  # type: ignore[arg-type]
+            spec=spec,
+            settings=settings,
+        )
         return decided.with_cores(5).settings.memory().threads
 
     assert threads(CompactionSettings()) == 5

@@ -154,7 +154,17 @@ def test_short_constant_templates_divide_row_groups_as_their_text_does(bytes_bey
     def stops(array: pa.Array) -> Sequence[int]:
         pieces = pieces_of([[array]], pa.string())
         origins = Origins.of(np.zeros(len(array), dtype=np.uint16), 1)
-        return make_column_chunk(ColumnRows("v", pieces, origins, None, None, max_bytes, 1)).stops
+        return make_column_chunk(
+            ColumnRows(
+                name="v",
+                pieces=pieces,
+                origins=origins,
+                flags=None,
+                function=None,
+                max_bytes=max_bytes,
+                level=1,
+            )
+        ).stops
 
     assert bool(stops(column)) == (bytes_beyond > 0)
     assert stops(split(column, 1)) == stops(column)

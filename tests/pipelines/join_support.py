@@ -31,7 +31,13 @@ class Held:
 
     def __init__(self, limit_bytes: int = 512 * MIB) -> None:
         stages = tuple(
-            MemoryStage(name, "", Buffer.MATERIALIZED, limit_bytes, spill_priority=0)
+            MemoryStage(
+                name=name,
+                holds="",
+                buffer=Buffer.MATERIALIZED,
+                memory_bytes=limit_bytes,
+                spill_priority=0,
+            )
             for name in ("join", CHUNKS)
         )
         self.budget = MemoryBudget(StagePlan(limit_bytes, 0, stages))

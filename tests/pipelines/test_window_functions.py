@@ -28,7 +28,11 @@ Row = dict[str, Any]
 
 def budget_of(limit: int) -> MemoryBudget:
     return MemoryBudget(
-        StagePlan(limit, 0, (MemoryStage("w", "fused", Buffer("streaming"), limit),))
+        StagePlan(
+            limit,
+            0,
+            (MemoryStage(name="w", holds="fused", buffer=Buffer("streaming"), memory_bytes=limit),),
+        )
     )
 
 

@@ -25,7 +25,7 @@ from tests.support.fragments import sort_schema
 
 Row = tuple[int, int]
 ROW_BYTES = 100
-METADATA = TableMetadata(pa.schema([("k", pa.int64())]), sort_schema("k"))
+METADATA = TableMetadata(schema=pa.schema([("k", pa.int64())]), sort=sort_schema("k"))
 
 
 class ModelTable:
@@ -44,14 +44,14 @@ class ModelTable:
         self._ids = itertools.count()
         self.snapshot = Snapshot.empty()
         metadata = replace(METADATA, windows=windows)
-        self._commit(Changes(Operation.INGEST, metadata=metadata))
+        self._commit(Changes(operation=Operation.INGEST, metadata=metadata))
 
     def ingest(self, keys: Iterable[int], window: int | None = None) -> None:
         number = self.snapshot.version + 1
         rows = sorted((key, number) for key in keys)
         name = self._name()
         entry = self._entry(name, rows, level=0, run=name, sequence=(number, 0), window=window)
-        self._commit(Changes(Operation.INGEST, (entry,)))
+        self._commit(Changes(operation=Operation.INGEST, adds=(entry,)))
 
     def plan(self) -> CompactionPlan:
         return plan_compactions(self.snapshot, self.policy, self.settings, self.now_unix_ms)
@@ -60,11 +60,13 @@ class ModelTable:
         compaction_id = f"c{next(self._ids)}"
         keys = tuple(entry.key for entry in spec.inputs)
         lease = Lease(compaction_id, "model", keys, spec.output_level, 1 << 60)
-        self._commit(Changes(Operation.LEASE, leases=(lease,)))
+        self._commit(Changes(operation=Operation.LEASE, leases=(lease,)))
         return compaction_id
 
     def quarantine(self, key: str) -> None:
-        self._commit(Changes(Operation.QUARANTINE, quarantines=(Quarantine(key, "why", 0),)))
+        self._commit(
+            Changes(operation=Operation.QUARANTINE, quarantines=(Quarantine(key, "why", 0),))
+        )
 
     def run(self, spec: CompactionSpec, compaction_id: str | None = None) -> None:
         """The merge: by age, stable, cut at changes of key as the real one does."""
@@ -80,15 +82,21 @@ class ModelTable:
             for part in self._cut(merged, [bound[0] for bound in spec.cut_keys])
         ]  # fmt: skip
         removes = tuple(entry.key for entry in spec.inputs)
-        self._commit(Changes(Operation.COMPACT, tuple(adds), removes))
+        self._commit(Changes(operation=Operation.COMPACT, adds=tuple(adds), removes=removes))
 
     def move_and_expire(self, plan: CompactionPlan) -> None:
         for move in plan.trivial_moves:
             adds = tuple(replace(entry, level=move.output_level) for entry in move.entries)
-            self._commit(Changes(Operation.TRIVIAL_MOVE, adds, tuple(entry.key for entry in adds)))
+            self._commit(
+                Changes(
+                    operation=Operation.TRIVIAL_MOVE,
+                    adds=adds,
+                    removes=tuple(entry.key for entry in adds),
+                )
+            )
         if plan.expiry.entries:
             removes = tuple(entry.key for entry in plan.expiry.entries)
-            self._commit(Changes(Operation.EXPIRE, removes=removes))
+            self._commit(Changes(operation=Operation.EXPIRE, removes=removes))
 
     def settle(self, max_rounds: int = 100) -> int:
         """Runs plans until there are none; rounds taken."""

@@ -303,7 +303,9 @@ def test_codes_are_decoded_and_checked_only_where_rows_differ() -> None:
     # Root, templates, their lengths, codes: a constant, whose parameter is the code.
     struct.pack_into("<q", meta, 3 * NODE_BYTES + 24, 7)
     header = unpack_block_header(head, name="", offset=0)
-    block = Block(header, bytes(meta), chunk.stored, 0, "mem", "message")
+    block = Block(
+        header=header, meta=bytes(meta), stored=chunk.stored, offset=0, name="mem", column="message"
+    )
     column = TemplatedColumn(TemplateChunk(block, pa.string()))
     assert column.matching(Like("message", "%nowhere%"), None).true_count == 0
     assert column.matching(Like("message", "user%"), None).true_count == 700

@@ -47,7 +47,10 @@ def fail_once(store: MemoryStore) -> None:
         if failures:
             key = compaction.spec.inputs[0].key
             return Outcome(
-                compaction.compaction_id, failure=failures.pop(), culprit=key, is_damage=True
+                compaction_id=compaction.compaction_id,
+                failure=failures.pop(),
+                culprit=key,
+                is_damage=True,
             )
         return run_compaction(compaction, store)
 

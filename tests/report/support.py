@@ -23,7 +23,9 @@ from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
 from tests.table.test_history import MovingClock
 
-METADATA = TableMetadata(pa.schema([("k", pa.int64()), ("v", pa.string())]), sort_schema("k"))
+METADATA = TableMetadata(
+    schema=pa.schema([("k", pa.int64()), ("v", pa.string())]), sort=sort_schema("k")
+)
 EAGER = Policy(level0_trigger_runs=2)
 
 
@@ -42,9 +44,19 @@ class MadeUp:
         key = fragment_key(self.log.latest.version, f"f{self._made}", 0)
         size = 1000 * rows
         return FragmentEntry(
-            key, level, key, (self.log.latest.version + 1, self._made), rows, size, 7, (first,), (last,), 1,
-            8, 8,
-        )  # fmt: skip
+            key=key,
+            level=level,
+            run=key,
+            sequence=(self.log.latest.version + 1, self._made),
+            rows=rows,
+            size_bytes=size,
+            row_hash=7,
+            first_key=(first,),
+            last_key=(last,),
+            row_groups=1,
+            peak_chunk_bytes=8,
+            peak_row_bytes=8,
+        )
 
     def commit(
         self,
@@ -55,7 +67,13 @@ class MadeUp:
     ) -> Snapshot:
         def prepare(snapshot: Snapshot) -> Changes:
             metadata = self._metadata if snapshot.version == 0 else None
-            return Changes(operation, tuple(adds), tuple(removes), metadata, **more)
+            return Changes(
+                operation=operation,
+                adds=tuple(adds),
+                removes=tuple(removes),
+                metadata=metadata,
+                **more,
+            )
 
         self.clock.sleep(60)
         return self.log.commit(prepare)

@@ -42,7 +42,9 @@ def test_the_headline_is_the_snapshots(tmp_path: Path) -> None:
 def test_runs_are_those_of_the_log_newest_first_and_failures_say_why(tmp_path: Path) -> None:
     store = compacted(tmp_path)
     append_table(store, log_rows(50, 7), None)
-    engine = InProcessEngine(lambda c: Outcome(c.compaction_id, failure="disk on fire"))
+    engine = InProcessEngine(
+        lambda c: Outcome(compaction_id=c.compaction_id, failure="disk on fire")
+    )
     compact_table(store, engine=engine, policy=EAGER, max_attempts=1)
     history = report_of(store).history
     assert [run.figures["failure"] for run in history.runs] == ["disk on fire", ""]
@@ -214,7 +216,10 @@ def test_quarantine_and_what_is_due_are_said(tmp_path: Path) -> None:
     def run(compaction: Compaction) -> Outcome:
         if any(entry.key == first for entry in compaction.spec.inputs):
             return Outcome(
-                compaction.compaction_id, failure="it lies", culprit=first, is_damage=True
+                compaction_id=compaction.compaction_id,
+                failure="it lies",
+                culprit=first,
+                is_damage=True,
             )
         return run_compaction(compaction, store)
 

@@ -137,8 +137,10 @@ def test_sizes_are_counted_by_level_and_power_of_two() -> None:
 
 def test_labels_are_real_keys_of_every_type_shortened() -> None:
     table = TableMetadata(
-        pa.schema([("s", pa.string()), ("t", pa.timestamp("ms", "UTC")), ("f", pa.float64())]),
-        sort_schema("s,t:desc,f"),
+        schema=pa.schema(
+            [("s", pa.string()), ("t", pa.timestamp("ms", "UTC")), ("f", pa.float64())]
+        ),
+        sort=sort_schema("s,t:desc,f"),
     )
     made = MadeUp(table)
     keys = [("x" * 5000, 0, "NaN"), (None, None, None), ("a", 1_700_000_000_000, 1.5)]
@@ -154,7 +156,7 @@ def test_labels_are_real_keys_of_every_type_shortened() -> None:
 
 
 def test_keys_that_begin_alike_are_told_apart_by_their_ends() -> None:
-    table = TableMetadata(pa.schema([("url", pa.string())]), sort_schema("url"))
+    table = TableMetadata(schema=pa.schema([("url", pa.string())]), sort=sort_schema("url"))
     urls = [f"https://www.example.org/{'path/' * 40}{end}" for end in ("one", "two")]
     first, last = (key_text((url,), key_types(table.schema, table.sort)) for url in urls)
     assert first.startswith("https://www.example.org/") and first.endswith("path/one")

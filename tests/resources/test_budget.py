@@ -13,7 +13,9 @@ from tests.support.wording import refuses
 
 def budget_of(**priorities: int | None) -> MemoryBudget:
     stages = tuple(
-        MemoryStage(name, "", Buffer.STREAMING, 0, spill_priority=priority)
+        MemoryStage(
+            name=name, holds="", buffer=Buffer.STREAMING, memory_bytes=0, spill_priority=priority
+        )
         for name, priority in priorities.items()
     )
     return MemoryBudget(StagePlan(1000, 0, stages))

@@ -20,7 +20,11 @@ from tests.support.wording import refuses
 
 
 def budget() -> MemoryBudget:
-    stages = (MemoryStage("s", "", Buffer.MATERIALIZED, 0, spill_priority=0),)
+    stages = (
+        MemoryStage(
+            name="s", holds="", buffer=Buffer.MATERIALIZED, memory_bytes=0, spill_priority=0
+        ),
+    )
     return MemoryBudget(StagePlan(1 << 20, 0, stages))
 
 

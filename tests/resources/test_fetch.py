@@ -51,8 +51,10 @@ def disk() -> Iterator[LocalDisk]:
 
 def budget_of(limit_bytes: int = 1 << 30) -> MemoryBudget:
     stages = (
-        MemoryStage("fetch", "", Buffer.STREAMING, 0),
-        MemoryStage("other", "", Buffer.STREAMING, 0, spill_priority=0),
+        MemoryStage(name="fetch", holds="", buffer=Buffer.STREAMING, memory_bytes=0),
+        MemoryStage(
+            name="other", holds="", buffer=Buffer.STREAMING, memory_bytes=0, spill_priority=0
+        ),
     )
     return MemoryBudget(StagePlan(limit_bytes, 0, stages))
 

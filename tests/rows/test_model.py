@@ -113,7 +113,9 @@ class History:
         rng = self.rng
         table = as_table(some_rows(rng, rng.randrange(1, most), rng.choice([6, 40, 200])))
         options = IngestOptions(
-            rng.choice([7, 1000]), WriterOptions(rng.choice([3, 64])), rows=self.policy
+            rows_per_fragment=rng.choice([7, 1000]),
+            writer=WriterOptions(rng.choice([3, 64])),
+            rows=self.policy,
         )
         sort = parse_sort_schema("k,b")
         with StreamBatches(table, 1 << 20) as batches:
@@ -149,7 +151,7 @@ class History:
             strategy=self.rng.choice(list(Strategy)), level0_trigger_runs=2, push_ratio=100
         )
         settings = CompactionSettings(max_rows_per_row_group=self.rng.choice([5, 4096]))
-        driver = Driver(CommitLog(self.store), DriverSettings(policy, settings))
+        driver = Driver(CommitLog(self.store), DriverSettings(policy=policy, compaction=settings))
         compactions = driver.decide(self.rng.randrange(1, 4))
         outcomes = [run_compaction(compaction, self.store) for compaction in compactions]
         assert all(outcome.failure is None for outcome in outcomes)

@@ -22,7 +22,8 @@ from compactor.errors import StoreError, UsageError
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.telemetry.events import Event
-from tests.support.s3_server import Request, S3Server
+from tests.faults import Refuse, calls
+from tests.support.s3_server import S3Server, answering
 from tests.support.tables import ingest_tables, log_rows
 from tests.support.wording import refuses
 
@@ -81,7 +82,7 @@ def test_own_keys_are_hidden_wherever_they_turn_up(monkeypatch: pytest.MonkeyPat
     assert redacted("a test") == "a test"
 
 
-def calls(table: str, folder: Path) -> dict[str, list[str]]:
+def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
     pq.write_table(log_rows(20, 1), folder / "in.parquet")
     (folder / "d.ndjson").write_text('{"_id": "1"}\n')
     (folder / "spec.json").write_text('{"datasets": ["d d"]}')
@@ -123,7 +124,7 @@ COMMANDS = sorted({*ADDRESSED} - {"watch"})
 def test_no_command_repeats_a_secret_in_an_address(
     command: str, address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([command, *calls(address, tmp_path)[command]]) == 2
+    assert run([command, *command_lines(address, tmp_path)[command]]) == 2
     said = capfd.readouterr()
     assert said.err.count("\n") == 1, said.err
     assert "an address must not have keys" in said.err
@@ -140,7 +141,7 @@ def test_no_command_repeats_a_secret_in_the_endpoint(
 ) -> None:
     secret = CANARY.replace("/", "-")
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint_url.replace("//", f"//me:{secret}@"))
-    assert run([command, *calls("s3://bucket/t", tmp_path)[command]]) == 2
+    assert run([command, *command_lines("s3://bucket/t", tmp_path)[command]]) == 2
     said = capfd.readouterr()
     assert "AWS_ENDPOINT_URL has a user or a password in it" in said.err
     assert CANARY[-12:] not in said.out + said.err
@@ -165,8 +166,8 @@ def test_no_command_repeats_a_secret_that_the_server_tells(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     body = answer_with_our_key(monkeypatch)
-    s3_server.intercept = lambda request: (status, body)
-    assert run([command, *calls(f"s3://{s3_bucket}/t", tmp_path)[command]]) == 4
+    s3_server.faults.add(Refuse(answering(status, body)))
+    assert run([command, *command_lines(f"s3://{s3_bucket}/t", tmp_path)[command]]) == 4
     said = capfd.readouterr()
     assert said.err.startswith("compactor: error: s3://")
     assert CANARY not in said.out + said.err
@@ -215,7 +216,7 @@ def test_watch_repeats_no_secret_that_the_server_tells(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     body = answer_with_our_key(monkeypatch)
-    s3_server.intercept = lambda request: ("400 Bad Request", body)
+    s3_server.faults.add(Refuse(answering("400 Bad Request", body)))
     assert run(["watch", f"s3://{s3_bucket}/t", "--master", "in-process", *options]) == 0
     said = capfd.readouterr()
     assert "signed with ***" in said.out + said.err
@@ -261,12 +262,8 @@ def test_a_failed_compaction_stores_no_secret(
         pq.write_table(log_rows(20, number), path)
         assert run(["ingest", table, str(path), "--sort-by", "service,ts"]) == 0
     body = answer_with_our_key(monkeypatch)
-
-    def intercept(request: Request) -> tuple[str, bytes] | None:
-        reads_data = request.method == "GET" and "/data/" in request.key
-        return ("400 Bad Request", body) if reads_data else None
-
-    s3_server.intercept = intercept
+    data = calls("GET", where=lambda request: "/data/" in request.key)
+    s3_server.faults.add(Refuse(answering("400 Bad Request", body)), at=data)
     assert run(["compact", table, "--strategy", "full", "--master", "in-process", "--json"]) == 1
     said = capfd.readouterr()
     assert "signed with ***" in said.out
@@ -275,7 +272,7 @@ def test_a_failed_compaction_stores_no_secret(
     report = capfd.readouterr().out
     assert "signed with ***" in str(json.loads(report)["columns"]["unreadable"])
     assert CANARY not in report
-    s3_server.intercept = None
+    s3_server.faults.clear()
     assert run(["inspect", table]) == 0
     assert CANARY not in capfd.readouterr().out
     client = boto3.client("s3", endpoint_url=s3_server.endpoint_url)
@@ -298,7 +295,7 @@ def test_exceptions_of_the_library_repeat_no_secret_that_the_server_tells(
     s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = answer_with_our_key(monkeypatch)
-    s3_server.intercept = lambda request: ("400 Bad Request", body)
+    s3_server.faults.add(Refuse(answering("400 Bad Request", body)))
     with refuses(StoreError) as caught:
         Table.open(f"s3://{s3_bucket}/t")
     assert CANARY not in repr(caught.value)

@@ -287,19 +287,25 @@ def _entry(name: str, size: int, first: int, last: int) -> FragmentEntry:
 def test_a_merge_cuts_at_the_target_and_at_keys_below_where_a_quarter_is_there() -> None:
     inputs = (_entry("a", 400, 0, 399), _entry("b", 400, 0, 399))
     limits = CompactionSettings(target_fragment_bytes=400)
-    plain = merged(CompactionSpec(inputs, 1), limits, run="c")
+    plain = merged(CompactionSpec(inputs=inputs, output_level=1), limits, run="c")
     assert [(e.first_key, e.last_key, e.size_bytes) for e in plain] == [
         ((0,), (199,), 400),
         ((200,), (399,), 400),
     ]
-    cut = merged(CompactionSpec(inputs, 1, cut_keys=((40,), (60,), (280,))), limits, run="c")
+    cut = merged(
+        CompactionSpec(inputs=inputs, output_level=1, cut_keys=((40,), (60,), (280,))),
+        limits,
+        run="c",
+    )
     assert [e.first_key[0] for e in cut] == [0, 60, 260]
 
 
 def test_a_merge_leaves_gaps_between_keys_empty() -> None:
     inputs = (_entry("a", 400, 0, 99), _entry("b", 400, 1000, 1099))
     outputs = merged(
-        CompactionSpec(inputs, 1), CompactionSettings(target_fragment_bytes=400), run="c"
+        CompactionSpec(inputs=inputs, output_level=1),
+        CompactionSettings(target_fragment_bytes=400),
+        run="c",
     )
     assert [(e.first_key, e.last_key) for e in outputs] == [((0,), (99,)), ((1000,), (1099,))]
 

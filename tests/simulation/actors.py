@@ -40,9 +40,10 @@ from compactor.write.delete import _changes, _StaleError
 from compactor.write.lost_fragments import drop_fragment
 from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import CorruptFragmentError, FormatError
+from tests.faults import Crash
 from tests.planner.model import METADATA
 from tests.simulation.auditor import Auditor, Row
-from tests.simulation.scheduler import Crash, Scheduler, SimulatedClock
+from tests.simulation.scheduler import Scheduler, SimulatedClock
 from tests.simulation.store import SharedObjects, SimulatedStore
 from tests.simulation.vandal import Vandal
 
@@ -236,7 +237,7 @@ def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
         ]  # fmt: skip
     except (CompactorError, FormatError) as error:
         return failed(compaction, error)
-    return Outcome(compaction.compaction_id, tuple(entries))
+    return Outcome(compaction_id=compaction.compaction_id, outputs=tuple(entries))
 
 
 def attempt_id(world: World, compaction: Compaction) -> str:
@@ -281,7 +282,7 @@ def ingest(world: World, log: CommitLog) -> CompactorError | None:
         age = snapshot.version + 1
         aged = tuple(replace(e, sequence=(age, i)) for i, e in enumerate(entries))
         metadata = replace(METADATA, windows=world.windows) if snapshot.version == 0 else None
-        return Changes(Operation.INGEST, aged, metadata=metadata)
+        return Changes(operation=Operation.INGEST, adds=aged, metadata=metadata)
 
     try:
         log.commit(prepare)
@@ -457,13 +458,13 @@ class Stop:
 def release_all(snapshot: Snapshot) -> Changes:
     """Suspects, too: workers were killed by chance, and whoever knows that says so."""
     released_fragments = dict.fromkeys([*snapshot.quarantine, *snapshot.suspects])
-    return Changes(Operation.QUARANTINE, released_fragments=tuple(released_fragments))
+    return Changes(operation=Operation.QUARANTINE, released_fragments=tuple(released_fragments))
 
 
 def make_driver(world: World, log: CommitLog, name: str) -> Driver:
     settings = DriverSettings(
-        world.random.choice(world.policies),
-        world.settings,
+        policy=world.random.choice(world.policies),
+        compaction=world.settings,
         max_attempts=world.random.choice([1, 3]),
         lease_seconds=world.random.choice(world.lease_seconds),
         takes_over=world.random.random() < 0.1,

@@ -130,7 +130,9 @@ def _the_base_version_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 def _garbage_is_removed_unannounced(patch: pytest.MonkeyPatch) -> None:
     def move(self: _Vacuum, snapshot: Any, proved: Any) -> Changes:
-        return Changes(Operation.VACUUM, oldest=max(snapshot.oldest, proved.boundaries.oldest))
+        return Changes(
+            operation=Operation.VACUUM, oldest=max(snapshot.oldest, proved.boundaries.oldest)
+        )
 
     surveyed = _Vacuum._survey
 

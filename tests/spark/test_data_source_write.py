@@ -446,7 +446,7 @@ def test_a_stream_that_is_complete_anew_replaces_what_it_wrote(url: str) -> None
 
 
 def test_a_memory_of_batches_that_is_damaged_is_an_error() -> None:
-    table = TableMetadata(pa.schema([]), (), properties=(("batches", "[1]"),))
+    table = TableMetadata(schema=pa.schema([]), sort=(), properties=(("batches", "[1]"),))
     with refuses(DataError):
         is_taken(Batch("q", 0), table, "somewhere")
 

@@ -75,7 +75,7 @@ def run_in_tasks(
     looks: bool = False,
     **settings: Any,
 ) -> EntityMergeReport:
-    asked = EntityRun(chosen, store, str(folder), full, **settings)
+    asked = EntityRun(spec=chosen, store=store, folder=str(folder), full=full, **settings)
     merge = SparkEntityMerge(asked, connector=FakeConnector())
     spark = FakeSpark()
     run = merge.look if looks else merge.run
@@ -99,7 +99,9 @@ class Both:
             try:
                 if store is self.one:
                     folder = str(self._folder)
-                    report = EntityMerge(EntityRun(chosen, store, folder, full)).run()
+                    report = EntityMerge(
+                        EntityRun(spec=chosen, store=store, folder=folder, full=full)
+                    ).run()
                 else:
                     report = run_in_tasks(chosen, store, self._folder, full=full, parts=parts)
                 outcomes.append(str(report))
@@ -308,7 +310,7 @@ class TestRefused:
         both.run(spec("A a"))
         write(tmp_path, {"A": [{"_id": "2"}]})
 
-        asked = EntityRun(spec("A a"), both.one, str(tmp_path))
+        asked = EntityRun(spec=spec("A a"), store=both.one, folder=str(tmp_path))
         merge = SparkEntityMerge(asked, connector=FakeConnector())
         EntityMerge(asked).run()
         before = rows(both.one)
@@ -325,7 +327,7 @@ class TestRefused:
 
     def test_a_cluster_of_machines_needs_a_staging_place(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": "1"}]})
-        asked = EntityRun(spec("A a"), both.many, str(tmp_path))
+        asked = EntityRun(spec=spec("A a"), store=both.many, folder=str(tmp_path))
         merge = SparkEntityMerge(asked, connector=FakeConnector())
         spark = FakeSpark(master="yarn")
         with refuses(UsageError):

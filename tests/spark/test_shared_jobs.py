@@ -178,7 +178,7 @@ def test_nothing_is_run_again_after_a_cancel(tmp_path: Path) -> None:
 
     spark = FakeSpark(breaks)
     engine = fake_engine(spark, slots=1)
-    settings = DriverSettings(Policy(strategy=Strategy.OVERLAPPING))
+    settings = DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING))
     compactions = Driver(CommitLog(store), settings).decide(3)
     for compaction in compactions:
         engine.submit(compaction)

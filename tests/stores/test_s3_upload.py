@@ -65,7 +65,14 @@ class PartsClient:
 
 
 def upload_to(client: Any, part_bytes: int) -> S3Upload:
-    target = UploadTarget("k", "s3://b/k", client, {}, {}, contextlib.nullcontext)
+    target = UploadTarget(
+        key="k",
+        address="s3://b/k",
+        client=client,
+        object={},
+        created_with={},
+        explained=contextlib.nullcontext,
+    )
     return S3Upload(target, part_bytes, Unaccounted())
 
 
@@ -143,7 +150,14 @@ def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
 ) -> None:
     data = bytes(n % 251 for n in range(size))
     client, disk, budget = PartsClient(), LocalDisk(), budget_of(parts=None, upload=None)
-    target = UploadTarget("k", "s3://b/k", cast("Any", client), {}, {}, contextlib.nullcontext)
+    target = UploadTarget(
+        key="k",
+        address="s3://b/k",
+        client=cast("Any", client),
+        object={},
+        created_with={},
+        explained=contextlib.nullcontext,
+    )
     with S3Upload(target, 25, BudgetedUploads(budget, 50)) as upload:
         for number, start in enumerate(range(0, size, 11)):
             upload.write(data[start : start + 11])
@@ -165,7 +179,14 @@ def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
 
 def test_an_aborted_upload_gives_its_memory_back() -> None:
     client, budget = PartsClient(), budget_of(parts=None, upload=None)
-    target = UploadTarget("k", "s3://b/k", cast("Any", client), {}, {}, contextlib.nullcontext)
+    target = UploadTarget(
+        key="k",
+        address="s3://b/k",
+        client=cast("Any", client),
+        object={},
+        created_with={},
+        explained=contextlib.nullcontext,
+    )
     upload = S3Upload(target, 25, BudgetedUploads(budget, 50))
     upload.write(b"x" * 60)
     upload.abort()

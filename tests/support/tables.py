@@ -54,7 +54,7 @@ def ingest_tables(
 ) -> CommitLog:
     """Ingests each table as one file and one commit."""
     log = CommitLog(store)
-    options = IngestOptions(rows_per_fragment, WriterOptions(max_rows))
+    options = IngestOptions(rows_per_fragment=rows_per_fragment, writer=WriterOptions(max_rows))
     for index, table in enumerate(tables):
         path = folder / f"in-{index}.parquet"
         pq.write_table(table, path)
@@ -102,8 +102,8 @@ def compact_table(
 ) -> CompactReport:
     """Compacts until nothing is due, in this process unless an engine is given."""
     chosen = DriverSettings(
-        options.pop("policy", Policy(strategy=strategy)),
-        settings or CompactionSettings(),
+        policy=options.pop("policy", Policy(strategy=strategy)),
+        compaction=settings or CompactionSettings(),
         **{"gives_up": True, "retry_seconds": 0.001, **options},
     )
     engine = engine or InProcessEngine(lambda compaction: run_compaction(compaction, store))

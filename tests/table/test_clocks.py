@@ -67,7 +67,7 @@ def forge(world: World, stamp_ms: int) -> None:
         snapshot.version + 1,
         f"forged-{stamp_ms}",
         stamp_ms,
-        Changes(Operation.LEASE),
+        Changes(operation=Operation.LEASE),
         snapshot.table_id,
     )
     world.store.objects[version_key(version.number)] = version.to_bytes()
@@ -96,7 +96,7 @@ def test_a_version_is_as_old_as_the_earliest_stamp_at_or_after_it(
 ) -> None:
     store = MemoryStore()
     for number, stamp in enumerate(times, 1):
-        changes = Changes(Operation.LEASE, metadata=METADATA if number == 1 else None)
+        changes = Changes(operation=Operation.LEASE, metadata=METADATA if number == 1 else None)
         version = Version(number, f"id{number}", stamp, changes)
         store.objects[version_key(number)] = version.to_bytes()
     log = CommitLog(store)
@@ -121,7 +121,7 @@ def test_a_lease_from_the_far_future_holds_nothing() -> None:
     drivers = Drivers()
     keys = tuple(drivers.ingest(first, first + 9) for first in (0, 5))
     lease = Lease("lost", "elsewhere", keys, 1, drivers.clock.now_ms + TEN_YEARS_MS)
-    drivers.log().commit(lambda _: Changes(Operation.LEASE, leases=(lease,)))
+    drivers.log().commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
     assert len(drivers.driver("one").decide(1)) == 1
     assert "lost" not in drivers.snapshot().leases
 

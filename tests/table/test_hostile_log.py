@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pytest
 import xxhash
 
 from compactor.errors import DataError, StoreError, TableError
-from compactor.stores.base import ObjectInfo, UnfinishedUpload
+from compactor.stores.base import UnfinishedUpload
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
@@ -25,6 +24,7 @@ from compactor.table.repair import diagnose, log_faults, repair
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
+from tests.faults import Damage, Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 from tests.support.wording import refuses
@@ -52,7 +52,9 @@ def filled(world: World, versions: int = 11) -> World:
 
 
 def forged(number: int, table_id: str = "another") -> Version:
-    return Version(number, "forged", 1, Changes(Operation.INGEST, metadata=METADATA), table_id)
+    return Version(
+        number, "forged", 1, Changes(operation=Operation.INGEST, metadata=METADATA), table_id
+    )
 
 
 def put_version(world: World, version: Version) -> None:
@@ -67,7 +69,12 @@ def put_island(world: World, number: int, table_id: str = "another") -> None:
     """A log file and its checkpoint, which agree with each other, where nothing was."""
     put_version(world, forged(number, table_id))
     snapshot = Snapshot(
-        number, METADATA, FragmentMap(), commit_id="forged", oldest=number, table_id=table_id
+        version=number,
+        metadata=METADATA,
+        fragments=FragmentMap(),
+        commit_id="forged",
+        oldest=number,
+        table_id=table_id,
     )
     put_checkpoint(world, snapshot)
 
@@ -197,7 +204,7 @@ def test_what_a_sleeper_creates_again_does_not_make_the_log_after_it_damaged(wor
     world.clock.now_ms += 3 * DAY_MS
     world.vacuum()
     assert world.log.history.marks().floor == 8
-    again = Version(7, "sleeper", 1, Changes(Operation.LEASE), slow.latest.table_id)
+    again = Version(7, "sleeper", 1, Changes(operation=Operation.LEASE), slow.latest.table_id)
     put_version(world, again)
     assert slow.refresh().version == world.log.latest.version
 
@@ -260,13 +267,11 @@ def test_versions_committed_while_the_log_is_looked_at_are_not_lost(world: World
     filled(world)
     store = MemoryStore(world.store.objects)
 
-    def meanwhile(operation: str, key: str) -> None:
-        if operation == "list" and key.startswith("data/"):
-            store.fault = lambda _operation, _key: None
-            world.add("meanwhile")
-            world.write(12, "attempt")
+    def meanwhile() -> None:
+        world.add("meanwhile")
+        world.write(12, "attempt")
 
-    store.fault = meanwhile
+    store.faults.add(Stall(meanwhile), at=calls("list", prefix="data/").first())
     assert log_faults(store) == []
 
 
@@ -299,7 +304,7 @@ def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str)
     whole = filled(world, 3).log.latest
     key = next(iter(whole.fragments))
     changes = Changes(
-        Operation.QUARANTINE,
+        operation=Operation.QUARANTINE,
         quarantines=(Quarantine(key, "<quarantines>", 1),),
         leases=(Lease("c", "<leases>", (key,), 1, 1),),
     )
@@ -345,22 +350,18 @@ def test_a_lost_log_file_before_the_newest_checkpoint_is_an_error_too(world: Wor
     assert diagnose(world.store).end == 5
 
 
-class _ListedBesideCommits(MemoryStore):
-    """Its first listing of the whole log shows a file and not the one before, as folders may."""
-
-    hidden = version_key(10)
-
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        hidden = self.hidden if prefix == "_log/" and start_after is None else ""
-        self.hidden = "" if hidden else self.hidden
-        found = super().list(prefix, start_after=start_after)
-        return (info for info in found if info.key != hidden)
+def listed_beside_commits(objects: dict[str, bytes]) -> MemoryStore:
+    """Returns a store of which the first listing shows a log file and not the one before, as folders may."""
+    store = MemoryStore(objects)
+    unseen = Damage(lambda infos: [info for info in infos if info.key != version_key(10)])
+    store.faults.add(unseen, at=calls("list", prefix="_log/").first())
+    return store
 
 
 def test_a_log_file_that_a_listing_has_not_seen_is_not_taken_for_lost(world: World) -> None:
     filled(world)
-    assert log_faults(_ListedBesideCommits(world.store.objects)) == []
-    world.log = CommitLog(_ListedBesideCommits(world.store.objects), world.clock)
+    assert log_faults(listed_beside_commits(world.store.objects)) == []
+    world.log = CommitLog(listed_beside_commits(world.store.objects), world.clock)
     world.clock.now_ms += 3 * DAY_MS
     world.vacuum()
     is_usable(world, 11)
@@ -594,16 +595,13 @@ def test_a_log_whose_first_checkpoint_is_damaged_begins_with_the_next(world: Wor
 
 
 @pytest.fixture
-def archived(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """What an object holds that nobody may read."""
-    get = MemoryStore._get
-
-    def refusing(store: MemoryStore, key: str) -> bytes:
-        if get(store, key) == b"archived":
-            raise StoreError(f"{store.url}/{key}: the object is archived")
-        return get(store, key)
-
-    monkeypatch.setattr(MemoryStore, "_get", refusing)
+def archived(world: World) -> bytes:
+    """The content of objects that the store refuses to give."""
+    gets = calls(
+        "open_stream", "read", "read_range", "head",
+        where=lambda call: world.objects.get(call.key) == b"archived",
+    )  # fmt: skip
+    world.faults.add(Refuse(lambda key: StoreError(f"{key}: the object is archived")), at=gets)
     return b"archived"
 
 
@@ -681,16 +679,18 @@ def big(world: World, name: str, rows: int) -> str:
     key = world.write(world.log.refresh().version, name)
     added = replace(entry("x"), key=key, run=key, rows=rows, size_bytes=1 << 20)
     metadata = METADATA if world.log.latest.version == 0 else None
-    world.log.commit(lambda _: Changes(Operation.INGEST, (added,), (), metadata))
+    world.log.commit(
+        lambda _: Changes(operation=Operation.INGEST, adds=(added,), removes=(), metadata=metadata)
+    )
     return key
 
 
-def test_a_table_that_lost_max_of_its_rows_is_vacuumed_only_if_that_was_meant(
+def test_a_table_that_lost_most_of_its_rows_is_vacuumed_only_if_that_was_meant(
     world: World,
 ) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(4)]
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(keys[:3])))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=tuple(keys[:3])))
     world.clock.now_ms += 3 * DAY_MS
     before = dict(world.store.objects)
     for _ in range(2):
@@ -703,12 +703,12 @@ def test_a_table_that_lost_max_of_its_rows_is_vacuumed_only_if_that_was_meant(
 
 def test_a_table_that_is_small_or_loses_few_rows_is_vacuumed_without_asking(world: World) -> None:
     small = [big(world, f"s{n}", 1) for n in range(4)]
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(small)))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=tuple(small)))
     world.clock.now_ms += 3 * DAY_MS
     assert world.vacuum().fragments == 4
     large = [big(world, f"l{n}", MIN_SHRINK_ROWS) for n in range(4)]
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(large[:2])))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=tuple(large[:2])))
     world.clock.now_ms += 3 * DAY_MS
     assert world.vacuum().fragments == 2
 
@@ -716,7 +716,7 @@ def test_a_table_that_is_small_or_loses_few_rows_is_vacuumed_without_asking(worl
 def test_shrinking_is_allowed_once(world: World) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.DELETE, removes=tuple(keys)))
+    world.log.commit(lambda _: Changes(operation=Operation.DELETE, removes=tuple(keys)))
     world.clock.now_ms += 3 * DAY_MS
     assert world.vacuum(allow_shrinking=True).fragments == 3
     world.add("later")
@@ -729,7 +729,7 @@ def test_rows_of_the_version_that_the_log_begins_with_count_too(world: World) ->
         big(world, f"s{number}", 1)
     large = big(world, "large", 4 * MIN_SHRINK_ROWS)
     world.clock.now_ms += 3 * DAY_MS
-    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=(large,)))
+    world.log.commit(lambda _: Changes(operation=Operation.COMPACT, removes=(large,)))
     world.vacuum()
     assert world.log.history.marks().floor == 8
     world.clock.now_ms += 3 * DAY_MS
@@ -747,7 +747,9 @@ def test_a_deletion_that_was_meant_is_allowed_once_though_its_fragment_stays(
     world.store.objects[deletion.key] = b"x" * 9
     world.log.commit(
         lambda snapshot: Changes(
-            Operation.DELETE, (replace(snapshot.fragments[key], deletion=deletion),), (key,)
+            operation=Operation.DELETE,
+            adds=(replace(snapshot.fragments[key], deletion=deletion),),
+            removes=(key,),
         )
     )
     if at_the_place is not None:
@@ -768,7 +770,10 @@ def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
     world.log.commit(
         lambda snapshot: Changes(
-            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, min_base_version=1
+            operation=Operation.VACUUM,
+            removes=tuple(keys),
+            oldest=snapshot.version + 1,
+            min_base_version=1,
         )
     )
     for hours in (1, 30, 30):

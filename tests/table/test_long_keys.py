@@ -121,7 +121,9 @@ def test_the_log_holds_the_whole_keys_of_first_and_last_rows() -> None:
 
 def swapped(log: CommitLog, entry: FragmentEntry, changed: FragmentEntry) -> None:
     """Puts another entry for the same fragment into the log."""
-    log.commit(lambda _: Changes(Operation.COMPACT, adds=(changed,), removes=(entry.key,)))
+    log.commit(
+        lambda _: Changes(operation=Operation.COMPACT, adds=(changed,), removes=(entry.key,))
+    )
 
 
 def test_verify_names_a_fragment_whose_keys_in_the_log_are_not_those_of_its_rows() -> None:

@@ -162,14 +162,18 @@ def test_sums_over_a_version_and_over_all_are_64_bits(store: LocalStore) -> None
         replace(entry(f"f{n}"), row_groups=2**31, rows=2**62, size_bytes=2**40) for n in range(2)
     ]
     totals = Totals(ingested_rows=2**63 - 1)
-    snapshot = Snapshot(0, METADATA, FragmentMap(), totals=totals)
+    snapshot = Snapshot(version=0, metadata=METADATA, fragments=FragmentMap(), totals=totals)
     with refuses(DataError):
-        snapshot.apply(Version(1, "id", 1, Changes(Operation.INGEST, (fragments[0],))))
+        snapshot.apply(
+            Version(1, "id", 1, Changes(operation=Operation.INGEST, adds=(fragments[0],)))
+        )
 
 
 def _checkpoint(changed: FragmentEntry | None = None, **more: Any) -> bytes:
     fragments = FragmentMap(EntryTable.of([changed or entry("a")]))
-    return checkpoint_bytes(replace(Snapshot(3, METADATA, fragments), **more))
+    return checkpoint_bytes(
+        replace(Snapshot(version=3, metadata=METADATA, fragments=fragments), **more)
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,12 +240,12 @@ def test_what_readers_would_refuse_is_not_committed(
     version = log.current().version
     added = replace(entry("new"), key=f"data/{version:020d}-a-0.frag", **forged)
     with refuses(TableError):
-        log.commit(lambda _: Changes(Operation.INGEST, (added,)))
+        log.commit(lambda _: Changes(operation=Operation.INGEST, adds=(added,)))
     assert log.refresh().version == version
 
 
 @pytest.mark.parametrize("level", [0, 3])
-def test_no_row_group_is_smaller_than_the_min_that_is_believed(level: int) -> None:
+def test_no_row_group_is_smaller_than_the_least_that_is_believed(level: int) -> None:
     groups = 2000
     rows = pa.table({"k": pa.array([7] * groups, pa.int8())})
     data = write_fragment(rows, "k", WriterOptions(1, compression_level=level))
@@ -257,7 +261,9 @@ def test_parts_are_not_more_than_can_be_handed_out_whatever_the_log_says() -> No
         size_bytes=2**50,
         columns={"x": ColumnBytes(2**62, 1)},
     )
-    snapshot = Snapshot(1, METADATA, FragmentMap(EntryTable.of([forged, entry("b")])))
+    snapshot = Snapshot(
+        version=1, metadata=METADATA, fragments=FragmentMap(EntryTable.of([forged, entry("b")]))
+    )
     tasks = tasks_of(snapshot, None, 1, ScanReport())
     parts = [part for task in tasks for part in task if isinstance(part, RowGroups)]
     assert len(parts) < 110_000

@@ -39,7 +39,7 @@ def ingest(
     path = tmp_path / "in.parquet"
     pq.write_table(table, path)
     sort = None if log.refresh().version else sort_schema("ts")
-    options = IngestOptions(rows_per_fragment, windows=windows)
+    options = IngestOptions(rows_per_fragment=rows_per_fragment, windows=windows)
     ingest_file(store, log, str(path), sort, options)
     return log
 
@@ -154,7 +154,7 @@ def test_a_fragment_whose_entry_lies_about_its_window_is_found(tmp_path: Path) -
     (entry,) = log.current().fragments.values()
     for window in (1, None):
         moved = replace(entry, window=window)
-        changes = Changes(Operation.TRIVIAL_MOVE, (moved,), (moved.key,))
+        changes = Changes(operation=Operation.TRIVIAL_MOVE, adds=(moved,), removes=(moved.key,))
         log.commit(lambda _, changes=changes: changes)  # type: ignore[misc]
         (fault,) = verify(store, log.latest).faults
         assert f"row 0 of row group 0 is not in time window {window}" in fault

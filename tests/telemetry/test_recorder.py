@@ -26,7 +26,9 @@ from compactor.table.version import Changes, Operation
 from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LEVEL_BYTES
 from compactor.telemetry.metrics.recorder import Recorder
+from tests.faults import Refuse, calls
 from tests.support.memory_store import MemoryStore
+from tests.support.s3_server import answering
 from tests.support.tables import append_table, ingest_tables, log_rows
 from tests.telemetry.conftest import StillClock, Value
 
@@ -39,7 +41,7 @@ def recorded(
 ) -> tuple[CompactReport, Driver]:
     """A compaction of the table until nothing is due, as a command line with metrics does it."""
     log = ObservedCommitLog(recorder.metered(store), recorder.committed, clock=StillClock())
-    driver = Driver(log, DriverSettings(POLICY, SETTINGS, retry_seconds=0.0))
+    driver = Driver(log, DriverSettings(policy=POLICY, compaction=SETTINGS, retry_seconds=0.0))
     recorder.begin_compactions(driver.url, SETTINGS.memory_limit_bytes)
     report = compact(driver, engine or InProcessEngine(), clock=StillClock(), listener=recorder)
     recorder.count_requests()
@@ -129,7 +131,7 @@ def test_a_compaction_that_others_overtook_is_void_and_adds_no_rows(
 
     def overtaken(compaction: Compaction) -> Outcome:
         outcome = run_compaction(compaction)
-        changes = Changes(Operation.LEASE, ended_leases=(compaction.compaction_id,))
+        changes = Changes(operation=Operation.LEASE, ended_leases=(compaction.compaction_id,))
         if CommitLog(store).current().version == 4:
             CommitLog(store).commit(lambda _: changes)
         return outcome
@@ -152,7 +154,7 @@ def test_races_for_a_version_are_counted_won_or_lost(recorder: Recorder, value: 
         recorder.committed(report)
 
     log = ObservedCommitLog(store, observe, clock=StillClock())
-    rival, changes = CommitLog(store), Changes(Operation.VACUUM)
+    rival, changes = CommitLog(store), Changes(operation=Operation.VACUUM)
     wins = iter([True, True, False])
 
     def slow(snapshot: Snapshot) -> Changes:
@@ -214,9 +216,8 @@ def test_requests_that_the_sdk_sends_again_are_counted(s3_server, s3_bucket: str
     store.create("x", b"1")
     recorder = Recorder(lambda _: None)
     metered = recorder.metered(store)
-    fault = ("503 Service Unavailable", b"<Error><Code>SlowDown</Code></Error>")
-    faults = iter([fault])
-    s3_server.intercept = lambda request: next(faults, None)
+    slow_down = answering("503 Service Unavailable", b"<Error><Code>SlowDown</Code></Error>")
+    s3_server.faults.add(Refuse(slow_down), at=calls().first())
     assert metered.read("x") == b"1"
     counts = metered.counts()
     assert (counts["gets"], counts["retries"]) == (1, 1)

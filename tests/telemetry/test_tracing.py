@@ -46,7 +46,7 @@ def traced(folder: Path, traces: Tracing, engine: InProcessEngine | None = None)
     store = LocalStore(folder / "t")
     ingest_tables(store, [log_rows(100, seed) for seed in range(3)], folder)
     log = ObservedCommitLog(store, traces.committed)
-    driver = Driver(log, DriverSettings(Policy(strategy=Strategy.FULL)))
+    driver = Driver(log, DriverSettings(policy=Policy(strategy=Strategy.FULL)))
     return compact(driver, engine or InProcessEngine(), listener=traces)
 
 
@@ -103,7 +103,9 @@ def test_a_failed_attempt_is_an_error_and_the_next_try_a_compaction_of_its_own(
     def fails_once(compaction: Compaction) -> Outcome:
         outcome = run_compaction(compaction)
         for failure in failures:
-            return Outcome(outcome.compaction_id, failure=failure, record=outcome.record)
+            return Outcome(
+                compaction_id=outcome.compaction_id, failure=failure, record=outcome.record
+            )
         return outcome
 
     traced(tmp_path, traces, InProcessEngine(fails_once))

@@ -21,7 +21,7 @@ from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.resources import budget as budget_module
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
-from compactor.stores.base import ObjectInfo, Store
+from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion
@@ -31,11 +31,13 @@ from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
+from tests.faults import Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 from tests.support.wording import refuses
 
 SORT = parse_sort_schema("k,n:desc")
+POSITIONS = calls("create", where=lambda call: call.key.endswith(".deletes"))
 WORDS = ["a", "b", "c", None]
 
 
@@ -186,7 +188,7 @@ def test_row_groups_without_deleted_rows_are_passed_on_unread(store: MemoryStore
 def test_rows_deleted_while_they_are_compacted_do_not_come_back(store: MemoryStore) -> None:
     add(store, rows_of(1, 20))
     add(store, rows_of(2, 20))
-    driver = Driver(CommitLog(store), DriverSettings(Policy(strategy=Strategy.OVERLAPPING)))
+    driver = Driver(CommitLog(store), DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING)))
     (compaction,) = driver.decide(1)
     outcome = run_compaction(compaction, store)
     delete(store, "word = 'a'")
@@ -222,17 +224,12 @@ def test_rows_that_somebody_else_deletes_and_compacts_away_meanwhile_are_gone_to
     add(store, rows_of(1, 10))
     add(store, rows_of(2, 15))
 
-    class BusyStore(MemoryStore):
-        def create(self, key: str, data: bytes) -> ObjectInfo:
-            info = super().create(key, data)
-            if key.endswith(".deletes") and not stolen:
-                stolen.append(key)
-                delete(store, "id LIKE '1-%'")
-                compact_table(store, policy=Policy(strategy=Strategy.LEVELED))
-            return info
+    def steal() -> None:
+        delete(store, "id LIKE '1-%'")
+        compact_table(store, policy=Policy(strategy=Strategy.LEVELED))
 
-    stolen: list[str] = []
-    busy = BusyStore(store.objects)
+    busy = MemoryStore(store.objects)
+    busy.faults.add(Stall(steal, answered=True), at=POSITIONS.first())
     assert delete(busy, "id LIKE '1-%'").rows == 0
     assert len(ids(store)) == 15
 
@@ -329,18 +326,10 @@ def test_damaged_positions_are_named_and_nothing_is_read_without_them(store: Mem
 
 def test_a_deletion_that_slept_through_a_vacuum_is_refused(store: MemoryStore) -> None:
     add(store, rows_of(1, 20))
-    slept: list[int] = []
-
-    class SleepyStore(MemoryStore):
-        def create(self, key: str, data: bytes) -> ObjectInfo:
-            info = super().create(key, data)
-            if key.endswith(".deletes") and not slept:
-                slept.append(1)
-                vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0))
-            return info
-
-    sleepy = SleepyStore()
-    sleepy.objects = store.objects
+    settings = VacuumSettings(grace_seconds=0, retain_seconds=0)
+    sleepy = MemoryStore(store.objects)
+    sleep = Stall(lambda: vacuum(CommitLog(store), settings), answered=True)
+    sleepy.faults.add(sleep, at=POSITIONS.first())
     with pytest.raises(StaleAttemptError):
         delete(sleepy, "k < 6")
     assert len(ids(store)) == 20

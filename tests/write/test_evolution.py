@@ -127,7 +127,12 @@ def test_every_version_shows_its_own_columns_whatever_is_compacted_when(
         )
         names = [change.renames.get(n, n) for n in model.names if n not in change.drops]
         if rng.random() < 0.5:
-            change = Alteration(change.renames, change.drops, change.redacts, rng.sample(names, 1))
+            change = Alteration(
+                renames=change.renames,
+                drops=change.drops,
+                redacts=change.redacts,
+                order=rng.sample(names, 1),
+            )
         if not (change.renames or change.drops or change.redacts or change.order):
             return
         alter_table(CommitLog(store), change)

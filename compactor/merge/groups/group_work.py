@@ -44,7 +44,7 @@ from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.limits import max_written_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRows:
     """The rows of one output row group in one column, with the settings for its chunk."""
 
@@ -67,7 +67,7 @@ class ColumnRows:
     """Whether the rows are not written anyway, because the merge needs a second pass."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ColumnChunk:
     """The chunk of the rows."""
 
@@ -153,7 +153,7 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     return made
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyGroup:
     """The sort columns of one output row group, with the settings for their chunks."""
 
@@ -167,7 +167,7 @@ class KeyGroup:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyChunks:
     """The chunks of the sort columns."""
 
@@ -203,19 +203,27 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
     rows = len(keys[0])
     if not rows:
         laps.end()
-        return KeyChunks([], (), (), contributions, None, NONE_SEEN, laps.seconds)
+        return KeyChunks(
+            chunks=[],
+            first_key=(),
+            last_key=(),
+            contributions=contributions,
+            folded_contributions=None,
+            row_statistics=NONE_SEEN,
+            seconds=laps.seconds,
+        )
     laps.begin("encode")
     chunks = [make_chunk(array, level=group.level) for array in keys]
     folds = rule is not None and rule.policy.folds and group.flags is not None
     laps.begin("hash")
     made = KeyChunks(
-        chunks,
-        key_at(keys, 0),
-        key_at(keys, rows - 1),
-        contributions,
-        _sums(group.names, keys) if folds else None,
-        NONE_SEEN if rule is None else rule.row_statistics(keys),
-        laps.seconds,
+        chunks=chunks,
+        first_key=key_at(keys, 0),
+        last_key=key_at(keys, rows - 1),
+        contributions=contributions,
+        folded_contributions=_sums(group.names, keys) if folds else None,
+        row_statistics=NONE_SEEN if rule is None else rule.row_statistics(keys),
+        seconds=laps.seconds,
     )
     laps.end()
     return made

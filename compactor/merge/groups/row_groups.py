@@ -259,11 +259,11 @@ class _Cutter:
 def _from(window: MergeWindow, row: int) -> MergeWindow | None:
     """Returns the rest of a window from a row on, or None."""
     rest = MergeWindow(
-        window.inputs[row:],
-        window.starts_key[row:],
-        window.row_bytes[row:],
-        window.key_bytes * (window.rows - row) // window.rows,
-        None if window.flags is None else window.flags[row:],
+        inputs=window.inputs[row:],
+        starts_key=window.starts_key[row:],
+        row_bytes=window.row_bytes[row:],
+        key_bytes=window.key_bytes * (window.rows - row) // window.rows,
+        flags=None if window.flags is None else window.flags[row:],
     )
     return rest if rest.rows else None
 
@@ -272,9 +272,9 @@ def _join(windows: Sequence[MergeWindow]) -> MergeWindow | None:
     if len(windows) <= 1:
         return windows[0] if windows else None
     return MergeWindow(
-        np.concatenate([window.inputs for window in windows]),
-        np.concatenate([window.starts_key for window in windows]),
-        np.concatenate([window.row_bytes for window in windows]),
-        sum(window.key_bytes for window in windows),
-        joined([window.flags for window in windows], [window.rows for window in windows]),
+        inputs=np.concatenate([window.inputs for window in windows]),
+        starts_key=np.concatenate([window.starts_key for window in windows]),
+        row_bytes=np.concatenate([window.row_bytes for window in windows]),
+        key_bytes=sum(window.key_bytes for window in windows),
+        flags=joined([window.flags for window in windows], [window.rows for window in windows]),
     )

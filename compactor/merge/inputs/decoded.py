@@ -25,7 +25,7 @@ from lsm_fragment.gather.pieces import GatherArray, Span
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _InMemory:
     arrays: list[pa.Array]
     memory: Reservation
@@ -127,7 +127,7 @@ class DecodedRows:
             self._parts.extend(self._to_disk(arrays))
             return
         memory = Reservation(self._budget, CHUNKS, size)
-        self._parts.append(_InMemory(arrays, memory, len(arrays[0])))
+        self._parts.append(_InMemory(arrays=arrays, memory=memory, stop=len(arrays[0])))
 
     def heaviest_bytes(self) -> int | None:
         """Returns an upper bound of the bytes of a row in any column; None if some rows are on disk."""
@@ -292,7 +292,7 @@ class DecodedRows:
             finally:
                 self._is_loading = False
             self._disk.release(part.region)
-            self._parts[index] = part = _InMemory(arrays, memory, len(arrays[0]))
+            self._parts[index] = part = _InMemory(arrays=arrays, memory=memory, stop=len(arrays[0]))
         return part
 
     def _to_disk(self, arrays: list[pa.Array]) -> list[_OnDisk | _InMemory]:

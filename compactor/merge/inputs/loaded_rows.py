@@ -40,7 +40,7 @@ class GroupState(Enum):
     COPIED = "copied"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LoadedRows:
     """The rows of one row group that were not given to the merge yet, with its state."""
 
@@ -57,7 +57,14 @@ class LoadedRows:
     def candidate(
         cls, group: LoadedGroup, row_bytes: int, first_key: ComparableKey, last_key: ComparableKey
     ) -> LoadedRows:
-        return cls(group, group.rows, row_bytes, first_key, last_key, GroupState.CANDIDATE)
+        return cls(
+            group=group,
+            rows=group.rows,
+            row_bytes=row_bytes,
+            first_key=first_key,
+            last_key=last_key,
+            state=GroupState.CANDIDATE,
+        )
 
     @property
     def is_candidate(self) -> bool:

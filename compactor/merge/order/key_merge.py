@@ -71,7 +71,7 @@ class KeySource(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MergeWindow:
     """A stretch of merged rows that follows all earlier windows."""
 
@@ -98,7 +98,7 @@ class MergeWindow:
         return WAITING_ROW_BYTES * self.rows
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedRowGroup:
     """A row group of one input that comes next as a whole, after all earlier windows."""
 
@@ -247,10 +247,19 @@ class _KeyMerge:
         merged = self._tournament.take(rows)
         inputs, starts = merged.inputs, merged.starts_group
         if (decision := self._decision(inputs, starts)) is None:
-            yield MergeWindow(inputs, starts, merged.row_bytes, key_bytes)
+            yield MergeWindow(
+                inputs=inputs, starts_key=starts, row_bytes=merged.row_bytes, key_bytes=key_bytes
+            )
         else:
             flags, dropped = decision.flags, decision.dropped
-            yield MergeWindow(inputs, starts, merged.row_bytes, key_bytes, flags, dropped)
+            yield MergeWindow(
+                inputs=inputs,
+                starts_key=starts,
+                row_bytes=merged.row_bytes,
+                key_bytes=key_bytes,
+                flags=flags,
+                dropped=dropped,
+            )
 
     def _decision(
         self, inputs: npt.NDArray[np.uint16], starts: npt.NDArray[np.bool_]
@@ -296,19 +305,21 @@ class _KeyMerge:
             inputs = np.full(len(starts), number, dtype=np.uint16)
             row_bytes = np.full(len(starts), group.row_bytes, dtype=np.int64)
             key_bytes = sum(map(total_bytes, columns))
-            return MergeWindow(inputs, starts, row_bytes, key_bytes)
+            return MergeWindow(
+                inputs=inputs, starts_key=starts, row_bytes=row_bytes, key_bytes=key_bytes
+            )
 
         loaded = group.copy()
         self._tournament.skip(group.last_key)
         yield CopiedRowGroup(
-            number,
-            loaded,
-            self._part(group.first_key),
-            self._part(group.last_key),
-            starts_key,
-            group.row_bytes,
-            as_window,
-            pieces,
+            input=number,
+            group=loaded,
+            first_key=self._part(group.first_key),
+            last_key=self._part(group.last_key),
+            starts_key=starts_key,
+            row_bytes=group.row_bytes,
+            as_window=as_window,
+            pieces=pieces,
         )
         if loaded.stored is not None:
             loaded.stored.drop()
@@ -381,7 +392,7 @@ class _Input:
                 return False
             row_bytes = self._source.row_bytes(loaded.rows)
             if loaded.stored is None:
-                self._group = LoadedRows(loaded, loaded.rows, row_bytes)
+                self._group = LoadedRows(group=loaded, rows=loaded.rows, row_bytes=row_bytes)
                 continue
             first_key = self._compare.key(loaded.first_key)
             if first_key < self._last_key:

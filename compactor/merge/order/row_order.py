@@ -36,7 +36,7 @@ class _Form(IntEnum):
     COPIED = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOrder:
     """The order of one output row group, as read from a record."""
 
@@ -134,14 +134,14 @@ class RowOrder:
             flags_at = counts_at + 4 * count
             data_at = flags_at + (2 * -(-rows // 8) if has_flags else 0)
             yield GroupOrder(
-                np.frombuffer(record, np.uint16, count, _HEAD.size),
-                np.frombuffer(record[counts_at:flags_at], np.uint32),
-                rows,
-                _Form(form),
-                record,
-                data_at,
-                runs,
-                _unpacked(record[flags_at:data_at], rows) if has_flags else None,
+                inputs=np.frombuffer(record, np.uint16, count, _HEAD.size),
+                counts=np.frombuffer(record[counts_at:flags_at], np.uint32),
+                rows=rows,
+                _form=_Form(form),
+                _record=record,
+                _data_at=data_at,
+                _runs=runs,
+                flags=_unpacked(record[flags_at:data_at], rows) if has_flags else None,
             )
 
     def spill(self) -> int:

@@ -18,7 +18,7 @@ from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.sort_schema import SortSchema
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
     """What a merge needs to know beside its inputs."""
 
@@ -38,7 +38,7 @@ class MergeSettings:
     """Merges rows of one key, and leaves old rows out; None if all stay."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergedFragment:
     """A completed output."""
 
@@ -51,7 +51,7 @@ class MergedFragment:
     """Offset and length of its skip indexes in their object, by column."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
     """The outputs and figures of a whole merge."""
 

@@ -54,7 +54,7 @@ class Page(NamedTuple):
     """Page of its rows as they are written, in `folded`; None if these are among the rows taken."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class OutputFragment:
     """One open output."""
 

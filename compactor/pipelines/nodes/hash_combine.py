@@ -1,5 +1,4 @@
-"""Joins two nodes by hash: the whole build side is held before the first row of the probe side is looked
-up."""
+"""Hash join of two nodes: holds the whole build side before the first look-up."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from lsm_fragment.keys.sort_schema import SortColumn
 
 _PARTS: Final = 32
 _BUILD_COPIES: Final = 3
-"""How often a build side is in memory while its table is made: batches, one table, hashes and positions."""
+"""Copies of the build side while its table is built: batches, one table, hashes and positions."""
 
 
 def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Schema:
@@ -44,7 +43,7 @@ def rows(work: RunContext, name: str, node: Combine) -> Batches:
 
 
 def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
-    """Holds the whole build side in memory, then reads the probe side in a thread of its own."""
+    """Holds the build side in memory and reads the probe side in a thread."""
     room = _room(work, name)
     with Reservation(work.budget, name, _BUILD_COPIES * held.bytes), room.working():
         table = _build_table(work, node, held)
@@ -55,7 +54,7 @@ def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Ba
 
 
 def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
-    """Divides both sides by the hash of their keys on local disk; yields rows in the probe side's order."""
+    """Partitions both sides onto local disk by key hash; yields rows in probe order."""
     on, probe, build = keys_of(node), work.schemas[node.probe], work.schemas[node.build]
     sequence = _free_name("$sequence", {*probe.names, *build.names})
     sequenced = pa.schema([*probe, (sequence, pa.int64())])
@@ -92,14 +91,14 @@ def _room(work: RunContext, name: str) -> Room:
 
 
 def _free_name(wanted: str, taken: Container[str]) -> str:
-    """Returns a name that no column has."""
+    """Returns an unused column name."""
     while wanted in taken:
         wanted = f"${wanted}"
     return wanted
 
 
 def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches:
-    """Yields these columns with the number of each row beside them."""
+    """Yields these columns with a row number column."""
     row = 0
     for batch in batches:
         numbers = pa.array(np.arange(row, row + batch.num_rows))
@@ -108,7 +107,7 @@ def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches
 
 
 def _divide(batches: Batches, keys: Sequence[str], divider: PartitionBuffers) -> None:
-    """Puts rows of equal keys into the same part, on disk."""
+    """Partitions rows onto disk by key."""
     for batch in batches:
         divider.put(batch, part_by_keys(batch, keys, _PARTS))
     divider.finish()

@@ -1,8 +1,8 @@
-"""Names every metric with its kind, labels and meaning. Tests compare docs/reference/metrics.md, the
-dashboard and the alerts with it.
+"""All metrics, with kind, labels and meaning. Tests compare docs/reference/metrics.md, the dashboard and the
+alerts with it.
 
-Tests compare docs/metrics.md, the dashboard and the alerts with it. Names follow Prometheus's rules: base
-units, `_total` for counters. Labels have few values: `table` is one of the tables of the process.
+Names follow Prometheus conventions: base units, `_total` for counters. Labels have low cardinality: `table`
+is one of the process's tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric as Prometheus sees it."""
+    """A Prometheus metric."""
 
     name: str
     kind: MetricKind
@@ -211,7 +211,7 @@ METRICS: Final = tuple(value for value in globals().values() if isinstance(value
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value to add to a counter, to set a gauge to, or to observe for a histogram."""
+    """A value to add to a counter, set a gauge to, or observe in a histogram."""
 
     metric: Metric
     value: float

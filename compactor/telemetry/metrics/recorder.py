@@ -1,4 +1,4 @@
-"""Records metrics of tables while a command works, by listening to the worker and the commit log."""
+"""Records table metrics during a command, by listening to the worker and the commit log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Apply = Callable[[Iterable[Change]], None]
 
 @dataclass(slots=True)
 class _Known:
-    """The state of a table that was recorded last."""
+    """The last recorded state of a table."""
 
     version: int = -1
     levels: set[int] = field(default_factory=set)
@@ -36,26 +36,26 @@ class _Known:
 
 
 class Recorder(Silent):
-    """A `Listener` that records metrics of tasks from their outcomes, and of this process from its stores."""
+    """A `Listener` that records task metrics from outcomes, and process metrics from stores."""
 
     def __init__(
         self, apply: Apply, *, is_of_run: bool = False, clock: Clock | None = None
     ) -> None:
-        """is_of_run: whether only the run as a whole counts as a success, not each committed compaction."""
+        """is_of_run: count only the whole run as a success, not each committed compaction."""
         self.apply = apply
         self._is_of_run = is_of_run
         self._clock = clock or SystemClock()
         self._tables: dict[str, _Known] = {}
 
     def metered(self, store: Store) -> MeteredStore:
-        """Returns the store, metered so that its requests count as this process's."""
+        """Wraps the store to count its requests for this process."""
         known = self._of(store.url)
         known.store = MeteredStore(store, StoreMetrics())
         self.apply(mapping.of_log_start(label(store.url)))
         return known.store
 
     def begin_compactions(self, table_url: str, memory_limit_bytes: int) -> None:
-        """Records the initial metrics of a table, before it is first read."""
+        """Records a table's initial metrics, before its first read."""
         table = label(table_url)
         self.apply(mapping.of_start(table))
         self.apply(
@@ -66,7 +66,7 @@ class Recorder(Silent):
         )
 
     def committed(self, commit: CommitReport) -> None:
-        """Records a commit that an `ObservedCommitLog` reports."""
+        """Records a commit reported by an `ObservedCommitLog`."""
         self.apply(mapping.of_commit(label(commit.table_url), commit))
         self.count_requests()
 
@@ -91,7 +91,7 @@ class Recorder(Silent):
         if snapshot.version == known.version:
             return
         known.version = snapshot.version
-        if snapshot.version:  # Version 0 means that there is no table.
+        if snapshot.version:  # version 0: no table
             debt = debt_of(snapshot, driver.policy)
             changes = mapping.of_snapshot(label(driver.url), snapshot, debt, known.levels)
             self.apply(changes)
@@ -103,7 +103,7 @@ class Recorder(Silent):
         self.apply([Change(c.LAST_TURN, self._clock.now_unix_ms() / 1000, ())])
 
     def count_requests(self) -> None:
-        """Records the requests to stores since the last call."""
+        """Records the store requests since the last call."""
         for url, known in self._tables.items():
             if known.store is not None:
                 counts = known.store.counts()
@@ -119,5 +119,5 @@ class Recorder(Silent):
 
 
 def label(table_url: str) -> str:
-    """Returns a table's address without secrets, as the value of a label."""
+    """Returns a table's address without secrets, as a label value."""
     return redacted(table_url)

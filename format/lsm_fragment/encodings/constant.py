@@ -11,4 +11,4 @@ fits, decode = integers_fit, decode_integers
 
 
 def encode_constant(length: int, value: int = 0) -> Node:
-    return Node(Encoding.CONSTANT, length, param=value)
+    return Node(encoding=Encoding.CONSTANT, length=length, param=value)

@@ -1,4 +1,4 @@
-"""NULL: values that are all null, and take no bytes."""
+"""NULL: all values are null, and take no bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = NodeShape()
 def encode_nulls(array: pa.Array) -> Node:
     length = len(array)
     size = nulls_bytes(length, value_type(array.type))
-    return Node(Encoding.NULL, length, length, known_bytes=size)
+    return Node(encoding=Encoding.NULL, length=length, null_count=length, known_bytes=size)
 
 
 def fits(_dtype: pa.DataType) -> bool:
@@ -30,9 +30,9 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) ->
 
 
 def nulls(length: int, dtype: pa.DataType) -> pa.Array:
-    """Returns the nulls of a column that a fragment left out. Raises `ValueError` if they exceed any chunk's
-    limit."""
-    size, most = nulls_bytes(length, dtype), chunk_limit_bytes(0)
-    if size > most:
-        raise ValueError(too_large(size, most))
+    """Returns the nulls of a column that a fragment omits. Raises `ValueError` if they exceed the limit of a
+    chunk."""
+    size, limit = nulls_bytes(length, dtype), chunk_limit_bytes(0)
+    if size > limit:
+        raise ValueError(too_large(size, limit))
     return pa.nulls(length, dtype)

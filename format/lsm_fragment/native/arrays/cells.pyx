@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Cuts CSV into rows and cells: text between commas, quoted as in RFC 4180, and copies the cells of a column.
+"""Splits CSV into rows and cells (quoted as in RFC 4180), and copies the cells of a column.
 
 As in most readers, text after a closing quote belongs to the cell, and a quote within an unquoted cell is a
 character like any other. A line ends with CR, LF or both.
@@ -24,14 +24,14 @@ cdef enum Form:
 cdef struct Cell:
     int64_t start
     int64_t stop
-    int64_t after  # place of the comma or line end that follows
+    int64_t after  # position of the comma or line end that follows
     Form form
-    bint is_whole  # False if the data ends before it is known where the cell ends
+    bint is_whole  # False if the data may end within the cell
 
 
 cdef struct Row:
     int64_t cells
-    int64_t after  # place of the next row
+    int64_t after  # position of the next row
     bint is_whole
 
 
@@ -46,7 +46,7 @@ cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size) 
 
 
 cdef Cell quoted_cell(const uint8_t* data, int64_t start, int64_t size, bint is_last) noexcept nogil:
-    """Returns the cell whose opening quote is before `start`. is_last: nothing follows the data."""
+    """Returns the cell whose opening quote is before `start`. is_last: the data is complete."""
     cdef Cell cell
     cdef const void* found
     cdef int64_t at = start
@@ -82,7 +82,7 @@ cdef Row one_row(
     const uint8_t* data, int64_t at, int64_t size, bint is_last,
     int32_t* starts, int32_t* stops, uint8_t* forms, int64_t columns,
 ) noexcept nogil:
-    """Cuts the row at `at`; notes its first `columns` cells."""
+    """Splits the row at `at`, and records its first `columns` cells."""
     cdef Row row
     cdef Cell cell
     row.cells = 0
@@ -122,14 +122,14 @@ cdef int64_t max_cells(const uint8_t* data, int64_t size) noexcept nogil:
 
 
 def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t max_bytes):
-    """Cuts rows of `columns` cells, up to one of more than `max_bytes`.
+    """Splits data into rows of `columns` cells, up to the first row of more than `max_bytes`.
 
-    takes_blank: whether a blank line is a row; if not, it is skipped. is_last: whether nothing follows `data`;
-    if not, the last row, which may go on, is left out. `data` has at most 2 GiB.
+    takes_blank: whether a blank line is a row; otherwise it is skipped. is_last: whether the data is complete; if
+    not, the last row, which may continue, is left out. `data` has at most 2 GiB.
 
-    Returns the starts, stops and forms of the cells, row by row; the numbers of the rows of other widths among
-    all rows, each with its cells, start and stop; the number of all rows; the place of the first row left out; and
-    whether that one is longer than `max_bytes`.
+    Returns the starts, stops and forms of the cells, row by row; a list of the rows of other widths, each with its
+    number, cells, start and stop; the number of all rows; the position of the first row left out; and whether that
+    row exceeds `max_bytes`.
     """
     cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0
     cdef const uint8_t* bytes_ = &data[0] if size else NULL
@@ -166,7 +166,7 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
 
 
 cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into) noexcept nogil:
-    """Copies what a cell with quotes in it says; returns its length."""
+    """Copies a quoted cell without its quotes, doubled ones as one. Returns the length."""
     cdef int64_t length = 0
     cdef bint is_quoted = True
     while at < stop:
@@ -189,8 +189,8 @@ def column(
     int64_t place,
     int64_t columns,
 ):
-    """Returns offsets and bytes of the cells of the column at `place`, and whether each is a value: an empty cell
-    without quotes is none."""
+    """Returns offsets and bytes of the cells of the column at `place`, and whether each is a value: an empty
+    unquoted cell is not."""
     cdef int64_t rows = starts.shape[0] // columns, row, cell, total = 0, size, length
     for row in range(rows):
         total += stops[place + row * columns] - starts[place + row * columns]
