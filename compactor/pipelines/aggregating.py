@@ -151,7 +151,7 @@ class Grouper:
         elif part.rows:
             with Reservation(self._budget, self._stage, size - part.held_bytes):
                 united = self._united([pa.Table.from_batches(list(part.drain()))])
-            # From here on, charge only the result: the caller may use the rest.
+            # From here on, hold only the result: the caller may use the rest.
             with Reservation(self._budget, self._stage, united.nbytes):
                 yield united
 

@@ -23,7 +23,7 @@ class _InMemory(NamedTuple):
 class BatchBuffer:
     """An ordered buffer of batches of one schema and of document boundaries.
 
-    Each batch has its reservation. One thread may spill while another drains.
+    Each batch carries its reservation. One thread may spill while another drains.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class Room:
         return max(1, self.budget.soft_bytes // _CHUNK_DIVISOR)
 
     def working(self) -> Reservation:
-        """Returns the reservation of the chunks in use: rows being joined and rows being emitted."""
+        """Reserves the chunks in use: rows being joined and rows being emitted."""
         return Reservation(self.budget, self.stage, _IN_HAND * self.chunk_bytes)
 
     def rows_of(self, row_bytes: float) -> int:

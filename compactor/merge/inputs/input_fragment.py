@@ -10,7 +10,7 @@ import pyarrow as pa
 from compactor.resources.fetch import ClosableSource
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputFragment:
     """An input, as far as it is known before it is read."""
 
