@@ -113,8 +113,8 @@ def test_pickling_is_that_of_spark_only() -> None:
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("load", "loads", "Unpickler", "read_pickle", "deserialize")
         }
-        # An installed package's entry point, as for any plugin.
-        assert owners <= {"json", "yaml", "entry_point"}, path
+        # An installed package's entry point, as for any plugin; the keys of a merge's input.
+        assert owners <= {"json", "yaml", "entry_point", "self._open.keys"}, path
 
 
 @pytest.fixture

@@ -107,9 +107,3 @@ def test_a_message_travels_with_its_keys() -> None:
         )
     named = error.message.named(in_python)
     assert pickle.loads(pickle.dumps(named)) == named
-
-
-def test_a_message_with_a_secret_is_shown_without_it() -> None:
-    error = UsageError("s3://me:secret@host/b: raise ", setting_keys.MEMORY_LIMIT_BYTES)
-    assert "secret" not in str(error) + error.message.named(as_flag)
-    assert str(error).endswith("raise memory_limit_bytes")
