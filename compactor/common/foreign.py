@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-import ssl
+import sys
 import traceback
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Final
+
+from compactor.common.shortage import causes
 
 _OWN: Final = ("compactor", "lsm_fragment", "pyarrow")
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
@@ -47,7 +48,7 @@ def kind_of(error: BaseException) -> str:
 def shown_traceback(error: BaseException) -> str:
     """Returns files, lines and functions of an error and of those that caused it, without foreign texts."""
     parts = []
-    for each in _caused(error):
+    for each in causes(error):
         frames = "".join(traceback.format_tb(each.__traceback__))
         parts.append(f"Traceback (most recent call last):\n{frames}{shown(each)}\n")
     return "\n".join(reversed(parts))
@@ -60,13 +61,19 @@ def shown_path(path: object) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, ssl.SSLError):
+    if _is_of(error, "ssl", "SSLError"):
         reason = getattr(error, "reason", None) or ""
         return reason if _TLS_REASON.fullmatch(reason) else ""
-    if isinstance(error, socket.gaierror):
-        return error.strerror or ""
+    if _is_of(error, "socket", "gaierror"):
+        return getattr(error, "strerror", None) or ""
     # The system's text for the number: a library may have put its own words into the error.
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
+
+
+def _is_of(error: BaseException, module: str, name: str) -> bool:
+    """Returns whether the error is of a class of a module, which commands without a connection don't load."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(error, getattr(loaded, name))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -85,15 +92,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         )
         inner = (*wrapped, each.__cause__, each.__context__)
         waiting += [found for found in inner if isinstance(found, BaseException)]
-
-
-def _caused(error: BaseException) -> Iterator[BaseException]:
-    each: BaseException | None = error
-    seen = set[int]()
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
 
 
 def _module(frame: TracebackType) -> str:

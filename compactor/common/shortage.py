@@ -29,7 +29,7 @@ def shortage(error: BaseException) -> str | None:
 
     An exception that was raised while such an error was being handled counts as that error.
     """
-    return next(filter(None, map(_shortage, _causes(error))), None)
+    return next(filter(None, map(_shortage, causes(error))), None)
 
 
 def no_thread(error: BaseException) -> bool:
@@ -71,7 +71,8 @@ def _has_room() -> bool:
     return True
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and those that Python shows as its causes; each once."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
