@@ -14,7 +14,30 @@ from typing import Self
 from compactor.resources.budget import MemoryBudget
 
 
-class Reservation:
+class _Freed:
+    """Is freed at the end of a `with` statement, or when it is dropped."""
+
+    __slots__ = ()
+
+    def free(self) -> object:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.free()
+
+    def __del__(self) -> None:
+        self.free()
+
+
+class Reservation(_Freed):
     """Bytes that one stage has charged to a budget, until they are freed.
 
     Only one thread at a time may use a reservation; data for another thread gets a part of it (`split`).
@@ -109,22 +132,8 @@ class Reservation:
         """Whether its data is in use elsewhere, so that to spill it would free nothing."""
         return self._pins > 0
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.free()
-
-    def __del__(self) -> None:
-        self.free()
-
-
-class Pins:
+class Pins(_Freed):
     """Keeps reservations alive for a user of their data, whose owner may drop them meanwhile.
 
     Memory that the owner has dropped is freed with the last pin. Use it from one thread.
@@ -151,17 +160,3 @@ class Pins:
         for reservation in self._pinned:
             reservation._pins -= 1
         self._pinned = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.free()
-
-    def __del__(self) -> None:
-        self.free()
