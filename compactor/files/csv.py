@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
-from compactor.files.csv_rows import FIRST_ROW, OddRow, cut_rows
+from compactor.files.csv_rows import FIRST_ROW, SHOWN_CHARACTERS, OddRow, cut_rows
 from compactor.files.json_fields import MAX_COLUMNS
 from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
 from compactor.files.readings import ALL_READINGS, Readings
@@ -32,7 +32,6 @@ from compactor.files.text_values import UnreadableTypeError, from_cells, wire_ty
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
-_SHOWN_CHARACTERS: Final = 60
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -133,7 +132,7 @@ class CsvBatches(TextBatches):
 
     def _unfit_cell(self, cell: pa.Scalar, field: pa.Field, ordinal: int, error: Exception) -> str:
         value = cell.as_py()
-        shown = "an empty cell" if value is None else repr(value[:60])
+        shown = "an empty cell" if value is None else repr(value[:SHOWN_CHARACTERS])
         return (
             f"{self.path}, row {ordinal + FIRST_ROW:,}: column {field.name!r}: {shown} can't be read as "
             f"{field.type} ({one_line(error)}): correct the value or leave the cell empty"
@@ -247,7 +246,7 @@ def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Head
         raise InputError(f"{place}: a column name is not UTF-8: save the file as UTF-8")
     if strange := next((name for name in names if not name.isprintable()), None):
         raise InputError(
-            f"{place}: the column name {strange[:_SHOWN_CHARACTERS]!r} has a character that can't be seen: "
+            f"{place}: the column name {strange[:SHOWN_CHARACTERS]!r} has a character that can't be seen: "
             "take it out, or save the file as UTF-8 if it is in UTF-16"
         )
     if "" in names:

@@ -23,7 +23,8 @@ FIRST_ROW: Final = 2
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_ENDS: Final = b"\r\n"
 _SHOWN_BYTES: Final = 240
-_SHOWN_CHARACTERS: Final = 60
+SHOWN_CHARACTERS: Final = 60
+"""Characters of a row, a name or a value that messages show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +122,4 @@ class _Block(NamedTuple):
 
 def _shown(row: bytes) -> str:
     text = row[:_SHOWN_BYTES].rstrip(_LINE_ENDS).decode(errors="replace")
-    return text[:_SHOWN_CHARACTERS]
+    return text[:SHOWN_CHARACTERS]
