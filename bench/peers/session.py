@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,27 +124,23 @@ class Session:
         self, engine: Engine, workload: Workload, measure: Measure, cores: int, number: int
     ) -> Run:
         self._tell(f"round {number + 1}: {workload.name}, {measure}, {engine.label}, {cores} cores")
-        try:
-            [found] = self._run_at_once(workload, measure, [(engine, self._cpus(cores))])
-        except EngineFailedError as error:
-            return Run(
-                workload=workload.name,
-                measure=str(measure),
-                cores=cores,
-                engine=engine.name,
-                round=number,
-                failure=str(error),
-            )
-        key = facts_key(engine.name, measure)
-        self._result.engines[key] = EngineFacts(
-            engine.label, engine.family, found["version"], found["settings"]
-        )
-        return Run(
+        run = partial(
+            Run,
             workload=workload.name,
             measure=str(measure),
             cores=cores,
             engine=engine.name,
             round=number,
+        )
+        try:
+            [found] = self._run_at_once(workload, measure, [(engine, self._cpus(cores))])
+        except EngineFailedError as error:
+            return run(failure=str(error))
+        key = facts_key(engine.name, measure)
+        self._result.engines[key] = EngineFacts(
+            engine.label, engine.family, found["version"], found["settings"]
+        )
+        return run(
             wall_seconds=round(found["wall_seconds"], 4),
             cpu_seconds=round(found["cpu_seconds"], 4),
             peak_rss_bytes=found["peak_rss_bytes"],
