@@ -15,21 +15,8 @@ from pathlib import Path
 import pytest
 
 from compactor import Table
+from tests.support.thread_limit import COMPILER, build_thread_limit, thread_limit
 
-_NO_THREAD = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-static atomic_int started;
-int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x) {
-  int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-  real = dlsym(RTLD_NEXT, "pthread_create");
-  return atomic_fetch_add(&started, 1) < atoi(getenv("THREADS")) ? real(t, a, f, x) : EAGAIN;
-}
-"""
 _ROWS = 3_000
 _DONE, _REFUSED, _NO_MEANS = 0, 1, 6
 _PIPELINE = {
@@ -69,6 +56,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def library(place: Path) -> Path:
+    return build_thread_limit(place)
+
+
 def _run(
     folder: Path, line: str, prepare: Callable[[], None] | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
@@ -103,18 +95,13 @@ def _checked(place: Path, line: str, **limits: object) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason="needs a C compiler")
 @pytest.mark.parametrize("threads", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("line", _COMMANDS)
 def test_a_command_works_in_the_threads_that_start_or_says_that_none_does(
-    place: Path, threads: int, line: str
+    place: Path, library: Path, threads: int, line: str
 ) -> None:
-    shim = place / "no_thread.so"
-    if not shim.exists():
-        (place / "no_thread.c").write_text(_NO_THREAD)
-        built = ["gcc", "-shared", "-fPIC", "-o", str(shim), str(place / "no_thread.c"), "-ldl"]
-        subprocess.run(built, check=True)
-    code = _checked(place, line, LD_PRELOAD=str(shim), THREADS=str(threads))
+    code = _checked(place, line, **thread_limit(library, threads))
     needs_arrows = any(name in line for name in ("ndjson", "csv", "run"))
     assert code == _DONE or (needs_arrows and code == _NO_MEANS)
 

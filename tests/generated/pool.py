@@ -232,8 +232,11 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 2 * half else f"{text[:half]}\n...\n{text[-half:]}"
 
 
-def main(check: Check, what: str, module: str, timeout_s: float) -> int:
-    """Runs tables by their seeds, or one of them, as the command line says; returns the exit code."""
+def main(check: Check, what: str, module: str, timeout_s: float, *, noun: str = "tables") -> int:
+    """Runs cases by their seeds, or one of them, as the command line says; returns the exit code.
+
+    noun: what the cases are called.
+    """
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
@@ -245,12 +248,13 @@ def main(check: Check, what: str, module: str, timeout_s: float) -> int:
         print(fault or "nothing found")
         return 1 if fault else 0
     shown = Shown(
-        lambda progress: f"{progress.done:,} of {options.count:,} tables",
+        lambda progress: f"{progress.done:,} of {options.count:,} {noun}",
         lambda seed: f"python -m {module} --seed {seed}",
     )
     seeds = range(options.start, options.start + options.count)
     findings = run(
         check, seeds, processes=options.processes, timeout_s=timeout_s, on_progress=shown
     )
-    print(f"{options.count:,} tables, {len(findings)} findings")
+    counts = "".join(f", {name}: {n:,}" for name, n in sorted(shown.progress.counts.items()))
+    print(f"{options.count:,} {noun}, {len(findings)} findings{counts}")
     return 1 if findings else 0

@@ -1,11 +1,10 @@
 """Commands that the system refuses more threads or memory, and what they then say and leave behind.
 
-`python -m tests.generated.shortages --count N --seed S`
+`python -m tests.generated.shortages --count 200 --processes 2`; `--seed 47` tries one again.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import os
@@ -15,9 +14,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -25,30 +23,12 @@ import pyarrow.parquet as pq
 
 from compactor.api.table import Table
 from tests.generated import pool
+from tests.support.thread_limit import build_thread_limit, thread_limit
 
 ROWS: Final = 6_000
 DONE, REFUSED = 0, 6
 TIMEOUT_S: Final = 60
 MIN_KIB, MAX_KIB = 150_000, 600_000
-_SHIM: Final = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-
-/* The first THREADS threads begin; then there are none, as in a container that has its fill. */
-static int begun;
-
-typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-
-int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *with) {
-  create *next = (create *)dlsym(RTLD_NEXT, "pthread_create");
-  const char *most = getenv("THREADS");
-  if (most && __atomic_fetch_add(&begun, 1, __ATOMIC_SEQ_CST) >= atoi(most)) return EAGAIN;
-  return next(thread, how, run, with);
-}
-"""
 COMMANDS: Final = (
     "ingest t rows.csv",
     "ingest t rows.ndjson rows.csv.gz",
@@ -142,7 +122,7 @@ def limited(
     """Runs a command that can start no more than some threads, or has no more than some address space."""
     environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
     if threads is not None:
-        environment |= {"LD_PRELOAD": str(template().parent / "shim.so"), "THREADS": str(threads)}
+        environment |= thread_limit(_library(), threads)
     limit = "" if kib is None else f"ulimit -v {kib}; "
     call = [sys.executable, "-m", "compactor", *arguments]
     return subprocess.run(
@@ -196,16 +176,14 @@ def _wrong_rows(folder: Path) -> str | None:
 
 
 @functools.cache
+def _library() -> Path:
+    return build_thread_limit(_folder())
+
+
+@functools.cache
 def template() -> Path:
     """Makes a folder that has all that commands read, which is there until the process ends."""
-    _kept.append(tempfile.TemporaryDirectory())
-    base = Path(_kept[-1].name)
-    (base / "shim.c").write_text(_SHIM)
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O1", "-o", "shim.so", "shim.c", "-ldl"], cwd=base, check=True
-    )
-    folder = base / "files"
-    folder.mkdir()
+    folder = _folder()
     rows = rows_of(ROWS)
     pq.write_table(rows, folder / "rows.parquet", row_group_size=1_000)
     pcsv.write_csv(rows, folder / "rows.csv")
@@ -233,6 +211,12 @@ def template() -> Path:
 _kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
+def _folder() -> Path:
+    """Makes a folder that is there until the process ends."""
+    _kept.append(tempfile.TemporaryDirectory())
+    return Path(_kept[-1].name)
+
+
 def rows_of(count: int) -> pa.Table:
     """Rows in no order, of numbers and texts."""
     order = [n * 4_001 % count for n in range(count)]
@@ -245,30 +229,5 @@ def rows_of(count: int) -> pa.Table:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
-    given: Any = parser.parse_args()
-    shown = pool.Shown(
-        lambda progress: (
-            f"{progress.done:,} runs, {len(progress.findings):,} findings, "
-            + ", ".join(f"{name}: {n:,}" for name, n in sorted(progress.counts.items()))
-        ),
-        lambda seed: f"python -m tests.generated.shortages --count 1 --seed {seed}",
-    )
-    with suppress(KeyboardInterrupt):
-        pool.run(
-            check,
-            range(given.seed, given.seed + given.count),
-            processes=given.processes,
-            timeout_s=3 * TIMEOUT_S,
-            on_progress=shown,
-        )
-    print(shown.summary())
-    return int(bool(shown.progress.findings))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pool.main(check, __doc__, "tests.generated.shortages", 3 * TIMEOUT_S, noun="runs"))

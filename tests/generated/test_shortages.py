@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.generated import pool, shortages
+from tests.support.thread_limit import COMPILER
 
 SEEDS = range(3 * len(shortages.COMMANDS))
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("cc") is None or not Path("/proc").is_dir(), reason="needs Linux and a C compiler"
+    shutil.which(COMPILER) is None or not Path("/proc").is_dir(),
+    reason="needs Linux and a C compiler",
 )
 
 
