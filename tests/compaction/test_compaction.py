@@ -323,51 +323,31 @@ def test_an_unreachable_store_puts_nothing_in_quarantine(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "attempts"),
     [
-        lambda key: StoreError(f"s3://b/{key}: refused: the key is disabled (KMS.Disabled)"),
-        lambda key: ObjectNotFoundError(f"s3://b/{key}: no such object"),
-        lambda key: ObjectChangedError(f"s3://b/{key}: the object was replaced"),
-        lambda key: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key),
-        lambda key: LocalDiskError(f"cannot put 5 bytes aside: disk full at {key}"),
-        lambda key: EOFError(key),
+        (lambda key: StoreError(f"s3://b/{key}: refused: the key is disabled (KMS.Disabled)"), 4),
+        (lambda key: ObjectNotFoundError(f"s3://b/{key}: no such object"), 4),
+        (lambda key: ObjectChangedError(f"s3://b/{key}: the object was replaced"), 4),
+        (lambda key: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key), 4),
+        (lambda key: LocalDiskError(f"cannot put 5 bytes aside: disk full at {key}"), 4),
+        (lambda key: EOFError(key), 4),
+        (lambda key: MemoryError(key), 1),
     ],
 )
 @pytest.mark.parametrize("operation", ["open_stream", "start_upload"])
 def test_what_is_no_damage_puts_nothing_in_quarantine(
-    tmp_path: Path, error: Callable[[str], Exception], operation: str
+    tmp_path: Path, error: Callable[[str], Exception], attempts: int, operation: str
 ) -> None:
     store = MemoryStore()
     tables = [log_rows(60, seed) for seed in range(3)]
     keys = list(ingest_tables(store, tables, tmp_path).current().fragments)
 
-    report = _compacted_by_failing(store, keys, operation, error)
-    assert (len(report.failed), len(report.lost), report.done) == (4, 1, [])
-    assert CommitLog(store).current().quarantine == {}
-    assert len(compact_table(store).done) == 1
-    assert table_rows(store) == expected_rows(tables)
-
-
-def _compacted_by_failing(
-    store: MemoryStore, keys: list[str], operation: str, error: Callable[[str], Exception]
-) -> CompactReport:
-    """Runs compactions whose requests for the second fragment and for outputs fail."""
     failing = MemoryStore(store.objects)
     of_one = calls(operation, where=lambda call: call.key == keys[1] or call.key not in keys)
     failing.faults.add(Refuse(lambda _: error(keys[1])), at=of_one)
     engine = InProcessEngine(lambda compaction: run_compaction(compaction, failing))
-    return compact_table(store, engine=engine, max_attempts=4)
-
-
-@pytest.mark.parametrize("operation", ["open_stream", "start_upload"])
-def test_a_machine_without_memory_fails_once_and_puts_nothing_in_quarantine(
-    tmp_path: Path, operation: str
-) -> None:
-    store = MemoryStore()
-    tables = [log_rows(60, seed) for seed in range(3)]
-    keys = list(ingest_tables(store, tables, tmp_path).current().fragments)
-    report = _compacted_by_failing(store, keys, operation, MemoryError)
-    assert (len(report.failed), len(report.lost), report.done) == (1, 1, [])
+    report = compact_table(store, engine=engine, max_attempts=4)
+    assert (len(report.failed), len(report.lost), report.done) == (attempts, 1, [])
     assert CommitLog(store).current().quarantine == {}
     assert len(compact_table(store).done) == 1
     assert table_rows(store) == expected_rows(tables)

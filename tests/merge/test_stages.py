@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 import time
@@ -22,11 +21,12 @@ from compactor.resources.merge_plan import MergeShape, plan_merge
 from compactor.resources.stage import Buffer
 from compactor.resources.upload_memory import UploadMemory
 from compactor.settings.compaction import CompactionSettings
-from compactor.stores.s3_upload import S3Upload, UploadTarget
+from compactor.stores.s3_upload import S3Upload
 from lsm_fragment.container.writer import WriterOptions
 from tests.merge.test_memory import overshooting, run, run_spilling
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import read_random, rows_of, sort_schema, write_fragment
+from tests.support.uploads import upload_to
 from tests.support.wording import refuses
 
 MIB = 1 << 20
@@ -215,15 +215,7 @@ class Uploads:
     def __call__(self, memory: UploadMemory) -> S3Upload:
         client: Any = GatedClient()
         self.clients.append(client)
-        target = UploadTarget(
-            key="k",
-            address="s3://b/k",
-            client=client,
-            object={},
-            created_with={},
-            explained=contextlib.nullcontext,
-        )
-        return S3Upload(target, self._part_bytes, memory)
+        return upload_to(client, self._part_bytes, memory)
 
 
 def incompressible(rows: int, inputs: int) -> list[pa.Table]:

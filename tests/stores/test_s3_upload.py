@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from compactor.errors import StoreError, StoreUnreachableError
 from compactor.resources.disk import LocalDisk
-from compactor.resources.upload_memory import BudgetedUploads, Unaccounted
+from compactor.resources.upload_memory import BudgetedUploads
 from compactor.stores import s3_upload
-from compactor.stores.s3_upload import S3Upload, UploadTarget
 from tests.resources.test_budget import budget_of
+from tests.support.uploads import upload_to
 from tests.support.wording import refuses
 
 
@@ -62,18 +61,6 @@ class PartsClient:
 
     def sizes(self) -> list[int]:
         return [len(self.parts[number]) for number in sorted(self.parts)]
-
-
-def upload_to(client: Any, part_bytes: int) -> S3Upload:
-    target = UploadTarget(
-        key="k",
-        address="s3://b/k",
-        client=client,
-        object={},
-        created_with={},
-        explained=contextlib.nullcontext,
-    )
-    return S3Upload(target, part_bytes, Unaccounted())
 
 
 def test_parts_grow_in_steps_and_stop_growing_at_the_largest(
@@ -150,15 +137,7 @@ def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
 ) -> None:
     data = bytes(n % 251 for n in range(size))
     client, disk, budget = PartsClient(), LocalDisk(), budget_of(parts=None, upload=None)
-    target = UploadTarget(
-        key="k",
-        address="s3://b/k",
-        client=cast("Any", client),
-        object={},
-        created_with={},
-        explained=contextlib.nullcontext,
-    )
-    with S3Upload(target, 25, BudgetedUploads(budget, 50)) as upload:
+    with upload_to(client, 25, BudgetedUploads(budget, 50)) as upload:
         for number, start in enumerate(range(0, size, 11)):
             upload.write(data[start : start + 11])
             if spill_every and number % spill_every == 0:
@@ -179,15 +158,7 @@ def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
 
 def test_an_aborted_upload_gives_its_memory_back() -> None:
     client, budget = PartsClient(), budget_of(parts=None, upload=None)
-    target = UploadTarget(
-        key="k",
-        address="s3://b/k",
-        client=cast("Any", client),
-        object={},
-        created_with={},
-        explained=contextlib.nullcontext,
-    )
-    upload = S3Upload(target, 25, BudgetedUploads(budget, 50))
+    upload = upload_to(client, 25, BudgetedUploads(budget, 50))
     upload.write(b"x" * 60)
     upload.abort()
     upload.abort()
