@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.merge.groups import splits
+from compactor.merge.groups import column_pieces
 from tests.generated.heavy import TIMEOUT_S, check
 from tests.generated.pool import run
 
@@ -21,6 +21,6 @@ def test_a_merge_of_heavy_texts_is_done_or_refused_before_it_begins() -> None:
 def test_a_merge_that_charges_each_row_for_what_rows_share_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(splits, "used_bytes", lambda pieces: None)
+    monkeypatch.setattr(column_pieces, "used_bytes", lambda pieces: None)
     # Forked, so that the workers are as broken as this process.
     assert run(check, range(40), processes=2, timeout_s=TIMEOUT_S, start_method="fork")
