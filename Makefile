@@ -3,7 +3,7 @@ PYTHON ?=
 BIN := .venv/bin
 RESULTS ?= bench/results
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo quick test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 10000
 # What `make test` runs: all that needs no JVM, browser or other program and is over soon, and one Spark job.
 DAILY := main_job or not (spark or browser or program or long)
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+
+quick:  ## the inner loop: a few tests of each room (tests/quick.txt) in under 15 s, with .venv as it is
+	@test -x $(BIN)/python || { echo "There is no .venv: run make setup once, then make quick" >&2; exit 1; }
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (spark or browser or program or long)" @tests/quick.txt
 
 test: setup  ## what to run all the time: no browser, wheel or long loop, one Spark job (TESTS="-k name" for some)
 	$(PYTEST) -m "$(DAILY)" $(TESTS)

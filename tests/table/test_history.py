@@ -178,7 +178,9 @@ def test_a_commit_stands_although_its_checkpoint_fails(
     world: World, checkpoints_every_4: None
 ) -> None:
     store = MemoryStore(world.store.objects)
-    store.faults.add(Drop(), at=calls("create", where=lambda call: bool(parse_checkpoint(call.key))))
+    store.faults.add(
+        Drop(), at=calls("create", where=lambda call: bool(parse_checkpoint(call.key)))
+    )
     log = CommitLog(store, world.clock)
     for number in range(6):
         key = world.write(number, f"f{number}")
