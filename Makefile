@@ -4,7 +4,7 @@ BIN := .venv/bin
 RESULTS ?= bench/results
 export RESULTS
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench figures peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo quick test test-rest test-all wording test-long lint audit docs wheel bench figures peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 10000
 # Tests of `make test`: fast ones without JVM, browser or other programs, plus one Spark job.
 DAILY := main_job or not (spark or browser or program or long)
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+
+quick:  ## run a few tests of each room (tests/quick.txt) in under 15 s, without setup
+	@test -x $(BIN)/python || { echo "There is no .venv: run make setup once, then make quick" >&2; exit 1; }
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (spark or browser or program or long)" @tests/quick.txt
 
 test: setup  ## daily tests: one Spark job, no browser, wheel or long loop (TESTS="-k name" selects)
 	$(PYTEST) -m "$(DAILY)" $(TESTS)

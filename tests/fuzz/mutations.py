@@ -207,7 +207,7 @@ def _another_tree(rng: random.Random, anatomy: Anatomy) -> None:
 
 
 def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, bytes]:
-    """Nodes and buffers of some chunk of so many values."""
+    """Returns nodes and buffers of a chunk with `length` values."""
     encoding = rng.choice(
         (0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 12, 13) if depth < 3 else (0, 1, 2)
     )

@@ -122,7 +122,7 @@ def _check_templates(data: bytes) -> None:
 
 
 def check_values(rows: pa.Table) -> None:
-    """What was read can be handed to anybody who speaks Arrow."""
+    """Asserts that Arrow's interface takes what was read."""
     for column in rows.columns:
         for chunk in column.chunks:
             try:

@@ -1,4 +1,4 @@
-"""Values of Arrow arrays as plain Python, bit by bit, read by nobody's code but this.
+"""Values of Arrow arrays as plain Python, bit by bit, without Arrow's code or the product's.
 
 None            null
 bool, int       booleans, integers, durations in their unit

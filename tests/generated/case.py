@@ -78,7 +78,7 @@ class FindingError(Exception):
     """The product did something that it must not do."""
 
 
-class _Refused(Exception):  # noqa: N818 - nobody but this module sees it
+class _Refused(Exception):  # noqa: N818 - only this module sees it
     """The product refused by an error of its own."""
 
 

@@ -54,7 +54,7 @@ from tests.support.tables import append_table, compact_table
 CONDITIONS: Final = 300
 """Of one case."""
 _WHOLE_EVERY: Final = 50
-"""Of so many conditions one is scanned for and deleted by."""
+"""Scan for and delete by one condition in 50."""
 _MAX_REPORTED: Final = 3
 CASES: Final = 1 << 32
 """Of one seed."""

@@ -1,4 +1,4 @@
-"""What a table must say, in plain Python: rows as they came, sorted anew whenever somebody asks."""
+"""What a table must say, in plain Python: rows as they came, sorted anew at each question."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def date32(text: str) -> int:
 
 
 def moment(text: str, *, zoned: bool, digits: int) -> int:
-    """As units of so many decimal digits of a second since 1970."""
+    """Returns the time since 1970, counted in units of 10**-digits seconds."""
     found = _TIME.fullmatch(text)
     if not found or (found[10] is not None) != zoned or len(found[9] or "") > digits:
         raise NoValueError(text)

@@ -121,7 +121,7 @@ class World:
             self.auditor.windows = self.windows
 
     def strike(self) -> None:
-        """What the run's hazards do right before a vacuum."""
+        """Lets the run's hazards strike right before a vacuum."""
         for strike in self.strikes:
             if self.random.random() < 0.5:
                 strike()
@@ -141,8 +141,8 @@ class World:
     def met(self, what: str, error: CompactorError, removed: int) -> None:
         """Raises the error where it is none that an actor may meet.
 
-        That data is damaged may nobody say where none is, but who reads a log that is just being removed:
-        `removed` log files had gone when it began. Where something is, the error says what to do.
+        An actor may report damage only where something is damaged, or while it reads a log that is just being
+        removed: `removed` log files had gone when it began. Where something is, the error says what to do.
         """
         if isinstance(error, FragmentMissingError):
             key = error.name.removeprefix(f"{SimulatedStore.url}/")

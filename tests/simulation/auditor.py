@@ -235,7 +235,7 @@ class Auditor:
         deletions = {entry.deletion.key for entry in entries if entry.deletion}
         self.live[version.number] = deletions.union(after.fragments)
         for item in changes.quarantines:
-            # What several workers left behind may be at fault, as far as anybody can tell.
+            # What several workers left behind may be at fault, as far as the log can tell.
             is_suspect = item.key in before.suspects and before.suspects[item.key].is_deadly
             assert item.key in self.unhealthy or is_suspect, (
                 f"{item.key} is put in quarantine: {item.reason}"
@@ -392,7 +392,7 @@ class Auditor:
 
 
 class _Objects:
-    """The objects as they are at this moment, for reading: nobody else runs meanwhile."""
+    """The objects as they are at this moment, for reading: no other actor runs meanwhile."""
 
     url = "memory://table"
 

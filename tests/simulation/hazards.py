@@ -107,7 +107,7 @@ def _fragments_are_damaged(world: World) -> None:
 
 
 def _fragments_are_lost(world: World) -> None:
-    """For good, until somebody restores them or gives them up."""
+    """Until an operator restores them or gives them up."""
 
     def lose() -> None:
         key = world.vandal.lose_fragment(world.auditor.snapshot)

@@ -185,7 +185,7 @@ SCENES: dict[Scene, int] = {spawn_few: 95, spawn_many: 5}
 
 
 def _come_to_rest(world: World) -> None:
-    """No faults, nobody else: compactions end, a vacuum leaves what is live, all rows are there.
+    """Without faults and other actors, compactions end, a vacuum leaves what is live, all rows are there.
 
     What only one object held is restored from a backup. Where strays are refused, they are put aside.
     """
@@ -246,7 +246,7 @@ def _release(world: World) -> None:
 
 
 def _live_with_losses(world: World) -> None:
-    """Fragments that are gone stop adding versions, and then somebody restores them or gives them up."""
+    """Fragments that are gone stop adding versions, and then an operator restores them or gives them up."""
     if not world.fatal:
         for _ in range(2):
             _compact_as_command(world)

@@ -1,4 +1,4 @@
-"""Actors that run one at a time, in an order that a seed decides, on a clock that nobody waits for.
+"""Actors that run one at a time, in an order that a seed decides, on a clock without waiting.
 
 An actor is an ordinary function on a greenlet of its own. It hands over at every call of its store and
 whenever it sleeps; the scheduler picks who goes on. Same seed, same run.

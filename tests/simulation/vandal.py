@@ -1,4 +1,4 @@
-"""What a broken disk, a careless person or somebody with a writer's key does to stored objects.
+"""What a broken disk, a careless operator or a stranger with a writer's key does to stored objects.
 
 Nothing that only one object holds is promised to outlast the loss of that object, so two kinds of damage
 are told apart: such as the table must live with, because other objects say the same, and such as it has to
@@ -170,7 +170,7 @@ class Vandal:
         self._stray(checkpoint_key(number), self._random.choice(contents))
 
     def stray_objects(self, snapshot: Snapshot) -> None:
-        """Under names that nobody of the table's programs gives, or with content that they don't write."""
+        """Under names that none of the table's programs gives, or with content that none writes."""
         names = [
             f"{LOG_PREFIX}notes.txt", f"{LOG_PREFIX}.tmp", f"{LOG_PREFIX}{'9' * 21}.json",
             f"{CHECKPOINT_PREFIX}notes.txt", f"{CHECKPOINT_PREFIX}{'0' * 19}.arrow",
