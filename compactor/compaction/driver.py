@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import structs
+
 from compactor.common.clock import Ids, random_id
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.owner import is_gone, this_owner
@@ -537,7 +539,7 @@ class Driver:
 
 
 def _moved(move: TrivialMove) -> list[FragmentEntry]:
-    return [replace(entry, level=move.output_level) for entry in move.entries]
+    return [structs.replace(entry, level=move.output_level) for entry in move.entries]
 
 
 def backoff_seconds(failures: int, first_seconds: float, max_seconds: float) -> float:

@@ -7,11 +7,12 @@ overlapping fragments are read together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
+from msgspec import structs
 
 from compactor.predicate.tree import Predicate
 from compactor.read.pruning import may_have, overlapping_groups, unless_ruled_out
@@ -113,7 +114,7 @@ def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[
 
 def _bare(entry: FragmentEntry) -> FragmentEntry:
     """Returns the entry without column sizes: no reader needs them, and tasks are sent over the wire."""
-    return replace(entry, columns={})
+    return structs.replace(entry, columns={})
 
 
 def read_parts(

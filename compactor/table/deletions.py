@@ -8,11 +8,11 @@ leave those rows out, and the next compaction of the fragment does not write the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from io import BytesIO
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+from msgspec import structs
 
 from compactor.common.counts import counted
 from compactor.errors import DamagedInputError
@@ -45,7 +45,7 @@ def write_deletions(
         blocks.append(block)
         offset += len(block)
     create_own(store, key, b"".join(blocks))
-    return [replace(entry, deletion=deletion) for entry, deletion in entries]
+    return [structs.replace(entry, deletion=deletion) for entry, deletion in entries]
 
 
 def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:

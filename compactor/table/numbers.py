@@ -30,11 +30,11 @@ MAX_KEY_BYTES: Final = 1 << 20
 MAX_TTL_SECONDS: Final = 10**12
 MAX_SKIP_BYTES: Final = 1 << 30
 """The most bytes of a column's skip index in a row group: readers take no larger object whole."""
-_LAST_UNIX_MS: Final = 253_402_300_799_999
+LAST_UNIX_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
 Natural: TypeAlias = Annotated[NonNegativeInt, msgspec.Meta(ge=0, le=MAX_INT64)]
-UnixMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LAST_UNIX_MS)]
+UnixMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LAST_UNIX_MS)]
 Level: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_LEVEL)]
 WindowSeconds: TypeAlias = Annotated[PositiveInt, msgspec.Meta(ge=1, le=MAX_WINDOW_SECONDS)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
@@ -57,5 +57,5 @@ def check_sum(name: str, numbers: Iterable[int]) -> None:
 
 def unix_ms(name: str, number: Any) -> int:
     """Returns the number. Raises as `check_number` does unless it is a time that calendars know."""
-    check_number(name, number, _LAST_UNIX_MS)
+    check_number(name, number, LAST_UNIX_MS)
     return int(number)

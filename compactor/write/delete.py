@@ -9,12 +9,13 @@ deletion covers all rows of the version before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import CommitConflictError
@@ -139,7 +140,7 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
     return Changes(
         operation=Operation.DELETE,
         # Trivial moves may have given some another level by now.
-        adds=tuple(replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
+        adds=tuple(structs.replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
         removes=tuple(entry.key for entry in entries),
         # These compactions would write the deleted rows again.
         ended_leases=tuple(
