@@ -2,7 +2,7 @@
 
 The names: a spec becomes a compaction (it gets an id), and each execution of it is an attempt. An attempt
 writes objects under names of its own and returns what it wrote; only the driver commits. So retried and
-speculative attempts are harmless, and what they leave is garbage that nobody sees.
+speculative attempts are harmless, and what they leave is garbage that no version names.
 """
 
 from __future__ import annotations

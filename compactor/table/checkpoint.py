@@ -2,7 +2,7 @@
 
 A checkpoint is an Arrow IPC stream with a column for each field of an entry, then the 16 bytes of XXH3-128
 over it. The rest of the snapshot is JSON in the schema's metadata. Equal snapshots give equal bytes, so it
-does not matter who writes a checkpoint, or how many do.
+does not matter which process writes a checkpoint, or how many do.
 """
 
 from __future__ import annotations

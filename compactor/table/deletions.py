@@ -29,7 +29,7 @@ Deleted: TypeAlias = pa.BooleanArray
 
 _LEVEL: Final = 3
 _MAX_BESIDE_BITS: Final = 1024
-"""The most bytes that a block takes beside a bit for each row."""
+"""Refuse a block with more bytes than these beside a bit for each row."""
 _ADVICE: Final = ": restore the object from a backup"
 
 

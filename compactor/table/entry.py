@@ -43,7 +43,7 @@ from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 
 _MAX_KEY_CHARACTERS: Final = 2 * MAX_KEY_BYTES
-"""The most characters of a key: binary values are base64 in the log, and so longer than in rows."""
+"""Refuse a longer key. Binary values are base64 in the log, and so longer than in rows."""
 
 
 class _Columns(Form):
@@ -173,7 +173,7 @@ class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
     key: Annotated[str, ObjectName(is_fragment_key, "a fragment")]
     level: Annotated[int, Number(MAX_LEVEL, arrow=pa.int32())]
     run: Annotated[str, Text()]
-    """What wrote it: the id of its compaction, or its own key."""
+    """The id of the compaction that wrote it, or its own key."""
     sequence: Annotated[tuple[int, int], Numbers(("version", "position"))]
     """The version and position at which its oldest rows came in; on level 0, this names its sorted run."""
     rows: Annotated[int, RelatedNumber()]
@@ -195,7 +195,7 @@ class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
     tombstones: Annotated[int, RelatedNumber()] = 0
     """Number of rows that delete older rows of their key."""
     oldest_unix_ms: Annotated[int | None, Number(least=_MIN_INT64)] = None
-    """The least time of its rows, in a table with a time to live; None if no row has a time."""
+    """The earliest time of its rows, in a table with a time to live; None if no row has a time."""
     skip_index: Annotated[SkipIndex | None, Listed(Stored(SkipIndex))] = None
 
     @property

@@ -96,7 +96,7 @@ class Snapshot:
     leases: Annotated[Mapping[str, Lease], Keyed(Lease, "compaction_id")] = field(
         default_factory=dict
     )
-    """Leases that stand, by compaction id, including expired ones that nobody gave up."""
+    """Leases that stand, by compaction id, including expired ones that no process has ended."""
     quarantine: Annotated[Mapping[str, Quarantine], Keyed(Quarantine, "key")] = field(
         default_factory=dict
     )
@@ -227,7 +227,7 @@ class _Replay:
         for key in gone:
             self._quarantine.pop(key, None)
             self._suspects.pop(key, None)
-            # An input of the lease is gone, so the lease is over, whoever made it.
+            # An input of the lease is gone, so the lease is over, whichever process made it.
             self._release(self._lease_of.get(key))
         self._values["totals"] = self._values["totals"].after(changes, removed)
 

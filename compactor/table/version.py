@@ -1,4 +1,4 @@
-"""Versions: one file of the commit log each, with what it changes. Pure values and their bytes."""
+"""Versions: a file of the commit log each, with the changes of one commit. Pure values and their bytes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Changes:
     """The first version that can still be read."""
     cost: Annotated[CompactionCost | None, Converted(CompactionCost)] = None
     records: Annotated[tuple[CompactionRecord, ...], _Records()] = ()
-    """What became of the compactions that this commit ends; for reports only."""
+    """Figures of the compactions that this commit ends; for reports only."""
 
     def to_json(self) -> dict[str, Any]:
         return _CHANGES.to_json(self)
