@@ -2,13 +2,14 @@
 PYTHON ?=
 BIN := .venv/bin
 RESULTS ?= bench/results
+export RESULTS
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench figures peers scaling sizes small-jobs startup micro workload clean distclean
 
-help:  ## this list
+help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: environment java  ## .venv with everything, Java for Spark, kubectl for the manifests' tests
+setup: environment java  ## install .venv, Java for Spark, kubectl for the manifest tests
 
 environment:
 	@PYTHON="$(PYTHON)" sh deploy/setup/python.sh
@@ -25,28 +26,28 @@ chromium:
 kubectl:
 	@sh deploy/setup/kubectl.sh
 
-lock: environment  ## the lock files anew from pyproject.toml (LOCK=--upgrade takes the newest versions)
+lock: environment  ## regenerate the lock files from pyproject.toml (LOCK=--upgrade for the latest versions)
 	@sh deploy/lock/lock.sh $(LOCK)
 
 demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)
 
-# What `make test` runs: all that needs no JVM, browser or other program and is over soon, and one Spark job.
+# Tests of `make test`: fast ones without JVM, browser or other programs, plus one Spark job.
 DAILY := main_job or not (spark or browser or program or long)
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-test: setup  ## what to run all the time: no browser, wheel or long loop, one Spark job (TESTS="-k name" for some)
+test: setup  ## daily tests: one Spark job, no browser, wheel or long loop (TESTS="-k name" selects)
 	$(PYTEST) -m "$(DAILY)" $(TESTS)
 
-test-rest: setup promtool chromium kubectl  ## the other tests: Spark, browser, manifests, wheel, long loops
+test-rest: setup promtool chromium kubectl  ## all other tests: Spark, browser, manifests, wheel, long loops
 	$(PYTEST) -m "not ($(DAILY))" $(TESTS)
 
 test-all: test test-rest  ## all tests
 
-wording: setup  ## what errors say, written anew into tests/wording (TESTS="tests/cli" takes up new tests too)
+wording: setup  ## rewrite the error messages in tests/wording (TESTS="tests/cli" adds those of new tests)
 	$(BIN)/python -m pytest --write-wording $(TESTS)
 
-test-long: setup promtool chromium kubectl  ## properties by new examples, 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, 100,000 simulations
+test-long: setup promtool chromium kubectl  ## new examples for properties, 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, 100,000 simulations
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests
 	$(BIN)/python -m tests.generated.tables --count 50000 --processes 2
 	$(BIN)/python -m tests.generated.conditions --count 500000 --seed 1 --processes 2
@@ -61,15 +62,15 @@ lint: environment  ## ruff check, ruff format, mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: environment  ## the reference of the Python interface in build/docs, that of the command line, and what pages show
+docs: environment  ## regenerate the Python reference (build/docs), the command line reference, and console output in pages
 	$(BIN)/python -m docs.tools.python_reference build/docs
 	$(BIN)/python -m docs.tools.cli_reference docs/reference/cli.md
 	$(BIN)/python -m docs.tools.console_pages README.md docs/tutorial/ten-minutes.md
 
-wheel: environment  ## sdist and wheel, in dist
+wheel: environment  ## build sdist and wheel in dist
 	$(BIN)/python -m build --no-isolation
 
-audit: environment  ## known vulnerabilities of the locked packages; only a warning where PyPI can't be asked
+audit: environment  ## check locked packages for known vulnerabilities; only a warning if PyPI is unreachable
 	@$(BIN)/python -m deploy.lock.audit
 
 bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak RSS
@@ -79,10 +80,15 @@ peers: setup  ## side by side with ClickHouse, DataFusion, DuckDB, Polars, ... (
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/lock/peers.lock
 	$(BIN)/python -m bench.vs_peers $(PEERS)
 
+figures: setup  ## all figures of docs/explanation/benchmarks.md, and the page (LINES=folder of .log files, FIGURES="--rows 2000")
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/lock/peers.lock
+	$(BIN)/python -m bench.figures --lines "$(LINES)" $(FIGURES)
+	$(BIN)/python -m docs.tools.benchmark_page
+
 scaling: setup  ## time against rows, fan-in and columns (SCALING="--rows 1000000")
 	$(BIN)/python -m bench.bench_scaling $(SCALING)
 
-sizes: setup  ## every column's bytes beside Parquet's (SIZES="--rows 400000")
+sizes: setup  ## bytes per column, compared with Parquet (SIZES="--rows 400000")
 	$(BIN)/python -m bench.bench_size $(SIZES)
 
 small-jobs: setup  ## 1,000 tiny compactions in one Spark job, and a 22 MB one
@@ -102,5 +108,5 @@ clean:  ## remove caches and build products
 	rm -rf .demo spark-warehouse metastore_db derby.log
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
-distclean: clean  ## the same, and remove .venv
+distclean: clean  ## clean, and remove .venv
 	rm -rf .venv

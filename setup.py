@@ -1,4 +1,4 @@
-"""Compiles the loops of lsm_fragment, and puts SPEC.md into it; the rest is described in pyproject.toml."""
+"""Compiles the native modules of lsm_fragment, and adds SPEC.md; everything else is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER = _HOME / "lsm_fragment/native"
 
 
 class BuildNative(build_ext):
-    """Says what is missing where a module cannot be compiled: without them nothing works."""
+    """Compiles the native modules, which are required; explains what is missing if one fails."""
 
     def build_extension(self, ext: Extension) -> None:
         try:
@@ -33,8 +33,8 @@ class BuildNative(build_ext):
 
 
 class BuildPackages(build_py):
-    """Builds from nothing, so that no module of an earlier build gets into a wheel; adds SPEC.md, which
-    stands beside the package, where package data can't reach it."""
+    """Builds from scratch, so that no stale module gets into a wheel; adds SPEC.md, which package data cannot
+    reach beside the package."""
 
     def run(self) -> None:
         if not self.editable_mode:
@@ -53,8 +53,8 @@ setup(
             ".".join(path.relative_to(_HOME).with_suffix("").parts),
             [str(path)],
             depends=[str(header) for header in _FOLDER.rglob("*.pxd")],
-            include_dirs=[pyarrow.get_include()],  # XXH3, which Arrow's headers carry
-            # Doubles round alike on all machines, also where one can multiply and add in one step.
+            include_dirs=[pyarrow.get_include()],  # for the XXH3 in Arrow's headers
+            # Forbid fused multiply-add, so that doubles round the same on all machines.
             extra_compile_args=["-O3", "-g0", "-ffp-contract=off"],
         )
         for path in sorted(_FOLDER.rglob("*.pyx"))

@@ -3,8 +3,8 @@ folder, at 0.3 million rows per second or more, and its Python process stays bel
 
     python -m bench.bench_compaction [--rows 4000000] [--inputs 16] [--runs 2] [--master local[1]] [--json]
 
-Times are those of `compactor compact --json`: planning, the Spark job and the commit, on a session that runs
-already. With `--master in-process` there is no Spark.
+Times are those of `compactor compact --json`: planning, Spark job and commit, on a running session. With
+`--master in-process` there is no Spark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compactor.cli.main import run
 
 
 def compact_once(table: Path, copy: Path, master: str) -> dict[str, Any]:
-    """Compacts a fresh copy of the table; the command's report."""
+    """Compacts a fresh copy of the table; returns the command's report."""
     shutil.copytree(table, copy)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

@@ -1,16 +1,15 @@
-"""Compares connected components with Splink's deterministic clustering and GraphFrames: all find the same
-clusters of 10 million records.
+"""Compares connected components with Splink's deterministic clustering and GraphFrames, on 10 million
+records.
 
     python -m bench.bench_components                          10 million records, local[2]; takes 6 GB
     python -m bench.bench_components --quick                  200,000
     python -m bench.bench_components --engines scipy,splink
 
-Records have planted clusters: a hub with a tenth of all records, a chain with a hundredth, twenty chains with
-a thousandth each, and clusters whose sizes follow a power law. Each of the latter is a random tree with three
-extra links for every ten. Numbers and order are shuffled. The clock runs from links in Parquet to the cluster
-of each record in Parquet. Each engine runs once, in a process of its own; Spark's session starts before the
-clock. The clusters found are compared with the planted ones. GraphFrames runs only if its JAR is on Spark's
-class path; PyPI has none.
+The records have planted clusters: a hub with a tenth of all records, a chain with a hundredth, twenty chains
+with a thousandth each, and clusters of power-law sizes, which are random trees with three extra links for
+every ten. Numbers and order are shuffled. The clock runs from links in Parquet to the cluster of each record
+in Parquet. Each engine runs once, in its own process; Spark's session starts before the clock. The clusters
+found must equal the planted ones. GraphFrames runs only if its JAR is on Spark's class path; PyPI has none.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def write_links(folder: Path, records: int) -> int:
 
 
 def _power_law(random: np.random.Generator, records: int, chains: list[int]) -> np.ndarray:
-    """Sizes that sum to what hub and chains leave."""
+    """Returns cluster sizes that sum to the records left by hub and chains."""
     rest = records - records // 10 - sum(chains)
     sizes = np.minimum(random.zipf(_ZIPF_EXPONENT, rest), _LARGEST_CLUSTER)
     sizes = sizes[: np.searchsorted(np.cumsum(sizes), rest)]
@@ -95,13 +94,13 @@ def with_scipy(folder: Path, records: int) -> dict[str, Any]:
 
 
 def with_spark(folder: Path, records: int) -> dict[str, Any]:
-    """Runs 10 million records with our defaults; of fewer, less is left to one task, so that there are
-    rounds."""
+    """Runs 10 million records with our defaults. For fewer, lowers the limit of the final task, so that there
+    are rounds."""
     return _on_spark(folder, {"edges_in_one_task": min(EDGES_IN_ONE_TASK, records // 10)})
 
 
 def with_spark_rounds_only(folder: Path, _: int) -> dict[str, Any]:
-    """Leaves nothing to one task."""
+    """Finishes no edges in one task."""
     return _on_spark(folder, {"edges_in_one_task": 0})
 
 
@@ -117,7 +116,7 @@ def _on_spark(folder: Path, options: dict[str, int]) -> dict[str, Any]:
 
 
 def with_splink(folder: Path, records: int) -> dict[str, Any]:
-    """Links taken as certain, on DuckDB: what its deterministic linkage clusters by."""
+    """Clusters links with certainty 1 by Splink's deterministic linkage, on DuckDB."""
     import duckdb
     from splink import DuckDBAPI
     from splink.clustering import cluster_pairwise_predictions_at_threshold
@@ -141,7 +140,7 @@ def with_splink(folder: Path, records: int) -> dict[str, Any]:
 
 
 def with_graphframes(folder: Path, records: int) -> dict[str, Any]:
-    """Runs the default algorithm of GraphFrames, with checkpoints beside ours."""
+    """Runs GraphFrames' default algorithm, with checkpoints beside ours."""
     from graphframes import GraphFrame
 
     spark = _session()
@@ -174,10 +173,8 @@ ENGINES: Final[dict[str, Callable[[Path, int], dict[str, Any]]]] = {
 
 
 def is_planted(folder: Path, records: int) -> bool:
-    """Returns whether the clusters found are those planted, by any name.
-
-    Records without links may be left out.
-    """
+    """Returns whether the clusters found equal the planted ones, up to labels. Records without links may be
+    missing."""
     found = pq.read_table(folder / "found.parquet")
     node, name = found["node"].to_numpy(), found["component"].to_numpy()
     _, name = np.unique(name, return_inverse=True)
@@ -190,7 +187,7 @@ def is_planted(folder: Path, records: int) -> bool:
 
 
 def run_here(engine: str, folder: Path, records: int) -> dict[str, Any]:
-    """Returns one engine's figures, or why it cannot run."""
+    """Returns one engine's figures, or the reason why it cannot run."""
     try:
         figures = ENGINES[engine](folder, records)
     except ImportError as error:
@@ -203,7 +200,7 @@ def run_here(engine: str, folder: Path, records: int) -> dict[str, Any]:
 
 
 def run_apart(engine: str, links: Path, records: int) -> dict[str, Any]:
-    """Runs in a new process and a folder of its own, from which it sees the same links."""
+    """Runs an engine in a new process and folder, with the same links."""
     with tempfile.TemporaryDirectory() as work:
         for name in ("links.parquet", "planted.parquet"):
             (Path(work) / name).symlink_to(links / name)

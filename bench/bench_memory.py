@@ -1,7 +1,7 @@
-"""Measures the memory of a compaction: the resident set beyond that of the bare process.
+"""Measures the memory of a compaction, beyond that of the bare process.
 
-Each case runs in a process of its own. The process first merges a little, so that libraries and allocators
-are warm. Then it notes its resident set, merges, and reports the peak above that (VmHWM of Linux).
+Each case runs in its own process, which first merges a little to warm libraries and allocators up, records
+its resident set, merges, and reports the peak above that (Linux's VmHWM).
 
     python -m bench.bench_memory                         all cases, some minutes
     python -m bench.bench_memory --cases size fan-in     some
@@ -48,7 +48,7 @@ class Case:
     sort: str
     row_group_bytes: int = 4 * MIB
     memory_limit_mib: int | None = None
-    """Instead of the default: so low that the smallest case fills it."""
+    """Overrides the default: low enough for the smallest case to fill it."""
     slow: bool = False
 
 
@@ -59,7 +59,7 @@ def logs(rows: int, inputs: int) -> Callable[[], Iterator[pa.Table]]:
 def wide(
     columns: int, inputs: int = 32, present: int = 100, rows: int = 5_000
 ) -> Iterator[pa.Table]:
-    """Writes inputs that each have 100 of `columns` columns; the number of values is always the same."""
+    """Writes inputs of 100 out of `columns` columns each; the number of values is constant."""
     rng = np.random.default_rng(1)
     for _ in range(inputs):
         chosen = rng.choice(columns, present, replace=False)
@@ -68,7 +68,8 @@ def wide(
 
 
 def heavy(heavy_rows: int, inputs: int = 16, rows: int = 40_000) -> Iterator[pa.Table]:
-    """Messages of 75 KiB among tiny ones: neighbours in key order, far apart in every input's row groups."""
+    """Messages of 75 KiB among tiny ones: adjacent in key order, but far apart in every input's row
+    groups."""
     rng = np.random.default_rng(2)
     for number in range(inputs):
         keys = rng.integers(0, 1 << 30, rows)
@@ -80,26 +81,26 @@ def heavy(heavy_rows: int, inputs: int = 16, rows: int = 40_000) -> Iterator[pa.
         yield pa.table({"k": keys, "text": pa.array(text, pa.string()), "n": np.full(rows, number)})
 
 
-def cases(fewer: int = 1) -> Iterator[Case]:
-    """Yields the cases, with so many times fewer rows. Heavy rows are ingested into large row groups, so that
-    only the merge can divide them."""
+def cases(divisor: int = 1) -> Iterator[Case]:
+    """Yields the cases, with rows divided by `divisor`. Heavy rows are ingested into large row groups, so
+    that only the merge can divide them."""
     for times in (1, 4, 16):
         yield Case(
             group="size",
             name=f"{times}x",
-            build=logs(600_000 * times // fewer, 16),
+            build=logs(600_000 * times // divisor, 16),
             sort=LOG_SORT,
             row_group_bytes=MIB // 2,
             memory_limit_mib=32,
         )
     for inputs in (4, 64, 512):
-        rows = max(inputs, 2_000_000 // fewer)
+        rows = max(inputs, 2_000_000 // divisor)
         yield Case(group="fan-in", name=f"{inputs} inputs", build=logs(rows, inputs), sort=LOG_SORT)
     for columns in (100, 1_000, 10_000):
-        build = partial(wide, columns, rows=-(-5_000 // fewer))
+        build = partial(wide, columns, rows=-(-5_000 // divisor))
         yield Case(group="columns", name=f"{columns} columns", build=build, sort="k")
     for heavy_rows in (25, 100, 400):
-        build = partial(heavy, -(-heavy_rows // fewer), rows=40_000 // fewer)
+        build = partial(heavy, -(-heavy_rows // divisor), rows=40_000 // divisor)
         yield Case(
             group="heavy",
             name=f"{heavy_rows} of 75 KiB",
@@ -110,7 +111,7 @@ def cases(fewer: int = 1) -> Iterator[Case]:
     yield Case(
         group="cpu",
         name="50 ms, 100 MB/s",
-        build=logs(2_000_000 // fewer, 16),
+        build=logs(2_000_000 // divisor, 16),
         sort=LOG_SORT,
         slow=True,
     )
@@ -130,7 +131,7 @@ def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
         build(Case(group="", name="", build=logs(20_000, 2), sort=LOG_SORT), warm)
         compact_all(LocalStore(warm), CompactionSettings())
     store: Store = SlowStore(LocalStore(folder)) if slow else LocalStore(folder)
-    trim()  # what the warm-up left free would be counted as the bare process's
+    trim()  # memory freed by the warm-up would count as part of the bare process
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
     cpu, started = time.process_time(), time.perf_counter()
@@ -143,7 +144,7 @@ def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
 
 
 class RefusedError(Exception):
-    """The compaction failed; in the bench, for want of memory."""
+    """The compaction failed; here, for lack of memory."""
 
 
 def compact_all(store: Store, settings: CompactionSettings) -> dict[str, Any]:
@@ -201,7 +202,12 @@ def main() -> None:
     )
     groups = list(dict.fromkeys(case.group for case in cases()))
     parser.add_argument("--cases", nargs="*", choices=groups, default=groups)
-    parser.add_argument("--fewer", type=int, default=1, help="times fewer rows, to try the bench")
+    parser.add_argument(
+        "--fewer",
+        type=int,
+        default=1,
+        help="divide the rows by this, to try the bench",
+    )
     parser.add_argument("--memory-limit", type=int, help="MiB  (default: 512, for size 32)")
     parser.add_argument("--json", action="store_true", help="an object a line, all figures")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)

@@ -1,5 +1,5 @@
-"""Compares a pipeline with DuckDB and Polars on the same job: it reads NDJSON and CSV logs, interleaves them,
-filters, computes columns, and writes Parquet.
+"""Compares a pipeline with DuckDB and Polars on the same job: read NDJSON and CSV logs, interleave, filter,
+compute columns, and write Parquet.
 
     taskset -c 0 env POLARS_MAX_THREADS=1 python -m bench.bench_pipeline            1 million rows
     taskset -c 0 env POLARS_MAX_THREADS=1 python -m bench.bench_pipeline --rows 200000

@@ -3,7 +3,6 @@ ordering of keys grows, about as its logarithm.
 
     python -m bench.bench_scaling                                   all cases at 2 million rows, some minutes
     python -m bench.bench_scaling --cases fan-in --rows 8000000
-    python -m bench.bench_scaling --plot docs/img/scaling.png
 
 rows     logs, 16 inputs, 1x to 64x rows: 1/16 of --rows to 4 times --rows
 fan-in   logs, --rows rows from 4 to 512 inputs
@@ -14,7 +13,7 @@ Compactions run in a process of their own for every case, which merges a little 
 the best of --runs counts. `per unit` is the time a row (rows) or a column (columns), or all of it (fan-in,
 sparse), as a multiple of the first case's: 1 is ideal. `order` is the time of ordering keys, `rest` all
 other, each as a multiple of the first case's; in parentheses what its logarithm would make of `order`.
-The figures go to bench/results/scaling.json.
+The figures go to scaling.json, in the folder that RESULTS names.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ import pyarrow as pa
 
 from bench.bench_memory import logs, wide
 from bench.results import RESULTS, write_results
-from bench.scaling_plot import plot
 from bench.tables import LOG_SORT, compaction_of_all, write_table
 from compactor.compaction.attempt import run_compaction
-from compactor.compaction.compaction import AttemptReport
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 
@@ -109,13 +106,8 @@ def compact_all(store: LocalStore) -> dict[str, Any]:
         "spilled_bytes": outcome.report.spilled_bytes,
         "seconds": round(seconds, 4),
         "cpu_seconds": round(time.process_time() - cpu, 4),
-        "stage_seconds": stage_seconds(outcome.report),
+        "stage_seconds": outcome.report.stage_seconds,
     }
-
-
-def stage_seconds(report: AttemptReport) -> dict[str, float]:
-    """Returns the seconds of each stage that the report has."""
-    return dict(getattr(report, "stage_seconds", None) or {})
 
 
 def run_case(case: Case, runs: int) -> dict[str, Any]:
@@ -168,7 +160,6 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--plot", type=Path, help="a picture: .png, .svg or .pdf")
     parser.add_argument("--results", type=Path, default=RESULTS / "scaling.json")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -187,8 +178,6 @@ def main() -> None:
             results.append(compared(figures, first.setdefault(case.group, figures)))
             print(line(results[-1]), flush=True)
     write_results(options.results, {"rows": options.rows, "runs": options.runs}, results)
-    if options.plot:
-        plot(results, options.plot)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 Logs are compacted, and the very same sorted rows written to Parquet by PyArrow, zstd at the same level,
 with its default encodings: once in the row groups that the compaction made, once in groups of 131,072 rows.
 A column is marked WORSE if its stored bytes are more than 5% above either. The figures go to
-bench/results/size.json.
+size.json, in the folder that RESULTS names.
 """
 
 from __future__ import annotations

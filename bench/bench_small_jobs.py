@@ -6,7 +6,7 @@ rows take 20 ms each or less, planning and commits included; 22 MB of logs in 16
     python -m bench.bench_small_jobs --masters in-process --profile     where the time of a tiny one goes
 
 Every master is a process of its own. Start-up, which is the session and a first compaction on it, is shown
-and not counted. The figures go to bench/results/small_jobs.json.
+and not counted. The figures go to small_jobs.json, in the folder that RESULTS names.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ small local table at most 0.6 s.
 
 CPU seconds are user and system time of the process with all its threads, which a busy machine disturbs less
 than it does wall time; the best of several runs counts. Every run is a process of its own, after one that
-compiles and caches the modules. The figures go to bench/results/startup.json.
+compiles and caches the modules. The figures go to startup.json, in the folder that RESULTS names.
 """
 
 from __future__ import annotations

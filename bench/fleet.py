@@ -1,8 +1,8 @@
-"""The synthetic fleet: which services run on which hosts, and the tags their agents attach.
+"""The synthetic fleet: services, hosts, and the tags that agents attach.
 
-The fleet is one constant world: every batch of every seed comes from the same machines, as the
-uploads of many agents would. A *placement* is one service on one host; a row belongs to exactly
-one placement, so drawing placements draws service, host and tags together.
+The fleet is constant: all batches of all seeds come from the same machines, as uploads of many agents would.
+A *placement* is one service on one host. Each row belongs to exactly one, so drawing placements draws
+service, host and tags together.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 WORLD_SEED: Final = 20_170_516
 HOST_COUNT: Final = 400
 TAG_VARIANTS: Final = 8
-"""Tag lists per placement: a rolling deployment has a few pods and versions alive at once."""
+"""Tag lists per placement: during a rolling deployment a few pods and versions coexist."""
 
-# Family -> (services, median duration in microseconds, share of rows that carry a trace id).
+# Family -> (services, median duration in microseconds, fraction of rows with a trace id).
 _FAMILIES: Final[dict[str, tuple[str, int, float]]] = {
     "app": (
         "checkout cart catalog search payments inventory recommendations notifications"
@@ -43,13 +43,13 @@ _FAMILIES: Final[dict[str, tuple[str, int, float]]] = {
     "k8s": ("kubelet coredns", 700, 0.0),
     "zookeeper": ("zookeeper", 600, 0.0),
 }
-# Families in which every log line has a millisecond clock, as java.util.logging and log4j write.
+# Families whose log lines have a millisecond clock, as java.util.logging and log4j write.
 _MILLISECOND_FAMILIES: Final = frozenset({"hdfs", "yarn", "spark", "zookeeper", "kafka"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Services and hosts in ascending order of name, and the placements that join them."""
+    """Services and hosts, each sorted by name, and the placements that combine them."""
 
     services: pa.StringArray
     hosts: pa.StringArray
@@ -67,7 +67,7 @@ class Fleet:
     def draw_placements(
         self, rows: int, rng: np.random.Generator, *, hosts: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.int64]:
-        """Draws the placement of each of `rows` rows, by weight, on the chosen hosts only."""
+        """Draws a placement for each of `rows` rows, by weight, on the chosen hosts only."""
         weight = self.placement_weight
         if hosts is not None:
             weight = np.where(hosts[self.placement_host], weight, 0.0)
@@ -78,7 +78,7 @@ class Fleet:
 
 @cache
 def fleet() -> Fleet:
-    """Builds the one fleet, which takes a few milliseconds, and caches it."""
+    """Builds and caches the fleet, in a few milliseconds."""
     rng = np.random.default_rng(WORLD_SEED)
     described = sorted(
         (service, family)
@@ -107,7 +107,7 @@ def fleet() -> Fleet:
 
 
 def _zipf_shares(count: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Shares proportional to 1 / rank, in an order that does not follow the names."""
+    """Returns weights proportional to 1 / rank, in an order unrelated to names."""
     shares = 1.0 / np.arange(1, count + 1)
     return np.asarray(rng.permutation(shares / shares.sum()))
 
@@ -121,7 +121,7 @@ def _host_names(rng: np.random.Generator) -> list[str]:
 def _place(
     popularity: npt.NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Spreads services over hosts: popular services run on many hosts, and every host runs at least one."""
+    """Assigns services to hosts: popular services run on many hosts, and every host runs at least one."""
     count = len(popularity)
     pairs = {(int(rng.choice(count, p=popularity)), host) for host in range(HOST_COUNT)}
     for service, share in enumerate(popularity):

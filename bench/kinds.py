@@ -1,7 +1,7 @@
-"""Makes rows of other kinds than logs: trips of taxis, requests to web servers, accounts, samples of metrics.
+"""Generates rows other than logs: taxi trips, web requests, accounts, metric samples.
 
-They differ in what is heavy: many narrow numbers, long addresses and lists, unique keys and noise, few values
-that repeat.
+They differ in what dominates: many narrow numbers, long addresses and lists, unique keys and noise, a few
+repeating values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOREM: Final = "lorem ipsum dolor sit amet consectetur " * 3
 def made_in_parts(
     make: Callable[[np.random.Generator, int], pa.Table], seed: int, rows: int, inputs: int
 ) -> Iterator[pa.Table]:
-    """Yields so many rows in all, each in an input drawn by chance."""
+    """Yields `rows` rows in all, each in a randomly drawn input."""
     rng = np.random.default_rng(seed)
     table = make(rng, rows)
     part = rng.integers(0, inputs, rows)
@@ -31,7 +31,7 @@ def made_in_parts(
 
 
 def trips(rng: np.random.Generator, rows: int) -> pa.Table:
-    """Makes trips: times, prices, places and codes. All are numbers but one."""
+    """Returns trips: times, prices, places and codes, numbers but for one column."""
     start = (_START_SECONDS + rng.integers(0, 30 * _DAY_SECONDS, rows)) * 1_000_000
     distance = np.round(rng.gamma(2, 2, rows), 2)
     seconds = (distance * rng.normal(240, 60, rows).clip(60, 900)).astype(np.int64)
@@ -58,7 +58,7 @@ def trips(rng: np.random.Generator, rows: int) -> pa.Table:
 
 
 def requests(rng: np.random.Generator, rows: int) -> pa.Table:
-    """Makes requests: addresses, agents, sessions, sizes, lists of tags, with many nulls in one column."""
+    """Returns requests: addresses, agents, sessions, sizes, lists of tags; one column is mostly null."""
     time = _START_SECONDS * 1000 + rng.integers(0, _DAY_SECONDS * 1000, rows)
     paths = np.array([f"/{area}/{part}" for area in _AREAS for part in _PARTS])
     path = paths[rng.zipf(1.3, rows) % len(paths)]
@@ -91,7 +91,7 @@ def requests(rng: np.random.Generator, rows: int) -> pa.Table:
 
 
 def accounts(rng: np.random.Generator, rows: int) -> pa.Table:
-    """Makes accounts: unique keys, noise that nothing compresses, names and notes."""
+    """Returns accounts: unique keys, incompressible noise, names and notes."""
     return pa.table(
         {
             "id": [rng.bytes(16).hex() for _ in range(rows)],
@@ -106,7 +106,7 @@ def accounts(rng: np.random.Generator, rows: int) -> pa.Table:
 
 
 def samples(rng: np.random.Generator, rows: int) -> pa.Table:
-    """Makes samples: few names, rounded values, a counter."""
+    """Returns samples: few names, rounded values, a counter."""
     seconds = _START_SECONDS + rng.integers(0, 3600, rows)
     return pa.table(
         {

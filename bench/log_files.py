@@ -1,7 +1,7 @@
-"""Writes generated rows as the files log agents ship: zstd NDJSON, Parquet or Arrow IPC.
+"""Writes generated rows in the formats of log agents: zstd NDJSON, Parquet or Arrow IPC.
 
-NDJSON is put together column by column with string kernels. A null field is left out of its line,
-as agents do, so the files also exercise absent keys.
+Builds NDJSON column by column with string kernels. Leaves null fields out, as agents do, so the files also
+exercise absent keys.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 
 FORMATS: Final = ("ndjson.zst", "parquet", "arrow")
 _BATCH_ROWS: Final = 1 << 16
-# JSON escapes of the control characters that occur in log text; the backslash has to come first.
+# JSON escapes of control characters in log text; the backslash must come first.
 _ESCAPES: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
 
 
 def write_log_file(table: pa.Table, path: Path) -> None:
-    """Writes `table` to `path` in the format its name ends with, one of `FORMATS`."""
+    """Writes `table` to `path` in the format of its extension, one of `FORMATS`."""
     if path.name.endswith(".parquet"):
         pq.write_table(table, path, compression="zstd", compression_level=1)
     elif path.name.endswith(".arrow"):
@@ -36,7 +36,7 @@ def write_log_file(table: pa.Table, path: Path) -> None:
 
 
 def ndjson_lines(batch: pa.RecordBatch) -> pa.StringArray:
-    """Returns a JSON object and a line feed for each row; null fields are absent."""
+    """Returns a JSON object and a line feed per row, without null fields."""
     names = batch.schema.names
     fields = [_json_field(name, batch.column(name), i == 0) for i, name in enumerate(names)]
     lines = pc.binary_join_element_wise("{", *fields, "}\n", "")
@@ -70,13 +70,13 @@ def _quoted(column: pa.StringArray) -> pa.StringArray:
 
 
 def _iso_8601(column: pa.TimestampArray) -> pa.StringArray:
-    """Returns times such as `2026-11-16T06:00:00.123456Z`; with T and Z every JSON reader recognizes them."""
+    """Formats times as `2026-11-16T06:00:00.123456Z`; with T and Z every JSON reader recognizes them."""
     text = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
 def _string_lists(column: pa.ListArray) -> pa.StringArray:
-    """Lists of non-null strings, which hold nothing to escape."""
+    """Formats lists of non-null strings, which need no escapes."""
     joined = pc.binary_join(column, '","')
     filled = pc.binary_join_element_wise('["', joined, '"]', "")
     return pc.if_else(pc.equal(pc.list_value_length(column), 0), "[]", filled)

@@ -1,8 +1,8 @@
-"""Log messages from templates, rendered one template at a time for all of its rows.
+"""Log messages from templates, rendered for all rows of a template at once.
 
-`log_templates.txt` holds the templates by family. `choose` draws a template per row, `render`
-fills the parameters in: a message is one string concatenation per template, then one gather that
-puts the messages of all templates back in row order.
+`log_templates.txt` lists the templates by family. `choose` draws a template per row, and `render` fills in
+the
+parameters: one string concatenation per template, then one gather into row order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEVELS: Final = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _TEMPLATE_FILE: Final = Path(__file__).with_name("log_templates.txt")
 _PARAMETER: Final = re.compile(r"\{([a-z][a-z0-9]*)\}")
 _REPEAT_FRACTION: Final = 0.4
-"""Share of rows that repeat the template of the family's row before: loops log in runs."""
+"""Fraction of rows that repeat the previous template of their family, as loops do."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Template:
         return self.pieces[1::2]
 
     def render(self, rows: npt.NDArray[np.int64], parameters: Parameters) -> pa.StringArray:
-        """Returns the message of each of `rows` (positions in the parameters' block)."""
+        """Returns a message for each of `rows` (positions in the parameters' block)."""
         if not self.parameters:
             return pa.repeat(pa.scalar(self.pieces[0], pa.string()), len(rows))
         filled = [
@@ -54,7 +54,7 @@ class Template:
 
 @cache
 def templates() -> tuple[Template, ...]:
-    """Returns every template of the fleet, in file order."""
+    """Returns all templates of the fleet, in file order."""
     family, found = "", []
     for line in _TEMPLATE_FILE.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -67,7 +67,7 @@ def templates() -> tuple[Template, ...]:
 
 @dataclass(frozen=True)
 class TemplateTraits:
-    """What a row takes over from its template, indexed by template number."""
+    """Properties that rows inherit from their template, by template number."""
 
     level: npt.NDArray[np.int64]
     is_http: npt.NDArray[np.bool_]
@@ -85,7 +85,7 @@ def traits() -> TemplateTraits:
 def choose(
     family: npt.NDArray[np.int64], names: tuple[str, ...], rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draws the template number of each row; `family` indexes `names`."""
+    """Draws a template number per row; `family` indexes `names`."""
     chosen = np.zeros(len(family), np.int64)
     for code, name in enumerate(names):
         rows = np.flatnonzero(family == code)
@@ -104,9 +104,9 @@ def render(
     row_values: Mapping[str, pa.StringArray],
     rng: np.random.Generator,
 ) -> pa.StringArray:
-    """Messages of the chosen templates, in row order; at most 2 GiB of text per call.
+    """Renders the chosen templates, in row order; at most 2 GiB of text per call.
 
-    `source` numbers the process that logged each row: its messages share parameter values.
+    `source` numbers the process that logged each row: messages of a process have parameter values in common.
     """
     parameters = Parameters(rng, _inverse(np.argsort(source, kind="stable")), row_values)
     by_template = np.argsort(chosen, kind="stable")

@@ -1,12 +1,12 @@
 """Values for the parameters of log templates: names, addresses, ids and numbers, as strings.
 
-Real logs repeat themselves, and how they do so decides how well they compress. Three kinds:
+How real logs repeat themselves decides how well they compress. Three kinds:
 
-    pool     one constant set for the whole fleet, drawn with a 1 / rank skew (users, paths, urls)
-    recent   ids born as time goes on and mentioned for a while (blocks, sessions, requests)
+    pool     one constant set for the fleet, drawn with a 1 / rank skew (users, paths, urls)
+    recent   ids created over time and mentioned for a while (blocks, sessions, requests)
     fresh    numbers drawn anew for every mention (ports, sizes, timings)
 
-Every draw is one vectorised call for all rows of one template.
+Every draw is one vectorised call for all rows of a template.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ Rows = npt.NDArray[np.int64]
 _HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _EPOCH_MS: Final = 1_763_596_800_000
 _ROWS_PER_SPELL: Final = 24
-"""Rows for which one source stays with one value of a pool: one user, one peer, one path."""
+"""Rows for which a source keeps one pool value: one user, one peer, one path."""
 _HELD_FRACTION: Final = 0.7
 
 
 def hex_strings(raw: npt.NDArray[np.uint8], dashes_after: tuple[int, ...] = ()) -> pa.StringArray:
-    """Renders each row of `raw`, of shape (rows, bytes), in hex, with a dash after each of the given
-    digits."""
+    """Renders each row of `raw`, shape (rows, bytes), in hex, with a dash after each of the given digits."""
     rows, width = raw.shape
     digits = np.empty((rows, 2 * width), np.uint8)
     digits[:, 0::2] = _HEX[raw >> 4]
@@ -47,12 +46,12 @@ def hex_strings(raw: npt.NDArray[np.uint8], dashes_after: tuple[int, ...] = ()) 
 
 
 def random_hex(rng: np.random.Generator, rows: int, width: int) -> pa.StringArray:
-    """Returns `rows` random hex strings of `width` bytes, which is twice as many digits."""
+    """Returns `rows` random hex strings of `width` bytes, twice as many digits."""
     return hex_strings(rng.integers(0, 256, (rows, width), np.uint8))
 
 
 def random_uuids(rng: np.random.Generator, rows: int) -> pa.StringArray:
-    """Returns `rows` random version 4 UUIDs in their canonical 36 characters."""
+    """Returns `rows` random version 4 UUIDs in canonical form."""
     raw = rng.integers(0, 256, (rows, 16), np.uint8)
     raw[:, 6] = raw[:, 6] & 0x0F | 0x40
     raw[:, 8] = raw[:, 8] & 0x3F | 0x80
@@ -60,7 +59,7 @@ def random_uuids(rng: np.random.Generator, rows: int) -> pa.StringArray:
 
 
 def skewed_ranks(rng: np.random.Generator, rows: int, size: int) -> Rows:
-    """Ranks in [0, size) with probability about 1 / (rank + 1)."""
+    """Returns ranks in [0, size) with probability about 1 / (rank + 1)."""
     drawn = np.exp(rng.random(rows) * math.log(size + 1)).astype(np.int64) - 1
     return np.asarray(np.clip(drawn, 0, size - 1))
 
@@ -76,9 +75,9 @@ def _join(*pieces: pa.StringArray | str) -> pa.StringArray:
 class Parameters:
     """Draws template parameters for one block of rows.
 
-    `row_values` are the columns a message repeats ("host", "status", "ms"), one value per row.
-    `clock` orders the rows by source, then by time: rows close on the clock were logged by one
-    process shortly after one another, and so talk about the same things.
+    `row_values` are the columns that messages repeat ("host", "status", "ms"), one value per row. `clock`
+    orders rows by source, then time: adjacent rows were logged by one process within a short time, and so
+    mention the same things.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Parameters:
         return _FRESH[name](self._rng, len(rows))
 
     def _pooled(self, name: str, rows: Rows) -> pa.StringArray:
-        """Returns a value of the pool for each row: the one that its source is busy with, or else any."""
+        """Returns a pool value per row: the source's current one, or else any."""
         pool = self._pools[name]
         if name not in self._held_ranks:
             spells = len(self._clock) // _ROWS_PER_SPELL + 1
@@ -116,7 +115,7 @@ class Parameters:
         return pool.take(pa.array(np.where(is_held, held, free)))
 
     def _recent(self, name: str, rows: Rows) -> pa.StringArray:
-        """Returns an id for each row: a new one every `stride` rows, which recurs for a while."""
+        """Returns an id per row: a new one every `stride` rows, recurring for a while."""
         stride, make = _RECENT[name]
         if name not in self._born:
             self._born[name] = make(self._rng, len(self._clock) // stride + 1)
@@ -125,11 +124,11 @@ class Parameters:
 
 
 def known_parameters() -> frozenset[str]:
-    """Returns every name that `Parameters.draw` understands."""
+    """Returns all parameter names of `Parameters.draw`."""
     return frozenset({"host", "status", "ms", "seq", *pools(), *_RECENT, *_FRESH})
 
 
-# ------------------------------------------------------------------ recent: rows per birth, maker
+# ------------------------------------------------------------- recent: rows per new id, maker
 
 
 def _blocks(rng: np.random.Generator, count: int) -> pa.StringArray:
@@ -168,7 +167,7 @@ _RECENT: Final[dict[str, tuple[int, Callable[[np.random.Generator, int], pa.Stri
 
 
 def _sizes(rng: np.random.Generator, rows: int) -> npt.NDArray[np.int64]:
-    """Returns numbers of bytes: half are one full HDFS block or one buffer, the rest log-normal."""
+    """Returns byte counts: half are a full HDFS block or buffer, the rest log-normal."""
     free = rng.lognormal(13.0, 2.0, rows).astype(np.int64)
     return np.where(
         rng.random(rows) < 0.5, rng.choice([67_108_864, 134_217_728, 65_536], rows), free

@@ -1,6 +1,6 @@
 """The constant vocabulary of the fleet's messages: users, addresses, paths, urls, stack traces.
 
-Each pool is listed most frequent value first; `Parameters` draws from it with a 1 / rank skew.
+Pools are ordered by descending frequency; `Parameters` draws from them with a 1 / rank skew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORDS: Final[dict[str, str]] = {
     " java.lang.OutOfMemoryError java.sql.SQLTransientConnectionException",
 }
 
-# Parts that the made-up users, paths and urls are put together from.
+# Parts of the generated users, paths and urls.
 _PARTS: Final[dict[str, str]] = {
     "user": "root admin oracle postgres test guest hdfs yarn deploy ubuntu git jenkins etl",
     "syllable": "an ber chi dro el fu gor hel in ja ka lo mi no os pe qi ra sa tu",
@@ -50,7 +50,7 @@ _PARTS: Final[dict[str, str]] = {
 
 @cache
 def pools() -> dict[str, pa.StringArray]:
-    """Builds the constant pools once, in some tens of milliseconds. The most frequent value comes first."""
+    """Builds and caches the pools, in some tens of milliseconds. The most frequent value comes first."""
     rng = np.random.default_rng([WORLD_SEED, 1])
     built = {name: words.split() for name, words in _WORDS.items()}
     built["ip"] = [

@@ -1,9 +1,8 @@
-"""Makes log rows that favour no encoding: real lines, with random numbers beside them.
+"""Generates log rows that favour no encoding: real lines, with random numbers beside them.
 
 Lines come from a folder of `.log` files, one kind of log each, such as the samples of
-https://github.com/logpai/loghub. The digits of each line are permuted, which gives other ids and addresses.
-Other columns are random 64-bit ids, log-normal durations, uniform doubles, and skewed users, a tenth of them
-null.
+https://github.com/logpai/loghub. Permuting the digits of each line gives new ids and addresses. The other
+columns are random 64-bit ids, log-normal durations, uniform doubles, and skewed users, a tenth of them null.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _NULL_USERS: Final = 0.1
 
 
 def read_lines(folder: Path) -> dict[str, list[str]]:
-    """Returns the lines of each `.log` file by the name of its service. Raises ValueError without lines."""
+    """Returns the lines of each `.log` file by service name. Raises ValueError without lines."""
     logs = sorted(folder.glob("*.log"))
     lines = {
         log.stem.split("_")[0].lower(): log.read_text(errors="replace").splitlines() for log in logs
@@ -41,7 +40,7 @@ def real_log_rows(
 ) -> Iterator[pa.Table]:
     """Yields tables of the columns below, unsorted, `rows` rows in all.
 
-    has_disjoint_times: each table covers a minute of its own; else all cover the same stretch of time.
+    has_disjoint_times: each table covers its own minute; else all cover the same period.
     """
     rng = np.random.default_rng(seed)
     digits = [

@@ -1,4 +1,4 @@
-"""Writes what benchmarks measured, and on what, as JSON files in bench/results.
+"""Writes what benchmarks measured, and on what, as JSON files below the folder that RESULTS names.
 
 A figure without commit, machine and library versions can't be compared with a later one, so every file
 has them.
@@ -17,39 +17,35 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-RESULTS: Final = Path(__file__).parent / "results"
-_LIBRARIES: Final = ("numpy", "pyarrow", "pyspark", "zstandard", "xxhash", "msgspec")
+ROOT: Final = Path(__file__).parents[1]
+RESULTS: Final = Path(os.environ.get("RESULTS") or ROOT / "bench/results")
+_LIBRARIES: Final = (
+    "numpy", "pyarrow", "pyspark", "zstandard", "xxhash", "msgspec", "scipy", "duckdb", "polars", "splink",
+)  # fmt: skip
 _CPU_INFO: Final = Path("/proc/cpuinfo")
 
 
 def environment() -> dict[str, Any]:
     """Returns commit, date, machine and versions."""
     return {
-        "commit": _git("rev-parse", "HEAD"),
-        "has_uncommitted_changes": bool(
-            _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
-        ),
+        "commit": _commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": cpu_model(),
+        "cpu": _cpu_model(),
         "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "system": f"{platform.system()} {platform.release()}",
         "versions": {"python": platform.python_version(), **_versions()},
     }
 
 
 def write_results(path: Path, arguments: dict[str, Any], cases: Sequence[dict[str, Any]]) -> None:
-    """Writes a result file whole or not at all; its folder is made if missing."""
+    """Writes a result file; its folder is made if missing."""
     document = {"environment": environment(), "arguments": arguments, "cases": list(cases)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def cpu_model() -> str:
+def _cpu_model() -> str:
     """Returns the processor's name as the system gives it."""
     with contextlib.suppress(OSError):
         for line in _CPU_INFO.read_text().splitlines():
@@ -66,16 +62,15 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _git(*arguments: str) -> str | None:
-    """Returns git's answer for this checkout; None without git or a checkout."""
+def _commit() -> str:
+    """Returns the commit, with a plus sign if the checkout has uncommitted changes."""
     try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=Path(__file__).parents[1],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

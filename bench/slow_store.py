@@ -1,5 +1,4 @@
-"""Wraps a store to make it as slow as object storage: with a latency for each request, and limited bytes per
-second for each stream."""
+"""A store wrapper as slow as object storage: latency per request, and limited bandwidth per stream."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ BYTES_PER_SECOND: Final = 100e6
 
 
 class SlowStore:
-    """Reads slowly from another store; uploads in S3's parts, as slowly, and forgets them."""
+    """Reads slowly from another store; uploads in S3's parts, as slowly, and discards them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -55,7 +54,7 @@ class _SlowStream:
     def read(self, max_bytes: int) -> bytes:
         data = self._stream.read(max_bytes)
         self._delivered += len(data)
-        # What was not asked for in time is lost: a connection does not deliver faster later.
+        # Unused bandwidth is lost: a connection does not catch up later.
         due = self._started + self._delivered / BYTES_PER_SECOND
         now = time.perf_counter()
         if due > now:
@@ -69,7 +68,7 @@ class _SlowStream:
 
 
 class _Forgetful:
-    """As much of boto3's client as an upload needs."""
+    """The part of boto3's client that an upload needs."""
 
     def create_multipart_upload(self, **_: Any) -> dict[str, str]:
         return {"UploadId": "u"}

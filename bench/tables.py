@@ -1,4 +1,4 @@
-"""Makes tables for benchmarks: writes rows as overlapping level-0 fragments, and compacts them."""
+"""Creates benchmark tables from overlapping level-0 fragments, and compacts them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LOG_SORT: Final = "service,host,timestamp"
 def write_table(
     folder: Path, tables: Iterable[pa.Table], sort: str, options: IngestOptions | None = None
 ) -> int:
-    """Writes a table in `folder`, with each of `tables` ingested as one file.
+    """Writes a table in `folder`, ingesting each of `tables` as one file.
 
-    Returns the bytes of all rows as Arrow.
+    Returns the Arrow size of all rows.
     """
     log = CommitLog(store := LocalStore(folder))
     file = folder.with_suffix(".arrow")
@@ -41,7 +41,7 @@ def write_table(
 
 
 def compaction_of_all(store: Store, settings: CompactionSettings) -> Compaction:
-    """Returns one compaction of all fragments of a table, without a lease."""
+    """Returns a compaction of all fragments of a table, without a lease."""
     snapshot = CommitLog(store).refresh()
     entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
     return Compaction(

@@ -9,8 +9,7 @@ measured, and names every setting.
     python -m bench.vs_peers --lines loghub                        with real lines, of a folder of .log files
     python -m bench.vs_peers --files FOLDER --sort-by service,time your own sorted Parquet files
     python -m bench.vs_peers --rows 1000000 --rounds 1 --cores 1   a look
-    python -m bench.vs_peers --engines ours,floor,clickhouse --measures merge --plot peers.png
-    python -m bench.vs_peers --replot --plot peers.png             from the result file, without a run
+    python -m bench.vs_peers --engines ours,floor,clickhouse --measures merge
 """
 
 from __future__ import annotations
@@ -23,24 +22,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.peers import engines, machine, workloads
+from bench.peers import engines, workloads
 from bench.peers.contract import Measure
 from bench.peers.measurements import Result
-from bench.peers.session import ALL_NAMES, ROOT, EngineFailedError, Plan, Session, usable
+from bench.peers.session import ALL_NAMES, EngineFailedError, Plan, Session, usable
 from bench.peers.tables import as_text
+from bench.results import RESULTS, environment
 from lsm_fragment.names import parse_names
-
-DEFAULT_OUT = ROOT / "bench" / "results" / "vs_peers.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns exit code 0 if every run was good, 1 if one failed, 2 for a wrong call."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.replot:
-        if not options.out.exists():
-            parser.error(f"--out {options.out}: there is no such file; run without --replot first")
-        return _show(Result.read(options.out), options.plot)
     try:
         chosen = engines.choose(options.engines.split(","))
         loads = _workloads(options)
@@ -48,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cores = _cores(options.cores)
     except ValueError as error:
         parser.error(str(error))
-    result = Result(machine=machine.describe(ROOT), rounds=options.rounds)
+    result = Result(machine=environment(), rounds=options.rounds)
     found = usable(chosen, result)
     for name, why in result.skipped.items():
         print(f"skipped {name}: {why}", file=sys.stderr)
@@ -79,15 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         session.run(on_step)
     print(f"figures in {options.out}", file=sys.stderr)
-    return _show(result, options.plot)
-
-
-def _show(result: Result, plot: Path | None) -> int:
     print(as_text(result))
-    if plot:
-        from bench.peers.plot import draw
-
-        draw(result, plot)
     return 1 if result.failures() else 0
 
 
@@ -113,9 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cores", default="1,2", help="how many, such as 1 or 1,2")
     parser.add_argument("--core", type=int, default=last, help=f"the one for one core ({last})")
     parser.add_argument("--work", type=Path, help="folder for inputs, kept for the next time")
-    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="result file, JSON")
-    parser.add_argument("--plot", type=Path, help="picture (.png, .svg)")
-    parser.add_argument("--replot", action="store_true", help="table and picture of --out; no run")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS / "vs_peers.json", help="result file, JSON"
+    )
     parser.add_argument("--timeout", type=float, default=900, help="seconds a run may take")
     return parser
 

@@ -1,6 +1,6 @@
-"""Makes whole lines of web servers, of services that write JSON and logfmt, and of databases.
+"""Generates whole lines of web servers, services that log JSON and logfmt, and databases.
 
-Their words vary: paths, names, levels and components beside messages.
+Their words vary: paths, names, levels and components besides messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SYSTEMS: Final = (
 
 
 def lines(rng: np.random.Generator, rows: int) -> pa.Table:
-    """Makes lines of 24 sources, six of each format."""
+    """Returns lines of 24 sources, six per format."""
     words = ["".join(rng.choice(_LETTERS, size)) for size in rng.integers(3, 10, 3000)]
     made = (_access_line, _json_line, _logfmt_line, _sql_line)
     kinds = rng.integers(0, 24, rows)
@@ -67,7 +67,7 @@ def _access_line(time: datetime, n: list[int], chosen: list[str], words: list[st
 
 
 def _message(kind: int, n: list[int], chosen: list[str], words: list[str]) -> str:
-    """Returns one of as many messages as there are kinds, with numbers, ids, names or paths in most."""
+    """Returns one message of the kind, in most cases with numbers, ids, names or paths."""
     fixed = [words[kind * step % 3000] for step in range(2, 5 + kind % 7)]
     fixed.insert(
         kind % len(fixed),

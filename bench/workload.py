@@ -1,7 +1,7 @@
 """Realistic log data, seeded and vectorised: the input of the demo, the tests and the benchmarks.
 
-Ten columns, as an agent would ship them. Rows come in order of arrival, so `timestamp` mostly
-increases, with jitter, bursts and a daily rhythm. Same arguments, same bytes.
+Ten columns, as an agent would ship them. Rows are in order of arrival, so `timestamp` mostly increases, with
+jitter, bursts and a daily rhythm. Deterministic.
 
     python -m bench.workload --rows 1000000 --files 16 --out logs --format ndjson.zst
 """
@@ -40,7 +40,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 SortOrder = Sequence[tuple[str, Literal["ascending", "descending"]]]
-"""Columns with their direction, the first one the most significant."""
+"""Columns with directions, most significant first."""
 
 SORT_COLUMNS: Final[SortOrder] = (
     ("service", "ascending"),
@@ -50,7 +50,7 @@ SORT_COLUMNS: Final[SortOrder] = (
 DEFAULT_START: Final = datetime(2026, 11, 16, 6, tzinfo=UTC)
 
 _BLOCK_ROWS: Final = 1 << 19
-"""Rows rendered at once: bounds the working memory and keeps a block's text far below 2 GiB."""
+"""Rows rendered at once: bounds working memory and keeps a block's text far below 2 GiB."""
 _TAGS_NULL_FRACTION: Final = 0.12
 _TAGS_EMPTY_FRACTION: Final = 0.02
 _ROWS_PER_TRACE: Final = 6
@@ -91,11 +91,11 @@ def make_overlapping_inputs(
     start: datetime = DEFAULT_START,
     hours: float = 6.0,
 ) -> Iterator[pa.Table]:
-    """Yields `inputs` tables, of `rows` rows in all, that overlap in time and in keys.
+    """Yields `inputs` tables, `rows` rows in all, that overlap in time and keys.
 
-    The tables are as if many agents wrote at once: each covers a random quarter of the hosts and three
-    quarters of the window, and brings its own share of the rows. Each table is in the order of `sort_by`, or
-    in order of arrival if that is None.
+    Simulates many agents that write at once: each table covers a random quarter of the hosts and three
+    quarters of the period, and has its own part of the rows. Tables are sorted by `sort_by`, or in order of
+    arrival if that is None.
     """
     if not 1 <= inputs <= rows:
         raise ValueError(f"inputs must be between 1 and {rows} (the rows), not {inputs}")
@@ -118,13 +118,13 @@ def make_overlapping_inputs(
 
 
 def sort_rows(table: pa.Table, sort_by: SortOrder = SORT_COLUMNS) -> pa.Table:
-    """Returns the rows of a generated table in the given order, arrival order on ties, nulls greatest."""
+    """Sorts the rows of a generated table; ties keep the order of arrival, nulls are greatest."""
     keys = [_sort_key(table[name]) * (-1 if way == "descending" else 1) for name, way in sort_by]
     return table.take(pa.array(np.lexsort(keys[::-1])))
 
 
 def _sort_key(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
-    """Numbers that order as the values of `column` do."""
+    """Returns numbers that sort like the values of `column`."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if not column.null_count and not pa.types.is_string(column.type):
@@ -135,7 +135,7 @@ def _sort_key(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
 
 
 def _uneven_shares(rows: int, inputs: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Splits `rows` into `inputs` parts of at least one row, which differ by some ten percent."""
+    """Splits `rows` into `inputs` parts of at least one row, which vary by about ten percent."""
     weights = rng.lognormal(0.0, 0.15, inputs)
     shares = 1 + np.floor(weights / weights.sum() * (rows - inputs)).astype(np.int64)
     shares[0] += rows - shares.sum()
@@ -197,8 +197,7 @@ def _timestamps(
     millisecond_clock: npt.NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> pa.TimestampArray:
-    """Returns event times: the arrival less a delay of milliseconds, or of many seconds for one row in
-    200."""
+    """Returns event times: the arrival less milliseconds of delay, or many seconds for one row in 200."""
     rows = len(arrivals_us)
     scale_us = np.where(rng.random(rows) < 0.005, 5e6, 2e3)
     event_us = arrivals_us - rng.exponential(scale_us).astype(np.int64)
@@ -209,14 +208,15 @@ def _timestamps(
 def _durations_us(
     median_us: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Returns log-normal durations around the service's median: the 99th percentile is 16 times as long."""
+    """Returns log-normal durations around the service's median; the 99th percentile is 16 times the
+    median."""
     return np.asarray((median_us * rng.lognormal(0.0, 1.2, len(median_us))).astype(np.int64))
 
 
 def _statuses(
     level: npt.NDArray[np.int64], is_http: npt.NDArray[np.bool_], rng: np.random.Generator
 ) -> pa.Int64Array:
-    """Returns HTTP codes that fit the row's level; null for rows that are not of HTTP."""
+    """Returns HTTP codes that fit the row's level; null for rows not from HTTP."""
     usual = rng.choice(
         [200, 201, 204, 301, 302, 304], len(level), p=[0.8, 0.05, 0.04, 0.01, 0.02, 0.08]
     )
@@ -231,7 +231,8 @@ def _trace_ids(
     traced_share: npt.NDArray[np.float64],
     rng: np.random.Generator,
 ) -> pa.StringArray:
-    """Returns 16-byte trace ids as 32 hex digits: often that of the process's row before, else a recent one.
+    """Returns 16-byte trace ids as 32 hex digits: often that of the process's previous row, else a recent
+    one.
 
     So a trace appears in runs of a few rows in one process, and in several processes.
     """
@@ -249,7 +250,7 @@ def _trace_ids(
 
 
 def _tags(world: Fleet, placement: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.ListArray:
-    """Returns the placement's tag lists; some rows have none (null), and a few have an empty list."""
+    """Returns the placement's tag lists; some rows have null, a few an empty list."""
     rows = len(placement)
     kind = rng.random(rows)
     variant = placement * TAG_VARIANTS + rng.integers(0, TAG_VARIANTS, rows)
@@ -260,7 +261,7 @@ def _tags(world: Fleet, placement: npt.NDArray[np.int64], rng: np.random.Generat
 
 
 def _cpu_ratios(host: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Returns the CPU use of the host, 0 to 1, with the four decimals that an agent reports."""
+    """Returns the host's CPU use, 0 to 1, with an agent's four decimals."""
     base = 0.1 + 0.6 * ((host * 2_654_435_761) % 1_000) / 1_000
     return np.asarray(np.round(np.clip(rng.normal(base, 0.08), 0.0, 1.0), 4))
 

@@ -128,7 +128,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is first asked for, since not every process needs stores and Arrow."""
+    """Imports a public name on first use, since not every process needs stores and Arrow."""
     if name == "errors":
         return import_module("compactor.errors")
     if name not in _PLACES:

@@ -1,6 +1,6 @@
-"""The exceptions of the worker. A class exists where the caller would act differently.
+"""The exceptions of this package. A class exists if callers would handle it differently.
 
-CompactorError                  base of all errors that a user can cause or meet; `exit_code` is the CLI's
+CompactorError                  base of all errors that a user can cause or see; `exit_code` is the CLI's
 ├── UsageError            (2)   an argument or option is wrong: correct the call
 │   └── ConfigError       (2)   a setting is out of range or contradicts another
 ├── InputError            (3)   a user's file can't be read or does not fit the table
@@ -28,31 +28,29 @@ CompactorError                  base of all errors that a user can cause or meet
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
     └── EngineLostError         Spark has ended: this process can run nothing more on it
 
-`lsm_fragment.errors.FormatError` (damaged or foreign fragments) is separate, since `format` never
+`lsm_fragment.errors.FormatError` (damaged or foreign fragments) is separate, since `lsm_fragment` never
 imports `compactor`; the CLI maps it to exit code 3.
 """
 
 from __future__ import annotations
 
+from compactor.common.foreign import shown
 from compactor.common.message import Message
-from compactor.common.redact import redacted
 
 
 class CompactorError(Exception):
     """Base of all errors whose message is meant for the user.
 
-    The message never holds secrets, whatever a server or a library put into it. The exception that caused it
-    (`__cause__`) is left as it came. It names settings by key, and each front shows its own names for them
-    (`compactor.settings.names`).
+    The message never quotes a server or a network library, which may repeat secrets: see
+    `compactor.common.foreign`. The exception that caused it (`__cause__`) is left as it came. The message
+    names settings by key, and each front shows its own names for them (`compactor.settings.names`).
     """
 
     exit_code = 1
 
     def __init__(self, *parts: str) -> None:
         """parts: texts, settings and messages, which are joined."""
-        message = Message(*parts)
-        shown = redacted(message)
-        super().__init__(message if shown == message else Message(shown))
+        super().__init__(Message(*parts))
 
     @property
     def message(self) -> Message:
@@ -60,8 +58,8 @@ class CompactorError(Exception):
 
 
 def message_of(error: Exception) -> Message:
-    """Returns the message of any error, without secrets."""
-    return error.message if isinstance(error, CompactorError) else Message(redacted(str(error)))
+    """Returns the message of any error, or what may be shown of it."""
+    return error.message if isinstance(error, CompactorError) else Message(shown(error))
 
 
 class UsageError(CompactorError):
@@ -105,10 +103,7 @@ class ObjectNotFoundError(StoreError):
 
 
 class FragmentMissingError(ObjectNotFoundError):
-    """The object of a live fragment, or that of its deleted rows, is proven to be gone.
-
-    `name` is the fragment's.
-    """
+    """The object of a live fragment (`name`), or of its deleted rows, is proven to be gone."""
 
     def __init__(self, *parts: str, name: str = "") -> None:
         super().__init__(*parts)
@@ -120,7 +115,7 @@ class ObjectExistsError(StoreError):
 
 
 class ObjectChangedError(StoreError):
-    """The object's ETag is no longer the expected one: it was replaced."""
+    """The object's ETag has changed: it was replaced."""
 
 
 class PermissionDeniedError(StoreError):
@@ -132,11 +127,11 @@ class StoreUnreachableError(StoreError):
 
 
 class UnknownOutcomeError(StoreError):
-    """A write was sent and its fate is unknown; read back before trying again."""
+    """A write was sent and its outcome is unknown; read back before trying again."""
 
 
 class TableError(CompactorError):
-    """The table is not in the state the operation needs."""
+    """The table is not in the state that the operation needs."""
 
     exit_code = 5
 
@@ -154,7 +149,7 @@ class CommitConflictError(TableError):
 
 
 class BackPressureError(TableError):
-    """Compactions did not catch up in the time a writer was willing to wait."""
+    """Compactions did not catch up within a writer's maximum wait."""
 
 
 class StaleAttemptError(TableError):
@@ -162,11 +157,11 @@ class StaleAttemptError(TableError):
 
 
 class VersionNotFoundError(TableError):
-    """The table does not have this version, or it can't be read any more."""
+    """The table does not have this version, or no longer keeps it."""
 
 
 class ClockError(TableError):
-    """This machine's clock differs too much from the store's, or from the last commit's time, to be used."""
+    """This machine's clock differs too much from the store's, or from the time of the last commit."""
 
 
 class OvertakenError(TableError):
@@ -178,7 +173,7 @@ class CompactionVoidError(TableError):
 
 
 class MachineError(CompactorError):
-    """The machine had no memory, or no thread, for the work; neither the data nor the call is at fault."""
+    """The machine ran out of memory or threads; neither the data nor the call is at fault."""
 
     exit_code = 6
 
@@ -188,4 +183,4 @@ class JobError(CompactorError):
 
 
 class EngineLostError(JobError):
-    """The engine that ran the work has ended and can't be started again in this process."""
+    """The engine that ran the work has ended and cannot be restarted in this process."""

@@ -1,4 +1,4 @@
-"""Many small fragments, merged by Spark tasks: one compaction is one task, without a shuffle.
+"""Merges many small fragments in Spark tasks: one task per compaction, without a shuffle.
 
     python compact_on_spark.py        leaves ./clicks; needs lsm-compactor[spark] and Java 17
 
@@ -20,7 +20,7 @@ from compactor.spark import register
 
 
 def clicks(seed: int, rows: int = 2_000) -> pa.Table:
-    """Clicks of a few minutes: users come back, so the key ranges of all batches overlap."""
+    """Returns clicks of a few minutes. Users return, so the key ranges of all batches overlap."""
     random = np.random.default_rng(seed)
     times = random.integers(seed * 10**6, (seed + 2) * 10**6, rows)
     return pa.table(
@@ -40,7 +40,7 @@ def main() -> None:
         table.append(clicks(seed))
     print(f"fragments before: {len(table.fragments())}")
 
-    # Spark's workers are to be this Python, which has the packages, whatever PATH says.
+    # Make Spark's workers use this Python, which has the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[2]")
@@ -49,7 +49,7 @@ def main() -> None:
         .getOrCreate()
     )
     try:
-        # The driver decides and commits; tasks merge. A task that is tried again, or twice, does no harm.
+        # The driver decides and commits; tasks merge. Retried and speculative tasks are harmless.
         report = table.compact(policy=Policy(strategy=Strategy.OVERLAPPING), spark=spark)
         print(f"fragments after: {len(table.fragments())}, tasks: {len(report.done)}")
 

@@ -1,4 +1,4 @@
-"""Customers of two systems that are the same, found by rules and merged; a rerun writes what changed.
+"""Finds the same customers in two systems by rules, and merges them; a rerun writes only changes.
 
 python entity_merge.py        leaves crm.ndjson, shop.ndjson, customers.yaml and ./customers
 """
@@ -38,7 +38,7 @@ def write(name: str, entities: list[dict[str, Any]]) -> None:
 
 
 def merge() -> None:
-    """The first line says what was written; then all that the table has."""
+    """Merges, and prints the figures of the run and the rows of the table."""
     command = ["entity-merge", "customers.yaml", "--output", "customers", "--ndjson", "-"]
     subprocess.run([sys.executable, "-m", "compactor", *command], check=True)
 
@@ -50,8 +50,8 @@ def main() -> None:
     print("Four people, of seven entries:", flush=True)
     merge()
 
-    # Ben's address becomes known to be Dov's too: two that were apart are one now. What they were before
-    # comes out as tombstones, for whoever follows the table.
+    # Dov turns out to have Ben's address, so two customers become one. Their old ids become tombstones, for
+    # readers that follow the table.
     write("shop", [*SHOP[:3], {**SHOP[3], "mail": "ben@example.org"}])
     print("\nAfter a change of one entry:", flush=True)
     merge()

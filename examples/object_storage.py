@@ -1,8 +1,8 @@
-"""A table on S3: here moto's, in a process on this machine; elsewhere leave out what starts it.
+"""A table on S3, here a local moto server; on real S3 leave out the code that starts it.
 
     python object_storage.py        leaves nothing; needs moto[server]
 
-Credentials, region and endpoint are those of every AWS tool: profiles, roles, AWS_ENDPOINT_URL.
+Credentials, region and endpoint come from the usual AWS settings: profiles, roles, AWS_ENDPOINT_URL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ os.environ |= {
 
 
 def readings(station: str, seed: int, rows: int = 5_000) -> pa.Table:
-    """A day of a weather station."""
+    """Returns a day of readings of one weather station."""
     random = np.random.default_rng(seed)
     return pa.table(
         {
@@ -37,7 +37,7 @@ def readings(station: str, seed: int, rows: int = 5_000) -> pa.Table:
 
 
 def main() -> None:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the server's, a line a request
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto logs a line per request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -59,23 +59,23 @@ def use_bucket(bucket: str) -> None:
     for seed, station in enumerate(stations[1:], start=1):
         table.append(readings(station, seed))
 
-    # A commit is one object that is created only if it is absent: no locks, no other service.
+    # A commit creates one object, only if it is absent: no locks, no other service.
     listed = s3.list_objects_v2(Bucket=bucket, Prefix="readings/")["Contents"]
     for folder in ("_log", "data"):
         keys = [item["Key"] for item in listed if item["Key"].startswith(f"readings/{folder}/")]
         print(f"{len(keys)} objects in readings/{folder}/")
 
-    # Every input is read by exactly one GET, however large it is.
+    # Reads every input by exactly one GET, whatever its size.
     report = table.compact(
         policy=Policy(strategy=Strategy.FULL), settings=CompactionSettings(compression_level=3)
     ).to_json()
     print(f"{report['input_fragments']} fragments merged by {report['gets']} GETs")
 
-    # Of one sorted run only the fragments and row groups are read that can have such rows.
+    # Reads only the fragments and row groups of the sorted run that may contain such rows.
     cold = table.scan(["second", "celsius"], where="station = 'Innsbruck' AND celsius < -8")
     print(f"{cold.to_table().num_rows} cold readings in Innsbruck")
 
-    # Another process, a laptop, a Spark job: all it needs is the address.
+    # Any other process, laptop or Spark job needs only the address.
     print(f"{Table.open(url)!r} verified: {table.verify().faults == []}")
 
 

@@ -1,4 +1,4 @@
-"""Logs of two services to a table and a summary: a graph of nodes in YAML, run in bounded memory.
+"""Writes logs of two services to a table and a summary: a graph of nodes in YAML, run in bounded memory.
 
 python pipeline.py        leaves app.ndjson, web.csv, logs.yaml, ./errors and summary.csv
 """
@@ -18,20 +18,20 @@ from compactor import Table
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 PIPELINE = """\
-memory: {limit: 64MiB}        # everything that is held is charged to it; what does not fit goes to local disk
+memory: {limit: 64MiB}        # covers all buffered rows; what does not fit spills to local disk
 nodes:
   app:  {source: {path: app.ndjson}}
   web:  {source: {path: web.csv}}
-  # Both are read as they come: neither waits for the other.
+  # Reads both as they arrive: neither waits for the other.
   both: {merge: {inputs: [app, web], mode: interleave}}
   bad:
     transform:
       input: both
       filter: "level IN ('ERROR', 'FATAL')"
       columns: {at: at, service: service, level: level, message: trim(message), length: length(message)}
-  # Two ways for the same rows: a table, sorted, in one commit ...
+  # The same rows go two ways: to a sorted table, in one commit ...
   kept: {output: {input: bad, table: ./errors, sort_by: "service,at"}}
-  # ... and how many there were, hour by hour.
+  # ... and to counts per hour.
   hours:
     aggregate:
       input: bad
@@ -43,7 +43,7 @@ nodes:
 
 
 def write_logs() -> None:
-    """An NDJSON and a CSV file with the same columns, such as two collectors leave them."""
+    """Writes an NDJSON and a CSV file with the same columns, as two collectors would."""
     random = np.random.default_rng(7)
     messages = {
         "INFO": " served ",
@@ -70,7 +70,7 @@ def write_logs() -> None:
 
 
 def compactor(*arguments: str) -> None:
-    """The command line, by this interpreter."""
+    """Runs the command line in this interpreter."""
     subprocess.run([sys.executable, "-m", "compactor", *arguments], check=True)
 
 
@@ -78,7 +78,7 @@ def main() -> None:
     write_logs()
     Path("logs.yaml").write_text(PIPELINE)
 
-    # Nothing is read yet: how every node will hold its rows, and why.
+    # Explains how each node will hold its rows, and why; reads nothing yet.
     compactor("run", "logs.yaml", "--explain")
     print(flush=True)
     compactor("run", "logs.yaml")

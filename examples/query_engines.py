@@ -1,4 +1,4 @@
-"""One table, many engines: a scan is an Arrow stream, and whatever reads Arrow reads it.
+"""One table, many engines: a scan is an Arrow stream, which any Arrow consumer reads.
 
 python query_engines.py        leaves ./trips and trips.parquet; needs duckdb, polars and pandas
 """
@@ -19,7 +19,7 @@ ZONES = ["Airport", "Harbour", "Old Town", "Station", "University"]
 
 
 def trips(rows: int, seed: int) -> pl.DataFrame:
-    """Made-up taxi trips of a day."""
+    """Returns random taxi trips of a day."""
     random = np.random.default_rng(seed)
     seconds = np.sort(random.integers(0, 86_400, rows))
     kilometres = random.gamma(2.0, 2.5, rows).round(1)
@@ -36,13 +36,13 @@ def trips(rows: int, seed: int) -> pl.DataFrame:
 
 
 def main() -> None:
-    # A Polars frame goes in as it is. Small row groups, so that there is something to skip.
+    # Appends Polars frames directly. Small row groups, so that scans have something to skip.
     options = IngestOptions(writer=WriterOptions(max_rows=1_000))
     table = Table.create("trips", trips(20_000, seed=1), "zone,pickup", options)
     table.append(trips(20_000, seed=2), options)
 
-    # DuckDB: the scan is a table by the name of its variable. What need not be read is said to the scan,
-    # which skips by key ranges and statistics; what is left to compute is said in SQL.
+    # DuckDB sees the scan as a table named like its variable. Give columns and conditions to the scan, which
+    # prunes by key ranges and statistics, and leave the computation to SQL.
     airport = table.scan(["zone", "pickup", "fare"], where="zone = 'Airport'")
     by_hour = duckdb.execute(
         "SELECT hour(timezone('UTC', pickup)) AS hour, count(*) AS trips, round(avg(fare), 2) AS fare "
@@ -53,7 +53,7 @@ def main() -> None:
         print(f"  {hour:02d}h: {count} trips, {fare:.2f} on average")
     print(f"  {airport.report}")
 
-    # Polars: an eager frame of just the columns that are asked for.
+    # Polars: an eager frame of the requested columns only.
     tips = pl.DataFrame(table.scan(["zone", "fare", "tip"]))
     shares = (
         tips.group_by("zone")
@@ -64,17 +64,17 @@ def main() -> None:
     for zone, percent in shares.iter_rows():
         print(f"  {zone}: {percent}")
 
-    # PyArrow, a batch at a time: memory is that of a batch, however large the table is.
+    # PyArrow, batch by batch: memory does not grow with the table.
     longest = 0.0
     for batch in pa.RecordBatchReader.from_stream(table.scan(["km"])):
         longest = max(longest, batch["km"].to_numpy().max())
     print(f"longest trip, by PyArrow: {longest} km")
 
-    # pandas, by way of PyArrow.
+    # pandas, through PyArrow.
     frame = table.scan(["zone", "km"], where="km > 20").to_table().to_pandas()
     print(f"trips over 20 km, by pandas: {len(frame)}, most from {frame['zone'].mode()[0]}")
 
-    # Out to Parquet, which says how it is sorted, and in again, without saying it.
+    # To Parquet, which records the sort order, and back without stating it.
     table.scan().to_file("trips.parquet")
     (count,) = duckdb.execute("SELECT count(*) FROM 'trips.parquet'").fetchall()[0]
     again = Table.create("trips_again", "trips.parquet")

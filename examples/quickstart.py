@@ -18,7 +18,7 @@ PATHS = {"checkout": "/api/pay", "login": "/api/session", "search": "/api/find"}
 
 
 def minute_of_requests(minute: int, rows: int = 2_000) -> pa.Table:
-    """What a collector would send once a minute: rows of all services, in no order."""
+    """Returns what a collector would send once a minute: unsorted rows of all services."""
     random = np.random.default_rng(minute)
     services = random.choice(SERVICES, rows, p=[0.2, 0.1, 0.7])
     offsets = random.integers(0, 60_000, rows)
@@ -35,20 +35,20 @@ def minute_of_requests(minute: int, rows: int = 2_000) -> pa.Table:
 
 
 def main() -> None:
-    # The sort schema is what a table is: rows of one service lie together, the newest first.
+    # The sort schema defines the layout: rows of a service are adjacent, newest first.
     table = Table.create("requests", minute_of_requests(0), sort_by="service,at:desc")
     for minute in range(1, 8):
-        table.append(minute_of_requests(minute))  # one commit each: all of its rows appear, or none
+        table.append(minute_of_requests(minute))  # one commit each: all its rows appear, or none
     print(f"{len(table):,} rows in {len(table.fragments())} fragments, version {table.version}")
 
-    # Every fragment has all services, so a reader has to merge them all. The result is sorted nevertheless.
+    # Every fragment contains all services, so a scan must merge all of them to return sorted rows.
     slow = table.scan(["service", "at", "milliseconds"], where="service = 'login'")
     newest = slow.to_table().slice(0, 3)
     for row in newest.to_pylist():
         print(f"  {row['service']} {row['at']:%H:%M:%S} {row['milliseconds']} ms")
     print(f"before compaction: {slow.report}")
 
-    # One sorted run: one fragment here, disjoint ones of 512 MiB in a large table.
+    # Merges everything to one sorted run: one fragment here, disjoint ones of 512 MiB in a large table.
     report = table.compact(policy=Policy(strategy=Strategy.FULL))
     figures = report.to_json()
     print(
@@ -57,11 +57,11 @@ def main() -> None:
     )
     assert slow.to_table().num_rows == table.scan([], "service = 'login'").to_table().num_rows
 
-    # Nothing is believed: checksums, order, counts and row hashes of everything.
+    # Checks all checksums, sort order, counts and row hashes.
     verified = table.verify()
     print(f"verified {verified.rows:,} rows, {len(verified.faults)} faults")
 
-    # The past stays readable until a vacuum goes past it.
+    # Old versions stay readable until a vacuum removes them.
     first = Table.open("requests", version=1)
     print(
         f"version 1 had {len(first):,} rows; the table has been through {table.version} versions:"
@@ -69,7 +69,7 @@ def main() -> None:
     for row in table.history(3).to_pylist():
         print(f"  {row['version']}: {row['operation']}, {row['fragments_added']} fragments added")
 
-    # Zero is for when nobody else is at work: by default a day of versions is kept.
+    # Zero is safe only without concurrent readers and writers; by default a vacuum keeps a day of versions.
     removed = table.vacuum(grace_seconds=0, retain_seconds=0)
     print(f"vacuum removed {removed.fragments} fragments that no version needs any more")
 

@@ -1,4 +1,4 @@
-"""Rows that replace one another: the newest of a key stays, tombstones take away, late rows lose.
+"""Upserts: the newest row of a key wins, tombstones delete, late rows lose.
 
 python upserts.py        leaves ./accounts and ./sales
 """
@@ -19,7 +19,7 @@ from compactor import (
 
 
 def accounts(*rows: tuple[int, int, str | None, str | None, bool]) -> pa.Table:
-    """Change events as a database would send them: key, number of the change, columns, deleted or not."""
+    """Returns change events as a database would send them: key, change number, columns, deletion flag."""
     columns = zip(*rows, strict=True)
     schema = pa.schema(
         [
@@ -41,8 +41,8 @@ def show(table: Table) -> None:
 
 
 def main() -> None:
-    # The key is what the table is sorted by. `change` decides which row of a key is the newest, whenever it
-    # came in; a row where `deleted` is true takes the older ones of its key away.
+    # The key is the sort schema. `change` decides which row of a key is newest, regardless of arrival; a row
+    # with `deleted` true removes older rows of its key.
     newest = RowPolicy(RowKind.LAST, sequence="change", delete_marker="deleted")
     table = Table.create(
         "accounts",
@@ -61,18 +61,18 @@ def main() -> None:
             (4, 22, "dov@example.org", "free", False),  # new
         )
     )
-    # A message that was stuck: older than what is there, so it changes nothing.
+    # A delayed message, older than the current row, so it changes nothing.
     table.append(accounts((1, 15, "ada@old.example.org", "free", False)))
     print(f"accounts, of {len(table)} rows that were written:")
     show(table)
 
-    # Readers see the same before and after. What was superseded is gone from storage, and counted.
+    # Readers see the same before and after. Superseded rows are removed from storage, and counted.
     before = table.scan().to_table()
     dropped = table.compact(policy=Policy(strategy=Strategy.FULL)).to_json()["dropped_by_reason"]
     assert table.scan().to_table() == before
     print(f"compaction left out {dropped['superseded']} superseded rows; {len(table)} are stored")
 
-    # Aggregates: rows of one key become one, each column by a function of its own.
+    # Aggregates: rows of a key become one, each column by its own function.
     sums = RowPolicy(
         RowKind.AGGREGATE,
         aggregates=(

@@ -29,6 +29,14 @@ LAYERS: Final = (
 )
 """The rooms of `compactor`, and `lsm_fragment`, from the top down: each imports itself and lower layers."""
 
+MERGE_ROOMS: Final = (("",), ("groups",), ("order",), ("inputs",), ("outputs",))
+"""The rooms of `compactor/merge`, from the top down; the files above all rooms have the empty name."""
+BELOW_MERGE_ROOMS: Final = ("errors", "tasks")
+"""The files of `compactor/merge` that every room may import."""
+MAX_MERGE_FLOORS: Final = 8
+MAX_MERGE_ATTRIBUTES: Final = 12
+MAX_MERGE_METHODS: Final = 20
+
 FORBIDDEN: Final = {
     "compactor/resources/": ("lsm_fragment",),
     "compactor/stores/": ("lsm_fragment",),
@@ -132,6 +140,57 @@ def test_no_room_imports_one_of_its_own_layer_or_above() -> None:
     assert seen == set(height)
 
 
+def merge_imports() -> dict[str, set[str]]:
+    """The modules of `compactor.merge`, without that prefix, and those that each imports."""
+    prefix = "compactor.merge."
+    return {
+        dotted(path).removeprefix(prefix): {
+            name.removeprefix(prefix) for name in imports_of(path) if name.startswith(prefix)
+        }
+        for path in sources()
+        if dotted(path).startswith(prefix) and path.stem != "__init__"
+    }
+
+
+def test_imports_of_the_merge_run_down_its_rooms() -> None:
+    height = {room: -layer for layer, rooms in enumerate(MERGE_ROOMS) for room in rooms}
+    for module, used in merge_imports().items():
+        room = "" if "." not in module else module.split(".")[0]
+        for name in used - set(BELOW_MERGE_ROOMS):
+            other = "" if "." not in name else name.split(".")[0]
+            assert other == room or height[other] < height[room], f"{module} imports {name}"
+
+
+def test_the_merge_has_few_floors() -> None:
+    imports = merge_imports()
+
+    def floor(module: str) -> int:
+        return 1 + max((floor(name) for name in imports[module]), default=0)
+
+    assert max(map(floor, imports)) <= MAX_MERGE_FLOORS
+
+
+def test_classes_of_the_merge_stay_small() -> None:
+    """None has many attributes that its methods set, fields, or methods."""
+    for path in sources():
+        if not place(path).startswith("compactor/merge/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                assert len(methods) <= MAX_MERGE_METHODS, f"{place(path)}: {node.name}"
+                assert len(set(attributes_of(node))) <= MAX_MERGE_ATTRIBUTES, node.name
+
+
+def attributes_of(node: ast.ClassDef) -> Iterator[str]:
+    """The attributes that the methods of a class set on `self`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+            owner = part.value
+            if isinstance(owner, ast.Name) and owner.id == "self":
+                yield part.attr
+
+
 @pytest.mark.parametrize("prefix", FORBIDDEN)
 def test_what_the_layers_would_allow_is_not_imported_either(prefix: str) -> None:
     files = [path for path in sources() if place(path).startswith(prefix)]
@@ -197,7 +256,7 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/files/problems.py": "texts",
     "compactor/files/text_values.py": "texts and times",
     "compactor/files/xmltext.py": "texts",
-    "compactor/merge/decoded.py": "codes",
+    "compactor/merge/inputs/decoded.py": "codes",
     "compactor/pipelines/aggregating.py": "keys and measures",
     "compactor/pipelines/choosing.py": "values that are not nested",
     "compactor/pipelines/dead_letters.py": "names and reasons",
@@ -225,7 +284,7 @@ MOVES_FLAT_VALUES: Final = {
 """What Arrow's kernels may move: `tests/format/test_kernels.py` shows that they are right for flat values.
 All else goes through `moves` and `batches` of `lsm_fragment.arrays` (decision 66)."""
 OWN_TAKERS: Final = (
-    "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/key_merge.py",
+    "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/order/key_merge.py",
     "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
     "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
     "compactor/pipelines/range_join.py", "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",

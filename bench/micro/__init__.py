@@ -1,1 +1,1 @@
-"""Micro-benchmarks of what a merge is made of; collected only when asked for."""
+"""Micro-benchmarks of the parts of a merge; collected only on request."""

@@ -45,7 +45,7 @@ def pieces(column: str) -> list[pa.Array]:
 
 @cache
 def origins() -> Origins:
-    """Returns the runs that merged rows come from."""
+    """Returns the source run of each merged row."""
     stamps = np.concatenate([run["timestamp"].cast(pa.int64()).to_numpy() for run in runs()])
     of_rows = np.repeat(np.arange(len(runs())), [run.num_rows for run in runs()])
     ordered = of_rows[np.argsort(stamps, kind="stable")].astype(np.uint16)
@@ -83,7 +83,7 @@ def test_decode_a_row_group(benchmark, column: str) -> None:
 
 
 def values_of(kind: str) -> pa.Array:
-    """A row group of one kind of value; strings are of a quarter more or less than their mean length."""
+    """Returns a row group of one kind of value; string lengths vary by a quarter around their mean."""
     random = np.random.default_rng(1)
     numbers = pa.array(random.integers(0, 1 << 60, ROWS))
     name, _, size = kind.partition(" of ")
@@ -115,7 +115,7 @@ def test_hash_a_row_group(benchmark, kind: str) -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_gather_a_row_group_from_sixteen_runs(benchmark, column: str) -> None:
-    """As a merge does: by codes where chunks are dictionary-coded."""
+    """Gathers as a merge does: by codes where chunks are dictionary-coded."""
     arrays = [block_of(p).decode(p.type, keep_dictionary=True) for p in pieces(column)]
     chunks = pieces_of([[array] for array in arrays], pieces(column)[0].type)
     assert len(benchmark(gather, chunks, origins(), 1 << 30)) == ROWS

@@ -1,1 +1,1 @@
-"""Other engines doing the same compaction, each in a process of its own; see `bench.vs_peers`."""
+"""Other engines on the same work, each in its own process; see `bench.vs_peers`."""

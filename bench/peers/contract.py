@@ -1,4 +1,4 @@
-"""States what an engine is asked to do."""
+"""The interface between the benchmark and its engines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pyarrow as pa
 
 
 class Measure(StrEnum):
-    """One kind of work that engines are compared at."""
+    """One kind of work."""
 
     MERGE = "merge"
-    """Sorted files of the engine's own form in, one sorted output of that form."""
+    """Reads sorted files of the engine's format, writes one sorted output of that format."""
     INGEST = "ingest"
-    """Sorted Parquet files in, sorted files of the engine's own form out."""
+    """Reads sorted Parquet files, writes sorted files of the engine's format."""
     SCAN_ALL = "scan-all"
-    """All columns of one sorted output into Arrow."""
+    """Reads all columns of one sorted output into Arrow."""
     SCAN_STRING = "scan-string"
-    """The string column that has the most bytes."""
+    """Reads the string column with the most bytes."""
     SCAN_NUMBERS = "scan-numbers"
-    """Two columns of integers, or of other numbers if there are fewer."""
+    """Reads two integer columns, or other numbers if there are fewer."""
 
     @property
     def is_scan(self) -> bool:
@@ -32,16 +32,16 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The rows of one run, and where it finds and leaves them."""
+    """The input and output of one run."""
 
     sources: Sequence[Path]
-    """Parquet files, each in the order of `sort`."""
+    """Parquet files, each sorted by `sort`."""
     sort: Sequence[str]
-    """Columns, all ascending, none with nulls."""
+    """Columns, all ascending and without nulls."""
     prepared: Path
-    """What the engine has prepared from the sources; runs do not change it."""
+    """The engine's prepared inputs; runs do not change them."""
     folder: Path
-    """This run's own: its output, what it spills."""
+    """This run's own folder, for output and spills."""
     cores: int
     columns: Sequence[str] = ()
     """The columns to scan."""
@@ -49,33 +49,33 @@ class Task:
 
 @dataclass(frozen=True)
 class Used:
-    """What the clock says."""
+    """Measured times."""
 
     wall_seconds: float
     cpu_seconds: float
 
 
 class Peer(Protocol):
-    """An engine that prepares inputs. What measures it is in `Merger`, `Ingester` and `Scanner`."""
+    """An engine that prepares inputs. `Merger`, `Ingester` and `Scanner` measure it."""
 
     settings: str
-    """Every setting that matters, in a line."""
+    """All relevant settings, in one line."""
 
     def version(self) -> str: ...
 
     def prepare(self, task: Task) -> None:
-        """Puts the sources into the engine's own form, zstd level 1 where there is a choice.
+        """Converts the sources to the engine's format, at zstd level 1 if there is a choice.
 
-        A merger makes one sorted file or part of each source, a scanner one of all of them.
+        A merger makes one sorted file or part per source, a scanner one of all sources.
         """
         ...
 
     def start(self, task: Task) -> None:
-        """Starts the engine and opens what was prepared, without reading rows."""
+        """Starts the engine and opens the prepared inputs, without reading rows."""
         ...
 
     def output_bytes(self, task: Task) -> int:
-        """Returns the bytes of what was written; for a scan, of what was read."""
+        """Returns the bytes written or, for a scan, read."""
         ...
 
 
@@ -83,20 +83,20 @@ class Merger(Peer, Protocol):
     def compact(self, task: Task) -> Used | None:
         """Merges the inputs; on return the output is synced to disk.
 
-        Returns figures only if not all that it does is to be counted.
+        Returns figures only if part of the work is not to be counted.
         """
         ...
 
     def output_rows(self, task: Task) -> int: ...
 
     def sort_columns(self, task: Task) -> pa.Table | None:
-        """Returns the output's sort columns, rows as they are stored; None if there are none to look at."""
+        """Returns the output's sort columns in stored order; None without an output to check."""
         ...
 
 
 class Ingester(Peer, Protocol):
     def ingest(self, task: Task) -> None:
-        """Makes a sorted file or part of each source; on return they are synced to disk."""
+        """Makes a sorted file or part per source; on return they are synced to disk."""
         ...
 
     def output_rows(self, task: Task) -> int: ...
@@ -104,5 +104,5 @@ class Ingester(Peer, Protocol):
 
 class Scanner(Peer, Protocol):
     def scan(self, task: Task) -> int:
-        """Decodes `task.columns` into Arrow arrays, in the order of rows; returns how many rows."""
+        """Decodes `task.columns` into Arrow arrays, in row order; returns the row count."""
         ...

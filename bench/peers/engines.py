@@ -1,4 +1,4 @@
-"""Lists the engines by name: their modules, what must be installed, what each measures and prepares."""
+"""The engines by name: their modules, required packages, measures and formats."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Engine:
     name: str
     label: str
     target: str
-    """Its class, as module:Class."""
+    """The engine's class, as module:Class."""
     form: str
-    """What it works on. Engines of one form share what one of them has prepared."""
+    """The input format. Engines with the same format use the same prepared inputs."""
     family: str
-    """Engines of one family are ways of one peer; the better one counts."""
+    """Engines of one family are variants of one peer; the better one counts."""
     package: str = "pyarrow"
-    """What must be installed."""
+    """The required package."""
     measures: Sequence[Measure] = (Measure.MERGE,)
 
     def missing(self) -> str | None:
-        """Returns why it can't run here, if it can't."""
+        """Returns why the engine cannot run here; None if it can."""
         if importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed: pip install 'lsm-compactor[peers,spark]'"
         if self.family == "Spark" and shutil.which("java") is None:
@@ -40,7 +40,7 @@ class Engine:
 
 _INGEST: Final = (Measure.INGEST,)
 SOURCES: Final = "parquet"
-"""The form of engines that work on the sources as they are."""
+"""The format of engines that read the sources directly."""
 PREPARED_BY: Final = {
     "fragments": "bench.peers.with_floor:CodecFloor",
     "clickhouse": "bench.peers.with_clickhouse:ClickHouseMerge",
@@ -50,7 +50,7 @@ PREPARED_BY: Final = {
     "sorted-vortex": "bench.peers.with_vortex:VortexScan",
     "sorted-vortex-compact": "bench.peers.with_vortex:VortexCompactScan",
 }
-"""Who prepares each form but the sources'."""
+"""The engine that prepares each format except the sources'."""
 ENGINES: Final = (
     Engine(
         name=FLOOR,
@@ -193,7 +193,7 @@ ENGINES: Final = (
 
 
 def choose(names: Sequence[str]) -> list[Engine]:
-    """Returns engines by name, or by that of their family; module:Class is a merger of your own, on Parquet.
+    """Returns engines by name or family; module:Class is a custom merger, on Parquet.
 
     Raises ValueError for an unknown name.
     """

@@ -76,8 +76,8 @@ class Result:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        document = json.loads(path.read_text())
+    def of(cls, document: dict[str, Any]) -> Self:
+        """Returns the result that a result file has as its JSON object."""
         document["engines"] = {n: EngineFacts(**e) for n, e in document["engines"].items()}
         document["workloads"] = {n: Facts(**f) for n, f in document["workloads"].items()}
         document["runs"] = [Run(**run) for run in document["runs"]]

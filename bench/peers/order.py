@@ -1,4 +1,4 @@
-"""Checks that rows are in order, because an engine that does not sort is fast."""
+"""Checks the sort order of outputs, because an engine that does not sort is fast."""
 
 from __future__ import annotations
 

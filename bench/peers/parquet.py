@@ -1,4 +1,4 @@
-"""Has what the engines that work on Parquet files share."""
+"""The common part of the engines on Parquet files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROW_GROUP_ROWS = 131_072
 
 
 def write_source(table: pa.Table, path: Path) -> None:
-    """Writes sorted rows as Parquet, zstd 1, by PyArrow with its defaults (dictionaries where they pay)."""
+    """Writes sorted rows as Parquet, zstd 1, with PyArrow's defaults (dictionaries where they pay)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(
         table, path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS
@@ -22,7 +22,7 @@ def write_source(table: pa.Table, path: Path) -> None:
 
 
 def sorted_rows(task: Task) -> pa.Table:
-    """Returns the rows of all sources in order, equal keys as the sources have them."""
+    """Returns the rows of all sources in order; equal keys keep their order."""
     table = pa.concat_tables([pq.read_table(path) for path in task.sources])
     return table.sort_by([(name, "ascending") for name in task.sort])
 
@@ -36,7 +36,7 @@ def output(task: Task) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Puts a file, or a folder and all files in it, on the disk for good, and the name itself."""
+    """Syncs a file, or a folder with all its files, and its directory entry."""
     for file in [path, path.parent, *(sorted(path.rglob("*")) if path.is_dir() else [])]:
         handle = os.open(file, os.O_RDONLY)
         os.fsync(handle)
@@ -48,7 +48,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 class ParquetPeer:
-    """Reads the sources as they are and measures Parquet; engines add `start` and `compact`."""
+    """Reads the sources directly and measures Parquet; engines add `start` and `compact`."""
 
     def prepare(self, task: Task) -> None:
         pass

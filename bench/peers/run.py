@@ -1,6 +1,6 @@
-"""Runs one engine once, in a process of its own, and prints a JSON object.
+"""Runs one engine once, in its own process, and prints a JSON object.
 
-python -m bench.peers.run ORDER      ORDER being JSON, see `Order`; bench.vs_peers writes it
+python -m bench.peers.run ORDER      ORDER is JSON, see `Order`; written by bench.vs_peers
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OURS: Final = "bench.peers.with_ours"
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What to do; travels as JSON."""
+    """A request for one run, as JSON."""
 
     target: str
     """The engine's class, as module:Class."""
@@ -38,9 +38,9 @@ class Order:
     prepared: str
     folder: str
     cpus: Sequence[int]
-    """Cores this process may use."""
+    """CPUs that this process may use."""
     waits: bool = False
-    """Says that it is ready, and begins when a line comes in: for runs that begin at one time."""
+    """Reports that it is ready, and starts on a line of input: for simultaneous runs."""
     columns: Sequence[str] = ()
     """The columns to scan."""
 
@@ -50,15 +50,16 @@ class Order:
 
 def main() -> None:
     order = Order(**json.loads(sys.argv[1]))
-    # Before the engine is imported: libraries count the cores once, and threads inherit theirs.
+    # Before the engine is imported: libraries read the number of cores once, and threads inherit the
+    # affinity.
     os.sched_setaffinity(0, order.cpus)
     module, name = order.target.split(":")
-    # Ours is measured as its commands run it; peers are imported as users import them.
+    # Measure ours as its commands run it; import peers as users do.
     with frugal_imports() if module == _OURS else contextlib.nullcontext():
         peer = getattr(importlib.import_module(module), name)()
     found = _prepare(peer, order) if order.action == "prepare" else _measured(peer, order)
     print(json.dumps(found), flush=True)
-    # Engines take their time to stop, and some wait for threads that wait for them.
+    # Skip the engines' slow shutdown; some wait for threads that wait for them.
     os._exit(0)
 
 
@@ -88,7 +89,7 @@ def _measured(peer: Any, order: Order) -> dict[str, Any]:
     peer.start(task)
     for file in (*task.sources, *task.prepared.rglob("*")):
         _warm_page_cache(file)
-    os.sync()  # nobody pays for what others left to be written
+    os.sync()  # do not charge this run for others' dirty pages
     if order.waits:
         print("ready", flush=True)
         sys.stdin.readline()
@@ -114,7 +115,7 @@ def _measured(peer: Any, order: Order) -> dict[str, Any]:
 
 
 def _work(peer: Any, task: Task, measure: Measure) -> Used | int | None:
-    """Does what is measured; returns the rows of a scan."""
+    """Runs the measured work; returns the rows of a scan."""
     if measure.is_scan:
         return cast("Scanner", peer).scan(task)
     if measure == "ingest":
@@ -124,7 +125,7 @@ def _work(peer: Any, task: Task, measure: Measure) -> Used | int | None:
 
 
 def _warm_page_cache(file: Path) -> None:
-    """Reads a file: all engines find theirs in the page cache, since disks are not compared."""
+    """Reads a file, because every engine should find its inputs in the page cache: disks are not compared."""
     if file.is_file():
         with file.open("rb", buffering=0) as source:
             while source.read(1 << 20):

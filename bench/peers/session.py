@@ -1,4 +1,4 @@
-"""A session: prepares inputs once, then runs engines in rounds, each run in a fresh process."""
+"""Prepares inputs once, then runs engines in rounds, each run in a new process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compactor.common.counts import counted
 
 ROOT: Final = Path(__file__).parents[2]
 _ALWAYS_ANEW: Final = ("fragments", "sorted-run")
-"""The forms that this checkout writes: never those that an older checkout left."""
+"""Formats that this checkout writes: never reuse files from an older checkout."""
 
 _HALVES = tuple(
     Engine(
@@ -41,7 +41,7 @@ _HALVES = tuple(
 
 
 class EngineFailedError(Exception):
-    """An engine did not do what it was asked for; the message is a line."""
+    """An engine failed; the message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Plan:
     rows: int
     inputs: int
     first_cpu: int
-    """The core of runs on one core."""
+    """The CPU for runs on one core."""
     work: Path
     timeout_seconds: float
 
@@ -67,7 +67,7 @@ class Session:
         self._facts: dict[str, Facts] = {}
 
     def prepare(self) -> None:
-        """Raises `EngineFailedError`: inputs that can't be made are nobody's measurement."""
+        """Prepares all inputs. Raises `EngineFailedError`."""
         plan = self._plan
         for workload in plan.workloads:
             make_sources(workload, plan.rows, plan.inputs, self._folder(workload), self._tell)
@@ -79,7 +79,7 @@ class Session:
         os.sync()
 
     def steps(self) -> int:
-        """Returns how many runs there will be."""
+        """Returns the number of runs."""
         plan = self._plan
         return plan.rounds * sum(
             len(self._kinds(workload)) * len(plan.cores) + self._has_halves(workload)
@@ -87,7 +87,7 @@ class Session:
         )
 
     def _kinds(self, workload: Workload) -> list[tuple[Engine, Measure]]:
-        """Returns who is measured at what, measure by measure."""
+        """Returns the pairs of engine and measure, by measure."""
         columns = self._facts[workload.name].columns
         return [
             (engine, measure)
@@ -97,7 +97,7 @@ class Session:
         ]
 
     def run(self, on_step: Callable[[], None]) -> None:
-        """Engines alternate, and rounds are outermost: what drifts meanwhile drifts for all."""
+        """Alternates engines, with rounds outermost: drift affects all of them alike."""
         plan = self._plan
         for number in range(plan.rounds):
             for workload in plan.workloads:
@@ -178,7 +178,7 @@ class Session:
         measure: Measure,
         wanted: Sequence[tuple[Engine, Sequence[int]]],
     ) -> list[dict[str, Any]]:
-        """Runs all at once: they begin when the last one is ready."""
+        """Runs all simultaneously: they start when the last one is ready."""
         waits = len(wanted) > 1
         with ExitStack() as stack:
             children = [
@@ -245,14 +245,14 @@ class Session:
         return plan.work / f"{workload.name}{size}"
 
     def _cpus(self, cores: int) -> list[int]:
-        """Returns the chosen core, then the others."""
+        """Returns the chosen CPU, then the others."""
         first = self._plan.first_cpu
         others = [cpu for cpu in range(os.cpu_count() or 1) if cpu != first]
         return [first, *others][:cores]
 
 
 class _Child:
-    """A process that carries out an order in a folder made for it."""
+    """A process that carries out an order in its own folder."""
 
     def __init__(self, order: Order, timeout_seconds: float) -> None:
         self._folder = Path(order.folder)
@@ -316,7 +316,7 @@ def _fault(found: dict[str, Any], rows: int) -> str | None:
 
 
 def usable(engines: Iterable[Engine], result: Result) -> list[Engine]:
-    """Returns the engines that are installed; notes the others as skipped."""
+    """Returns the installed engines; notes the others as skipped."""
     found = []
     for engine in engines:
         if why := engine.missing():

@@ -1,4 +1,4 @@
-"""Results as text."""
+"""Formats results as text."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _rows(result: Result, summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def _ratios(result: Result, summaries: Sequence[Summary]) -> Iterator[str]:
-    """Returns how many times as fast ours is as the better variant of each peer, and our size relative to
-    the smallest output."""
+    """Yields our speed relative to the better variant of each peer, and our size relative to the smallest
+    output."""
     ours, floor = _find(summaries, OURS), _find(summaries, FLOOR)
     if ours is None:
         return

@@ -1,4 +1,4 @@
-"""Reads CPU time and peak memory of this process and of those it started from /proc."""
+"""Reads CPU time and peak memory of this process and its descendants from /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PROC = Path("/proc")
 
 
 def cpu_seconds() -> float:
-    """Returns user and system seconds of this process and its descendants, whether they still run or not."""
+    """Returns user and system seconds of this process and its descendants, running or ended."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     usages = [resource.getrusage(kind) for kind in kinds]
     own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
@@ -20,14 +20,15 @@ def cpu_seconds() -> float:
 
 
 def forget_peak() -> None:
-    """Resets the peak, so that memory for starting does not count for the compaction."""
+    """Resets the peak, to exclude the memory for starting."""
     for pid in (os.getpid(), *_descendants()):
         with contextlib.suppress(OSError):
             (_PROC / str(pid) / "clear_refs").write_text("5")
 
 
 def peak_rss_bytes() -> int:
-    """Returns the peak of the largest process among this one and its descendants: Spark's is its JVM."""
+    """Returns the peak of the largest process among this one and its descendants; for Spark that is the
+    JVM."""
     return max(_peak_of(pid) for pid in (os.getpid(), *_descendants()))
 
 
@@ -45,7 +46,7 @@ def _descendants() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields from the third, the state, on; none if the process is gone."""
+    """Returns the fields from the third, the state, on; none if the process has ended."""
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""ClickHouse (chdb): a MergeTree of one part a source, merged into one by OPTIMIZE FINAL."""
+"""ClickHouse (chdb): a MergeTree with one part per source, merged into one by OPTIMIZE FINAL."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TABLE_SETTINGS = (
     "fsync_after_insert = 1",
     "fsync_part_directory = 1",
     "old_parts_lifetime = 100000",
-    # Merges in the background are for less than a byte, so that there is no other than the one asked for.
+    # Limits background merges to less than a byte, so that only the requested merge runs.
     "max_bytes_to_merge_at_max_space_in_pool = 1",
     "max_bytes_to_merge_at_min_space_in_pool = 1",
 )
-_OPEN: Any = Session  # has no types
+_OPEN: Any = Session  # untyped
 
 
 class ClickHouseMerge:
@@ -50,7 +50,7 @@ class ClickHouseMerge:
         self._session.close()
 
     def start(self, task: Task) -> None:
-        """Opens a copy of the prepared table, since a merge takes its parts out of it."""
+        """Opens a copy of the prepared table, because a merge removes its parts."""
         shutil.copytree(task.prepared / "db", task.folder / "db", symlinks=True)
         self._session = _OPEN(str(task.folder / "db"))
         self._query(f"SET max_threads = {task.cores}")
@@ -68,7 +68,7 @@ class ClickHouseMerge:
         return self._number("SELECT count() FROM t SETTINGS optimize_trivial_count_query = 0")
 
     def sort_columns(self, task: Task) -> pa.Table:
-        """Reads the one part by one thread: rows come as they are stored."""
+        """Reads the single part with one thread: rows keep their stored order."""
         self._expect_parts(1)
         columns = ", ".join(map(_quoted, task.sort))
         result = self._session.query(f"SELECT {columns} FROM t SETTINGS max_threads = 1", "Arrow")
@@ -94,7 +94,7 @@ class ClickHouseMerge:
         self._expect_parts(len(task.sources))
 
     def _columns(self, task: Task) -> list[tuple[str, str]]:
-        """Returns names and types as ClickHouse infers them, nullable only where a source has a null."""
+        """Returns names and types as ClickHouse infers them, nullable only if a source has nulls."""
         described = self._query(
             f"DESCRIBE TABLE file('{task.sources[0]}', 'Parquet') SETTINGS print_pretty_type_names = 0"
         )

@@ -1,4 +1,4 @@
-"""The codec floor: the decompression and compression that a merge needs if it copies no chunk."""
+"""The codec floor: the decompression and compression of a merge that copies no chunk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lsm_fragment.container.stream_reader import FragmentStream
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A chunk as stored, in memory."""
+    """A stored chunk, in memory."""
 
     codec: Codec
     stored: bytes
@@ -32,8 +32,8 @@ class Payload:
 class CodecFloor:
     """Decompresses every chunk of the inputs and compresses every chunk of the output, nothing else.
 
-    Payloads are in memory beforehand; one chunk is held raw at a time, no more than a merge would, and
-    by the allocator's settings of the merge.
+    Payloads are in memory beforehand. Holds one raw chunk at a time, as a merge would at most, with the
+    merge's allocator settings.
     """
 
     settings = (
@@ -45,7 +45,7 @@ class CodecFloor:
         return Ours().version()
 
     def prepare(self, task: Task) -> None:
-        """Prepares the fragments, and the output of a compaction of them."""
+        """Prepares the fragments, and the output of compacting them."""
         ours = Ours()
         ours.prepare(task)
         ours.start(task)
@@ -68,7 +68,7 @@ class CodecFloor:
             payload.raw()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         for payload in self._outputs:
-            raw = payload.raw()  # as the encoder would hand it over: not counted
+            raw = payload.raw()  # as the encoder would pass it: not counted
             cpu_before, before = time.process_time(), time.perf_counter()
             _, stored = compress((Part(memoryview(raw)),), LEVEL)
             wall += time.perf_counter() - before
@@ -91,7 +91,7 @@ def _payload(block: Block) -> Payload:
 
 
 def _chunks(path: Path) -> Iterator[Block]:
-    """Yields chunks of the sort columns, then of the others."""
+    """Yields the chunks of the sort columns, then those of the others."""
     with path.open("rb") as source:
         stream = FragmentStream(source, path.name)
         while (blocks := stream.next_key_group()) is not None:

@@ -1,4 +1,4 @@
-"""This worker: one compaction of fragments in a local folder, as a task runs it."""
+"""Our engine: one compaction of fragments in a local folder, as a task runs it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ LEVEL = _SETTINGS.compression_level
 
 
 def entries_of(snapshot: Snapshot) -> list[FragmentEntry]:
-    """Returns the entries from oldest to newest."""
+    """Returns the entries, oldest first."""
     return sorted(snapshot.fragments.values(), key=lambda entry: entry.age)
 
 
 def compact_fragments(
     store: LocalStore, snapshot: Snapshot, inputs: Sequence[FragmentEntry]
 ) -> tuple[FragmentEntry, ...]:
-    """Runs one compaction, whose outputs are complete and synced, but not committed."""
+    """Runs one compaction; its outputs are complete and synced, but not committed."""
     compaction = Compaction(
         compaction_id=random_id(),
         base_version=snapshot.version,
@@ -55,7 +55,7 @@ def compact_fragments(
 
 
 def ingest_sources(store: LocalStore, task: Task) -> CommitLog:
-    """Commits each source; a large one becomes several fragments, one after the other as it is sorted."""
+    """Commits each source; a large one becomes several fragments, in sort order."""
     log = CommitLog(store)
     options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
     sort = parse_sort_schema(",".join(task.sort))
@@ -80,7 +80,7 @@ class Ours:
         ingest_sources(LocalStore(task.prepared / "table"), task)
 
     def start(self, task: Task) -> None:
-        # Links: the inputs stay as they are, and the outputs are the run's own.
+        # Hard links: the inputs stay, and the outputs belong to the run.
         shutil.copytree(task.prepared / "table", task.folder / "table", copy_function=os.link)
         self.store = LocalStore(task.folder / "table")
         self.snapshot = CommitLog(self.store).refresh()
@@ -154,7 +154,7 @@ class OursScan:
 
 
 class OursHalves(Ours):
-    """Two compactions, of half the inputs each, one after the other."""
+    """Two compactions in sequence, each of half the inputs."""
 
     settings = "two compactions of half the inputs each, otherwise as ours"
     halves: Sequence[int] = (0, 1)
@@ -165,7 +165,7 @@ class OursHalves(Ours):
             self._run(halves[half])
 
     def sort_columns(self, task: Task) -> pa.Table | None:
-        return None  # two runs of rows; that a compaction sorts is checked where there is one
+        return None  # two sorted runs; merges check that a compaction sorts
 
 
 class OursFirstHalf(OursHalves):
@@ -177,7 +177,7 @@ class OursSecondHalf(OursHalves):
 
 
 def halve(entries: Sequence[FragmentEntry]) -> tuple[list[FragmentEntry], list[FragmentEntry]]:
-    """Halves the inputs, with equal numbers and about equal rows: the largest in turn, as 0 1 1 0."""
+    """Halves the inputs, in number exactly and in rows approximately: dealt from the largest, as 0 1 1 0."""
     ranked = sorted(entries, key=lambda entry: -entry.rows)
     first = [entry for place, entry in enumerate(ranked) if place % 4 in (0, 3)]
     second = [entry for place, entry in enumerate(ranked) if place % 4 in (1, 2)]

@@ -1,4 +1,4 @@
-"""Polars, streaming engine: a sort of all rows, or a tree of merges of sorted inputs."""
+"""Polars, streaming engine: sorts all rows, or merges sorted inputs in a tree."""
 
 from __future__ import annotations
 

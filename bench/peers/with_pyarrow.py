@@ -1,4 +1,4 @@
-"""PyArrow: read all, sort, write; and scans of one sorted Parquet file."""
+"""PyArrow: reads all, sorts, writes; and scans one sorted Parquet file."""
 
 from __future__ import annotations
 

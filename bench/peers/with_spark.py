@@ -1,4 +1,4 @@
-"""Spark: sorted partitions to Parquet, one a core."""
+"""Spark: sorted partitions to Parquet, one per core."""
 
 from __future__ import annotations
 

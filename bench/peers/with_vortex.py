@@ -1,4 +1,4 @@
-"""Vortex: scans of one sorted file, in its default and in its compact form."""
+"""Vortex: scans one sorted file, in its default and its compact layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows to work on: generated rows, real log lines, or files of your own."""
+"""The rows of workloads: generated, real log lines, or your own files."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _GROUPED: Final = ("service", "host", "timestamp")
 _INTERLEAVED: Final = ("timestamp",)
 
 Make = Callable[[int, int], Iterator[pa.Table]]
-"""Makes so many rows in all, as so many tables; they are sorted afterwards."""
+"""Makes the given number of rows, in the given number of tables, to be sorted afterwards."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Sorted Parquet files, which are there or which can be made."""
+    """Sorted Parquet files, existing or to be made."""
 
     name: str
     sort: tuple[str, ...]
     """All ascending."""
     make: Make | None = None
-    """None: the files are there."""
+    """None if the files exist."""
     files: tuple[Path, ...] = ()
 
     def sources(self, folder: Path) -> list[Path]:
@@ -47,19 +47,19 @@ class Workload:
 
 @dataclass(frozen=True)
 class Facts:
-    """The size of a workload, and what is read of it in scans."""
+    """The size of a workload, and its columns for scans."""
 
     rows: int
     inputs: int
     columns: dict[str, list[str]]
-    """By measure, for scans; a measure that finds no columns is left out."""
+    """By measure; measures without suitable columns are missing."""
 
 
 def known_workloads(folder: Path | None) -> list[Workload]:
-    """Returns the workloads that can be made, the hardest first.
+    """Returns the available workloads, hardest first.
 
-    folder: one of `.log` files with real lines. Without it there is no workload of real lines.
-    Raises ValueError if it has none.
+    folder: real lines in `.log` files; without it there is no workload of real lines. Raises ValueError if it
+    has none.
     """
     found = []
     if folder is not None:
@@ -82,9 +82,9 @@ def known_workloads(folder: Path | None) -> list[Workload]:
 
 
 def of_files(folder: Path, sort: Sequence[str]) -> Workload:
-    """Returns the workload of all Parquet files of a folder. Raises ValueError if they do not fit together.
+    """Returns a workload of all Parquet files in a folder. Raises ValueError if their schemas differ.
 
-    sort: the columns that every file is sorted by, ascending and without nulls.
+    sort: the sort columns of every file, ascending and without nulls.
     """
     files = sorted(folder.glob("*.parquet"))
     if not files:
@@ -126,7 +126,7 @@ def facts_of(workload: Workload, folder: Path) -> Facts:
 def make_sources(
     workload: Workload, rows: int, inputs: int, folder: Path, on_file: Callable[[str], None]
 ) -> None:
-    """Writes the files of a workload; what is there already stays."""
+    """Writes the files of a workload unless they exist."""
     complete = folder / "sources" / "complete"
     if workload.make is None or complete.exists():
         return
@@ -144,14 +144,14 @@ def _real(
 
 
 def _overlapping(rows: int, inputs: int) -> Iterator[pa.Table]:
-    """Yields inputs of generated log rows. In grouped order, rows of one host come in stretches from one
-    input. In interleaved order, most rows come from another input than the row before."""
+    """Yields inputs of generated log rows. In grouped order, stretches of rows come from one input. In
+    interleaved order, most rows come from another input than the row before."""
     return make_overlapping_inputs(rows, inputs, seed=_SEED)
 
 
 def _disjoint_runs(rows: int, inputs: int) -> Iterator[pa.Table]:
-    """Yields an old run and a young one with a tenth of its rows, which lie in four stretches of time that
-    hold a tenth of the old run's rows."""
+    """Yields an old run, and a young one a tenth its size, which lies in four periods that hold a tenth of
+    the old run's rows."""
     young_rows = rows // _YOUNG_DIVISOR
     parts = list(make_overlapping_inputs(rows - young_rows, inputs, seed=_SEED))
     old = sort_rows(pa.concat_tables(parts), [("timestamp", "ascending")])
@@ -170,7 +170,7 @@ def _disjoint_runs(rows: int, inputs: int) -> Iterator[pa.Table]:
 
 
 def _raw_bytes(files: Sequence[pq.ParquetFile], name: str) -> int:
-    """Returns the bytes of a column's values, counting those of a dictionary once a row group."""
+    """Returns the size of a column's values, counting dictionaries once per row group."""
     index = files[0].schema_arrow.get_field_index(name)
     return sum(
         file.metadata.row_group(group).column(index).total_uncompressed_size

@@ -1,4 +1,4 @@
-"""Opens tables from Python. Rows come and go by Arrow's stream interface.
+"""The public Python interface: tables, and rows through Arrow's stream interface.
 
     from compactor import Table
 
@@ -8,6 +8,8 @@
     polars.DataFrame(errors)
     duckdb.sql("SELECT count(*) FROM errors")
 
-A `Table` stays at the version at which it was opened until its own next commit or `refresh`. Each method does
-what the command of its name does; the command line is made of these methods.
+`view` has `TableView`, a table at one version, for reading; `table` adds the methods that change it, and
+`scan` has `Scan`, the rows that a view returns lazily. A `Table` stays at its version until its own next
+commit or `refresh`. Each method does what the command of its name does; the command line is built on these
+methods.
 """

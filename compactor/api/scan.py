@@ -1,4 +1,4 @@
-"""The rows of a table, as Arrow's stream interface gives them."""
+"""The rows of a table, as an Arrow stream."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _ignore(_done: int) -> None: ...
 class Scan:
     """The rows of a table in sort order, read lazily; it may be read many times.
 
-    It has Arrow's stream interface, so any library that reads Arrow streams reads it. Readings are
-    independent of one another, in threads too; a reading that is dropped half way ends its threads and
-    releases everything it holds. An error on the way is raised in the reader: as our own exception where we
-    read, as the other library's exception with our message where it reads.
+    It implements Arrow's stream interface, so any library that reads Arrow streams can read it. Readings are
+    independent of one another, also in threads; a reading that is dropped half way ends its threads and
+    releases all resources. An error is raised in the reader: as our own exception in this package's methods,
+    as the other library's exception with our message elsewhere.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Scan:
         self.schema = scan_schema(snapshot.table, columns)
         """The Arrow schema of every batch."""
         self.report = ScanReport()
-        """The counts of the last reading, as far as it has come."""
+        """The counts of the last reading so far."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Reads batches from the beginning. Raises `DataError`, `FormatError`, `StoreError` on the way."""
+        """Reads batches from the beginning. Raises `DataError`, `FormatError`, `StoreError` while reading."""
         return scan(
             self._store,
             self._begun(),
@@ -64,7 +64,7 @@ class Scan:
         )
 
     def _begun(self) -> Snapshot:
-        """Begins a new report, and returns the snapshot to read."""
+        """Starts a new report and returns the snapshot to read."""
         self.report = ScanReport()
         if not self._skip_quarantined:
             return self._snapshot
@@ -82,13 +82,13 @@ class Scan:
     def to_file(
         self, path: str | PathLike[str], *, on_progress: Callable[[int], None] | None = None
     ) -> ExportReport:
-        """Writes all rows to a .parquet, .arrow, .frag, .ndjson, .csv or .xml file, as `compactor export`.
+        """Writes all rows to a .parquet, .arrow, .frag, .ndjson, .csv or .xml file, like `compactor export`.
 
-        The file appears whole or not at all. Parquet and Arrow files state how their rows are sorted.
-        on_progress: is called with the number of rows read so far.
+        The file appears whole or not at all. Parquet and Arrow files record how their rows are sorted.
+        on_progress: called with the number of rows read so far.
         Raises `UsageError` for another ending, or a path that cannot be written.
         """
-        # Imported late: who reads batches needs no library of files.
+        # Imported here, since reading batches needs none of the file formats.
         from compactor.read.export import export_file
 
         return export_file(
@@ -103,7 +103,7 @@ class Scan:
         )
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Returns a stream from the beginning, cast to the requested types where rows can be cast to them."""
+        """Returns a stream from the beginning, cast to the requested types if possible."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:

@@ -1,4 +1,4 @@
-"""A table that Python programs read, write and maintain."""
+"""A table for Python programs to read, write and maintain."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Table(TableView):
     @classmethod
     @checked
     def exists(cls, url: str | PathLike[str]) -> bool:
-        """Says whether a table is at this address. Raises `StoreError`, `UsageError`."""
+        """Returns whether there is a table at this address. Raises `StoreError`, `UsageError`."""
         return CommitLog(open_store(fspath(url))).refresh().metadata is not None
 
     @classmethod
@@ -66,12 +66,12 @@ class Table(TableView):
         sort_by: str | None = None,
         options: IngestOptions | None = None,
     ) -> Self:
-        """Creates a table of these rows.
+        """Creates a table from these rows.
 
         rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
-        sort_by: the sort key, such as `service,host,timestamp:desc:nulls_first`; may be left out where a
-        Parquet, Arrow or fragment file states its order, as exported files do.
-        Raises `TableExistsError` if a table is there, and what `append` raises.
+        sort_by: the sort key, such as `service,host,timestamp:desc:nulls_first`; optional for a Parquet,
+        Arrow or fragment file that records its order, as exported files do. Raises `TableExistsError` if
+        there is a table already, and what `append` raises.
         """
         log = CommitLog(open_store(fspath(url)))
         snapshot = log.refresh()
@@ -83,12 +83,12 @@ class Table(TableView):
 
     @checked
     def append(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
-        """Adds rows in one commit and moves on to its version.
+        """Adds rows in one commit and moves to the new version.
 
         rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
-        Columns that the table lacks are added to it. Unnamed levels of a pandas index are left out.
-        Raises `InputError`, naming the column, for values that do not fit, and whatever the stream itself
-        raises, such as a generator's own exception; then nothing is added.
+        Columns that the table lacks are added to it. Unnamed levels of a pandas index are left out. Raises
+        `InputError` with the column for values that do not fit, and any exception of the stream itself, such
+        as a generator's; then nothing is added.
         """
         return self._ingest(rows, None, options)
 
@@ -102,7 +102,7 @@ class Table(TableView):
         except SchemaError as error:
             raise UsageError(SORT_BY, f": {error}") from error
         if isinstance(rows, (Scan, OpenFragment)):
-            rows = rows.to_reader()  # not through the C interface, which loses exceptions
+            rows = rows.to_reader()  # the C interface would lose exceptions
         if isinstance(rows, (str, PathLike)):
             report = ingest_file(self._store, self._log, fspath(rows), sort, options)
         elif options.promotes:
@@ -134,16 +134,16 @@ class Table(TableView):
         skip_quarantined: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> DeleteReport:
-        """Deletes all rows that fulfil the SQL condition, in one commit, and moves on to its version.
+        """Deletes all rows that satisfy the SQL condition, in one commit, and moves to the new version.
 
-        Readers of that version no longer see the rows. They leave storage when their fragments have been
+        Readers of that version no longer see the rows. Storage is freed once their fragments have been
         compacted and the old fragments vacuumed.
 
         dry_run: counts the rows, and deletes nothing.
-        threads: how many search; None stands for as many as this process has cores.
-        skip_quarantined: leaves the fragments in quarantine as they are, and reports how many rows they have.
-        A row in one of them is not deleted, and comes back if the fragment is restored and released.
-        on_progress: is called with the number of fragments searched so far.
+        threads: number that search; None means one per core of this process.
+        skip_quarantined: ignores fragments in quarantine, and reports how many rows they have. Matching rows
+        in them are not deleted, and reappear if the fragment is restored and released.
+        on_progress: called with the number of fragments searched so far.
         Raises what `scan` raises, and `CommitConflictError`.
         """
         self.refresh()
@@ -170,11 +170,11 @@ class Table(TableView):
         skips: Mapping[str, Annotated[SkipKind, Strict(False)] | None] | None = None,
         skip_bytes: PositiveInt | None = None,
     ) -> AlterReport:
-        """Renames, drops, redacts, reorders and indexes columns in one commit, and moves on to its version.
+        """Renames, drops, redacts, reorders and indexes columns in one commit, and moves to the new version.
 
-        The arguments are those of `compactor.write.alter.Alteration`. No fragment is rewritten, and earlier
-        versions keep their columns. Raises `UsageError`, naming the column that does not allow the change,
-        and `CommitConflictError`.
+        The arguments are the fields of `compactor.write.alter.Alteration`. No fragment is rewritten, and
+        earlier versions keep their columns. Raises `UsageError` with the column that does not allow the
+        change, and `CommitConflictError`.
         """
         change = Alteration(
             renames=renames or {},
@@ -195,7 +195,7 @@ class Table(TableView):
         settings: CompactionSettings | None = None,
         take_over: bool = False,
     ) -> PlanReport:
-        """Returns what `compact` with these arguments would do first, why, and at what cost. Reads no data.
+        """Returns the first compactions that `compact` would run, with reasons and costs. Reads no data.
 
         The plan is for this version of the table, and changes nothing.
         """
@@ -212,13 +212,13 @@ class Table(TableView):
         spark: Any = None,
         max_tasks: PositiveInt | None = None,
     ) -> CompactReport:
-        """Merges fragments as far as it is due, and moves on to the new version. Rows stay the same.
+        """Runs all due compactions, and moves to the new version. Rows stay the same.
 
         policy, settings: when to compact which fragments, and how. Policy(strategy=Strategy.FULL) merges
         everything into one sorted run.
-        take_over: does not wait for the leases of others.
+        take_over: ignores the leases of others.
         spark: a `SparkSession` whose tasks do the merging, max_tasks at a time (all cores by default);
-        without it, compactions run one after the other in this process.
+        without it, compactions run sequentially in this process.
         Raises `JobError` if a compaction failed for good (the others are committed) or a fragment is in
         quarantine, `ConfigError` for a compaction that `memory_limit_bytes` does not allow.
         """
@@ -228,7 +228,7 @@ class Table(TableView):
         if spark is None:
             engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
         else:
-            # Imported late: compactions in this process need none of it.
+            # Imported here, since compactions in this process do not need it.
             from compactor.spark.engine import SparkEngine
             from compactor.spark.session import task_slots
 
@@ -263,9 +263,9 @@ class Table(TableView):
     def release(self, fragments: Iterable[str] | None = None) -> tuple[str, ...]:
         """Releases fragments from quarantine, so that compactions try them again, in one commit.
 
-        fragments: their keys, as in `fragments()`; None stands for all.
-        Returns the keys of what was released. Restore a damaged fragment from a backup first. Raises
-        `UsageError` for a fragment that is not in quarantine.
+        fragments: their keys, as in `fragments()`; None means all.
+        Returns the released keys. Restore a damaged fragment from a backup first. Raises `UsageError` for a
+        fragment that is not in quarantine.
         """
         released = release(self._log, None if fragments is None else tuple(fragments))
         self._snapshot = self._log.latest
@@ -273,12 +273,13 @@ class Table(TableView):
 
     @checked
     def quarantine(self, fragments: Iterable[str]) -> tuple[str, ...]:
-        """Puts fragments that are damaged or gone in quarantine, in one commit, and moves on to its version.
+        """Quarantines fragments that are damaged or gone, in one commit, and moves to the new version.
 
-        Then `scan` and `delete` can leave them out. Compactions do this by themselves to what they meet.
+        Then `scan` and `delete` can skip them. Compactions quarantine the damaged fragments among their
+        inputs.
         fragments: their keys, as in `fragments()`; each is read and checked first.
-        Returns the keys of those that were not in quarantine. Raises `UsageError` for a fragment that is
-        whole or that the table does not have, and `StoreError` if the store does not say which.
+        Returns the keys of those that were not quarantined yet. Raises `UsageError` for an intact or unknown
+        fragment, and `StoreError` if one cannot be checked.
         """
         held = quarantine(self._log, tuple(fragments))
         self._snapshot = self._log.latest
@@ -286,13 +287,12 @@ class Table(TableView):
 
     @checked
     def drop_fragment(self, fragment: str, *, lose_rows: bool = False) -> DropReport:
-        """Gives up a fragment that is in quarantine, damaged or gone, in one commit; moves on to its version.
+        """Drops a fragment that is in quarantine, damaged or gone, in one commit; moves to the new version.
 
-        Earlier versions still have it until they are vacuumed. Where rows of one key are merged, older rows
-        of its keys may show again.
-        lose_rows: has to be True; otherwise the error says how many rows would be lost.
-        Raises `UsageError` for a fragment that the table does not have, or that is whole and not in
-        quarantine.
+        Earlier versions keep it until they are vacuumed. If rows of one key are merged, older rows of its
+        keys may reappear.
+        lose_rows: must be True; otherwise the error says how many rows would be lost.
+        Raises `UsageError` for an unknown fragment, or an intact one that is not in quarantine.
         """
         report = drop_fragment(self._log, fragment, lose_rows=lose_rows)
         self._snapshot = self._log.latest
@@ -307,13 +307,13 @@ class Table(TableView):
         dry_run: bool = False,
         allow_shrinking: bool = False,
     ) -> VacuumReport:
-        """Removes objects that no version of the last `retain_seconds` needs; is safe beside all other work.
+        """Removes objects that no version of the last `retain_seconds` needs. Safe beside all other work.
 
         grace_seconds: uncommitted attempts that began longer ago count as dead.
         dry_run: counts, and removes nothing.
-        allow_shrinking: removes older versions although the newer ones have lost most of their rows.
+        allow_shrinking: removes older versions even if the newer ones have lost most of their rows.
         Raises `TableError` for such a loss without `allow_shrinking` and `DataError` for a damaged log, both
-        before anything is removed. Raises `StoreError` half way; the next vacuum removes the rest.
+        before anything is removed. After a `StoreError`, the next vacuum removes the rest.
         """
         self._log.current()
         settings = VacuumSettings(

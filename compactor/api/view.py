@@ -1,4 +1,4 @@
-"""A table at one version, for reading: all that a look at a table imports."""
+"""A table at one version, for reading. Imports nothing that writes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from lsm_fragment.keys.sort_schema import ordering
 
 
 class TableView:
-    """A table at one version, for reading. `Table` adds what changes tables."""
+    """A table at one version, for reading. `Table` adds the methods that change it."""
 
     def __init__(self, log: CommitLog, snapshot: Snapshot) -> None:
-        """Use `open`. log: of this table; its store is read."""
+        """Use `open` instead. log: the table's log."""
         self._store = log.store
         self._log = log
         self._snapshot = snapshot
@@ -44,7 +44,7 @@ class TableView:
     def open(
         cls, url: str | PathLike[str], *, version: int | None = None, as_of: datetime | None = None
     ) -> Self:
-        """Opens the table in a folder or at s3://bucket/prefix: its newest version, or an earlier one.
+        """Opens the table in a folder or at s3://bucket/prefix, at its newest version by default.
 
         version: opens this version.
         as_of: opens the version that was current at this time; a time without a zone is UTC.
@@ -69,15 +69,15 @@ class TableView:
         threads: Threads | None = None,
         skip_quarantined: bool = False,
     ) -> Scan:
-        """Returns the rows in sort order: the given columns of the rows that fulfil the SQL condition.
+        """Returns columns of the rows that satisfy the SQL condition, in sort order. Reads nothing yet.
 
-        columns: names in the order wanted, or a set, which is taken in alphabetical order; None stands for
-        all.
-        threads: how many read and decode row groups; None stands for as many as this process has cores. They
-        change no batch. The first row group is read alone, so that whoever stops after it has read no other.
-        skip_quarantined: leaves out the fragments in quarantine; the scan's report says how many, and how
-        many rows they have. Without it, a fragment that is damaged or gone is an error.
-        Reads nothing yet. Raises `UsageError` for an unknown column or an invalid condition.
+        columns: names in the wanted order, or a set for alphabetical order; None means all.
+        threads: number that read and decode row groups; None means one per core of this process. Batches do
+        not depend on it. The first row group is read alone, so that a caller that stops after it has read no
+        other.
+        skip_quarantined: leaves out fragments in quarantine, and reports their number and rows. Otherwise a
+        fragment that is damaged or gone is an error.
+        Raises `UsageError` for an unknown column or an invalid condition.
         """
         names = None if columns is None else tuple(columns)
         condition = self._condition(where)
@@ -97,13 +97,13 @@ class TableView:
         threads: Threads | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> VerifyReport:
-        """Reads all data of this version; `faults` of the report has one line for each damage found.
+        """Reads and checks all data of this version; `faults` of the report has one line per fault.
 
-        threads: how many decode and check; None stands for as many as this process has cores.
-        on_progress: is called with the number of fragments read so far.
+        threads: number that decode and check; None means one per core of this process.
+        on_progress: called with the number of fragments read so far.
         Raises `StoreError` only if the store itself cannot be reached.
         """
-        # Imported late: who reads rows does not verify them.
+        # Imported here, since scans do not need it.
         from compactor.read.verify import verify
 
         return verify(
@@ -123,15 +123,15 @@ class TableView:
         skip_quarantined: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> TemplatesReport:
-        """Counts the templates of a column of strings: texts that differ only in words with digits.
+        """Counts the templates of a string column: texts that differ only in words with digits share one.
 
-        where: an SQL condition on the rows; None stands for all.
-        threads: how many read and decode; None stands for as many as this process has cores.
-        skip_quarantined: leaves out the fragments in quarantine, as `scan` does.
-        on_progress: is called with the number of rows seen so far.
+        where: an SQL condition on the rows; None means all rows.
+        threads: number that read and decode; None means one per core of this process.
+        skip_quarantined: leaves out fragments in quarantine, as `scan` does.
+        on_progress: called with the number of rows read so far.
         Raises `UsageError` for a column without strings, and what `scan` raises.
         """
-        # Imported late: who reads rows does not count templates.
+        # Imported here, since scans do not need it.
         from compactor.read.template_counts import count_templates
 
         condition, left_out = self._condition(where), ScanReport()
@@ -157,9 +157,9 @@ class TableView:
 
     @checked
     def history(self, limit: NonNegativeInt | None = None) -> pa.Table:
-        """Returns the retained versions up to this one, newest first: when each came, and what it changed.
+        """Returns the retained versions up to this one, newest first, with time and changes of each.
 
-        limit: the most versions to return; each takes one GET. Raises `DataError` if a vacuum removes them
+        limit: maximum number of versions; each takes one GET. Raises `DataError` if a vacuum removes them
         meanwhile.
         """
         newest, history = self._snapshot, self._log.history
@@ -173,7 +173,7 @@ class TableView:
         return None if where is None else condition_on(self._snapshot.table, where)
 
     def refresh(self) -> None:
-        """Moves on to the newest version."""
+        """Moves to the newest version."""
         self._snapshot = self._log.current()
 
     @property
@@ -183,19 +183,19 @@ class TableView:
 
     @property
     def version(self) -> int:
-        """The version number, which counts commits from 1."""
+        """The number of this version; counts commits from 1."""
         return self._snapshot.version
 
     @property
     def sort_by(self) -> str:
-        """The sort key, written as `create` takes it."""
+        """The sort key, in the form that `create` takes."""
         table = self._snapshot.table
         shown = [replace(c, column=table.shown_name(c.column)) for c in ordering(table.sort)]
         return ",".join(map(str, shown))
 
     @property
     def row_policy(self) -> RowPolicy:
-        """The row policy, which says what rows of equal key become."""
+        """The row policy, which defines how rows of equal key are merged."""
         return self._snapshot.table.shown_rows
 
     @property
@@ -205,7 +205,7 @@ class TableView:
 
     @property
     def rows(self) -> int:
-        """The stored rows that are not deleted, before the row policy merges rows of equal key."""
+        """Number of stored rows that are not deleted, before the row policy merges rows of equal key."""
         return sum(entry.live_rows for entry in self._snapshot.fragments.all())
 
     def __len__(self) -> int:

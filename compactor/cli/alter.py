@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from compactor.cli.output import echo_json
+from compactor.cli.output import echo_json, echo_line
 from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import open_table
@@ -32,9 +32,9 @@ Examples:
   compactor alter ./logs --skip-index trace_id:bloom --skip-index level:values
 
 \b
-One commit changes the columns; no fragment is rewritten, and earlier versions keep theirs. Compactions leave
-out what was dropped or redacted (`compactor compact --strategy full` does so at once); it is gone for good
-when the old fragments are vacuumed. A column that is added later under a dropped name starts empty."""
+One commit changes the columns; no fragment is rewritten, and earlier versions keep their columns. Compactions
+remove dropped and redacted values (`compactor compact --strategy full` does so at once); they are gone for
+good once the old fragments are vacuumed. A column added later under a dropped name starts empty."""
 
 
 @click.command("alter", epilog=_EPILOG)
@@ -44,7 +44,7 @@ when the old fragments are vacuumed. A column that is added later under a droppe
     "--drop", "drops", multiple=True, type=column_name, metavar="COLUMN", help="Drop a column."
 )
 @click.option("--redact", "redacts", multiple=True, type=column_name, metavar="COLUMN",
-              help="Set all present values of a column to null.")  # fmt: skip
+              help="Set all current values of a column to null.")  # fmt: skip
 @click.option("--order", metavar="COLUMN,...", help="Put these columns first, by their new names.")
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
               help="Set a column's skip index (bloom, values, none) for new fragments.")  # fmt: skip
@@ -61,10 +61,10 @@ def alter_command(
     as_json: bool,
 ) -> None:
     """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
-    new_names = dict(_understood("--rename", lambda: [renaming(text) for text in renames]))
+    new_names = dict(_parsed_option("--rename", lambda: [renaming(text) for text in renames]))
     if len(new_names) < len(renames):
         raise UsageError("--rename: a column is named twice; name each once")
-    first = _understood("--order", lambda: parse_names(order)) if order else ()
+    first = _parsed_option("--order", lambda: parse_names(order)) if order else ()
     report = open_table(table).alter(
         renames=new_names,
         drops=drops,
@@ -76,7 +76,7 @@ def alter_command(
     if as_json:
         echo_json(asdict(report))
         return
-    click.echo(f"columns: {', '.join(map(quoted, report.columns))}; version {report.version}")
+    echo_line(f"columns: {', '.join(map(quoted, report.columns))}; version {report.version}")
     if report.waiting:
         click.echo(
             f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "
@@ -85,8 +85,8 @@ def alter_command(
         )
 
 
-def _understood(flag: str, parse: Callable[[], _Parsed]) -> _Parsed:
-    """Returns what was parsed. Raises `UsageError` that names the option."""
+def _parsed_option(flag: str, parse: Callable[[], _Parsed]) -> _Parsed:
+    """Calls a parser. Raises its error as a `UsageError` with the option."""
     try:
         return parse()
     except ValueError as error:
@@ -99,6 +99,6 @@ def _index_bytes(text: str | None) -> int | None:
 
 
 def _skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:
-    """`--skip-index COLUMN:KIND` as they are given, with none for None. Raises `UsageError`."""
+    """Parses `--skip-index COLUMN:KIND`; the kind `none` becomes None. Raises `UsageError`."""
     kinds = {**{str(kind): kind for kind in SkipKind}, "none": None}
-    return _understood("--skip-index", lambda: column_kinds(listed(texts), kinds))
+    return _parsed_option("--skip-index", lambda: column_kinds(listed(texts), kinds))

@@ -1,6 +1,6 @@
-"""The commands by name: help lists them from here, and the module of a command is imported when it is called.
+"""The commands by name. `--help` lists them without imports; calling a command imports its module.
 
-A new command is a line in `COMMANDS` and a function `NAME_command` in the module that the line names.
+A new command is a line in `COMMANDS` and a function `NAME_command` in the named module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compactor.errors import JobError
 
 
 class Place(NamedTuple):
-    """Where a command is defined, and the line that the list of commands shows for it."""
+    """The module of a command, and its summary in the list of commands."""
 
     module: str
     summary: str
@@ -26,17 +26,17 @@ class Place(NamedTuple):
 COMMANDS: Final = {
     "alter": Place("alter", "Rename, drop, redact, reorder or index columns of a table."),
     "compact": Place("compact", "Merge fragments into larger, disjoint, sorted ones."),
-    "delete": Place("delete", "Delete the rows that fulfil a condition."),
-    "drop-fragment": Place("maintain", "Give up a damaged or lost fragment with its rows."),
+    "delete": Place("delete", "Delete the rows that match a condition."),
+    "drop-fragment": Place("maintain", "Drop a damaged or lost fragment with its rows."),
     "entity-merge": Place("entity", "Find the same entities in several datasets and merge them."),
     "export": Place("export", "Write the rows of a table to a file, in sort order."),
     "head": Place("read", "Print the first rows of a table, in sort order."),
     "ingest": Place("write", "Add files to a table as sorted fragments."),
     "inspect": Place("look", "Show what is in a table or in one fragment."),
-    "quarantine": Place("maintain", "Have compactions leave out damaged or lost fragments."),
-    "query": Place("read", "Print the rows that fulfil a condition, in sort order."),
-    "release": Place("maintain", "Let fragments out of quarantine."),
-    "repair": Place("maintain", "Show what is wrong with a commit log, and mend it."),
+    "quarantine": Place("maintain", "Exclude damaged or lost fragments from compactions."),
+    "query": Place("read", "Print the rows that match a condition, in sort order."),
+    "release": Place("maintain", "Release fragments from quarantine."),
+    "repair": Place("maintain", "Find faults in a commit log, and repair them."),
     "report": Place("report", "Write one HTML page about a table."),
     "run": Place("run", "Run the pipeline of a YAML file."),
     "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
@@ -45,12 +45,12 @@ COMMANDS: Final = {
     ),
     "vacuum": Place("maintain", "Remove the files that no retained version needs."),
     "verify": Place("look", "Read all of a table and check it."),
-    "watch": Place("watch", "Keep tables compacted until it is stopped."),
+    "watch": Place("watch", "Keep tables compacted until stopped."),
 }
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """Maps the name of each command to the command, which is imported when it is first asked for."""
+    """Maps names to commands, which are imported on first access."""
 
     def __init__(self) -> None:
         self._commands: dict[str, click.Command | None] = dict.fromkeys(COMMANDS)
@@ -78,14 +78,14 @@ class Commands(click.Group):
     """The group of all commands. Its help imports none of them."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. Raises `JobError` for a broken pipe, at which click would exit without a word."""
+        """Runs the command. Raises `JobError` for a broken pipe, at which click would exit silently."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise JobError("a connection was closed at its other end: try again") from error
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the list of commands from their summaries."""
+        """Writes the summaries of all commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, place.summary) for name, place in COMMANDS.items()])
 

@@ -60,7 +60,7 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Show what would be done first, why, and at what cost, and change nothing.",
+    help="Show the first compactions, with reasons and costs, and change nothing.",
 )
 @click.option(
     "--explain",
@@ -95,7 +95,7 @@ def compact_command(
     targets: MetricsTargets,
     **options: Any,
 ) -> None:
-    """Merge fragments of TABLE into larger, disjoint, sorted ones, as far as it is due.
+    """Merge fragments of TABLE into larger, disjoint, sorted ones, if compactions are due.
 
     Each compaction is one task, of Spark or of this process, that reads every input by one GET. Safe to
     run beside writers, readers and other compactions.
@@ -137,7 +137,7 @@ def _compact(
 ) -> None:
     announcer = Events([to_log]) if is_json() else _Announcer()
     listener = told.listener(announcer)
-    # A missing table, or nothing to do, is reported before Spark takes seconds to start.
+    # Reports a missing table, or an idle one, before Spark takes seconds to start.
     planned = plan_next(driver, driver.log.current())
     if not planned:
         listener.looked(driver)
@@ -161,7 +161,8 @@ def _compact(
 
 
 class _Announcer(Silent):
-    """A listener that prints compactions as they begin (on terminals only) and failed attempts, on stderr."""
+    """A listener that prints compactions when they begin (on terminals only) and failed attempts, on
+    stderr."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
         for compaction in compactions if stderr.is_terminal and not is_json() else ():
@@ -169,7 +170,7 @@ class _Announcer(Silent):
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
         if finished.outcome.is_of_machine:
-            return  # said once, by the error that ends the command
+            return  # reported by the error that ends the command
         if finished.outcome.failure and not finished.is_void:
             warn(Message(f"attempt {finished.attempt} failed: ", finished.outcome.failure))
 

@@ -22,15 +22,15 @@ Examples:
   compactor delete s3://bucket/logs --where "service = 'test' AND timestamp < '2026-11-01'"
 
 \b
-To remove rows from storage for good (in this order, and only if nobody needs the earlier versions):
+To remove rows from storage for good (in this order, and only if earlier versions are no longer needed):
   compactor delete ./logs --where "user_id = 4711"
-  compactor compact ./logs --strategy full            writes their fragments anew without them
-  compactor vacuum ./logs --retain 0 --grace 0        removes the old fragments, and the way back
+  compactor compact ./logs --strategy full            rewrites their fragments without them
+  compactor vacuum ./logs --retain 0 --grace 0        removes the old fragments irrevocably
   compactor delete ./logs --where "user_id = 4711" --json   0 rows, 0 fragments waiting
 First and last keys of removed fragments stay in the log until a later vacuum: docs/how-to/operations.md.
 
-Conditions are those of `compactor query`. Where a condition is unknown, as in a comparison with null, the
-row stays."""
+Conditions are those of `compactor query`. If a condition is unknown, as in a comparison with null, the row
+stays."""
 
 
 @click.command("delete", epilog=_EPILOG)
@@ -54,11 +54,11 @@ def delete_command(
     skip_quarantined: bool,
     as_json: bool,
 ) -> None:
-    """Delete the rows of TABLE that fulfil a condition, in one commit.
+    """Delete the rows of TABLE that match a condition, in one commit.
 
-    Readers no longer see the rows from then on. The rows stay in storage until their fragments have been
-    compacted and the old ones vacuumed; a fragment with many deleted rows does not wait for a merge. Earlier
-    versions still have the rows.
+    Readers of the new version no longer see the rows. The rows stay in storage until their fragments have
+    been compacted and the old ones vacuumed; a fragment with many deleted rows does not wait for a merge.
+    Earlier versions still have the rows.
     """
     if not where.strip():
         raise UsageError("--where: the condition is empty; name the rows to delete")
@@ -72,7 +72,7 @@ def delete_command(
             on_progress=advance,
         )
     if words := left_out(report.fragments_left_out, report.rows_left_out):
-        warn(f"{words}: those that fulfil the condition come back when a fragment is released")
+        warn(f"{words}: those that match the condition come back when a fragment is released")
     if as_json:
         echo_json({**asdict(report), "dry_run": dry_run})
         return

@@ -1,4 +1,4 @@
-"""What commands show to people beside lines of text: tables on stdout, a bar of progress on stderr."""
+"""Output of commands other than lines of text: tables on stdout, a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ stderr = Console(stderr=True, highlight=False)
 
 
 def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[list[str]]) -> None:
-    """Prints a table on stdout. columns: each name, and whether it holds numbers (right-aligned)."""
+    """Prints a table on stdout. columns: the names, each with a flag for numbers (right-aligned)."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name, is_number in columns:
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(one_line, row))
-    # Files and pipes get whole lines, since only a terminal has a width to fold to.
+    # Only a terminal has a width to wrap at; files and pipes get whole lines.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
     with console.capture() as capture:
         console.print(table)
@@ -35,8 +35,8 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Any]:
-    """Shows a bar on stderr while the block runs, on terminals only, and not among lines of JSON. Yields
-    `advance(to, total=None)`."""
+    """Shows a progress bar on stderr while the block runs, on terminals only, and not among JSON log lines.
+    Yields `advance(to, total=None)`."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -57,7 +57,7 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
-    """Shows a text on stderr while the block runs, on terminals only. Yields a function that changes it."""
+    """Shows a text on stderr while the block runs, on terminals only. Yields a function that replaces it."""
     shown = stderr.status(text)
     is_shown = stderr.is_terminal and not logs.is_json()
     with _shown(shown) if is_shown else nullcontext():
@@ -66,7 +66,7 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _shown(display: Progress | Status) -> Iterator[None]:
-    """Shows something that a thread draws again and again, if one can start."""
+    """Shows a display that a thread redraws, if a thread can start."""
     with suppress(RuntimeError, MemoryError):
         display.start()
     try:

@@ -1,4 +1,4 @@
-"""Options that say where work runs: in this process or on Spark."""
+"""Options that choose where work runs: in this process or on Spark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def engine_options(command: _Command) -> _Command:
-    """Adds --master and --max-tasks, which say where compactions run."""
+    """Adds --master and --max-tasks, which choose where compactions run."""
     command = click.option(
         "--max-tasks",
         type=click.IntRange(min=1),
-        help="Most compactions at a time.  [default: all cores]",
+        help="Maximum concurrent compactions.  [default: all cores]",
     )(command)
     return click.option(
         "--master",
@@ -51,7 +51,7 @@ def lease_seconds(master: str | None) -> float:
 
 
 def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
-    """Adds --staging and --shuffle-partitions. waiting: says what waits in the staging folder."""
+    """Adds --staging and --shuffle-partitions. waiting: describes what waits in the staging folder."""
 
     def add(command: _Command) -> _Command:
         command = click.option(
@@ -70,7 +70,7 @@ def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
 
 
 def is_on_spark(master: str | None, staging: str | None, shuffle_partitions: int | None) -> bool:
-    """Says whether a command runs on Spark instead of in this process. Raises `UsageError`."""
+    """Returns whether a command runs on Spark instead of in this process. Raises `UsageError`."""
     check_engine(master)
     on_spark = master != IN_PROCESS and (master is not None or is_submitted())
     if not on_spark and (staging, shuffle_partitions) != (None, None):

@@ -44,7 +44,7 @@ customers.yaml:
   equality:
     - [eq, c.email, [lower, s.mail]]
 docs/reference/entity-merge.md has all settings. A dataset is a file or table of its name in the folder
---datasets, or what `sources` in the spec says."""
+--datasets, or the source that `sources` in the spec gives."""
 
 
 @click.command("entity-merge", epilog=_EPILOG)
@@ -55,8 +55,8 @@ docs/reference/entity-merge.md has all settings. A dataset is a file or table of
 @click.option("--full", is_flag=True, help="Write every entity again, changed or not.")
 @click.option("--dry-run", is_flag=True, help="Report what would be written, and write nothing.")
 @click.option("--ndjson", "lines", metavar="FILE",
-              help="Write the table's entities as NDJSON afterwards (- is stdout); with --dry-run, those "
-              "that would be written.")  # fmt: skip
+              help="Then write the table's entities as NDJSON (- is stdout); with --dry-run, those that "
+              "would be written.")  # fmt: skip
 @click.option("--since", type=click.IntRange(-1, (1 << 63) - 1), metavar="N",
               help="With --ndjson: only entities with a greater _updated, oldest first.")  # fmt: skip
 @click.option(
@@ -152,11 +152,11 @@ def _run_on_spark(
     *,
     dry_run: bool,
 ) -> EntityMergeReport:
-    # Imported late: a merge in this process needs none of it.
+    # Imported here, since a merge in this process does not need it.
     from compactor.entities.on_spark import SparkEntityMerge
     from compactor.spark.session import SparkOptions
 
-    # The user's mistakes are reported before Spark takes seconds to start.
+    # Reports mistakes in the spec before Spark takes seconds to start.
     merge = SparkEntityMerge(run)
     if merge.report.waiting_for:
         return merge.report

@@ -1,4 +1,4 @@
-"""Implements `compact --explain`: what each compaction would hold in memory, stage by stage."""
+"""Implements `compact --explain`: the memory plan of each compaction, stage by stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compactor.resources.merge_plan import MergePlan
 
 
 def explain_plan(planned: Planned, *, as_json: bool) -> None:
-    """Prints the memory plans that the tasks of the next compactions will follow. Reads nothing."""
+    """Prints the memory plans of the next compactions. Reads no data."""
     plan, memory_plans = planned.plan, planned.memory_plans()
     if as_json:
         echo_json(

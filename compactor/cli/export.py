@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import human_bytes
+from compactor.cli.output import echo_line, human_bytes
 from compactor.cli.read import columns_option, split_columns, warn_of_left_out, where_option
 from compactor.cli.shared_options import (
     skip_quarantined_option,
@@ -45,8 +45,8 @@ def export_command(
     """Write the rows of TABLE to the file OUT in sort order.
 
     OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). The command streams, and also
-    works on tables that are not compacted. The file appears whole, or not at all. Parquet and Arrow files
-    keep the types, and say how their rows are sorted.
+    works on tables that are not compacted. The file appears whole or not at all. Parquet and Arrow files keep
+    the types, and record how their rows are sorted.
     """
     check_sink_path(out)
     view = open_view(table, version, as_of)
@@ -58,7 +58,7 @@ def export_command(
     warn_of_left_out(scan.report)
     if where is not None:
         click.echo(f"{scan.report}", err=True)
-    click.echo(
+    echo_line(
         f"{out}: {counted(done.rows, 'row')}, {human_bytes(done.arrow_bytes)} in memory, "
         f"version {done.version}"
     )

@@ -1,4 +1,4 @@
-"""Skips parts of heavy libraries that no command needs, so that commands start fast."""
+"""Skips unneeded parts of heavy libraries, so that commands start fast."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Final
 
-from compactor.common.garbage import leave_alone_for_good
+from compactor.common.garbage import freeze_for_good
 from compactor.common.shortage import check_room
 
 _ROOM_BYTES: Final = 224 << 20
-"""Address space that the libraries take."""
+"""Require this much free address space for the libraries."""
 _NO_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Keeps libraries from starting threads as they are loaded, here and in processes started later. Nothing
-needs them, and the linear algebra of NumPy and SciPy interrupts a process where it can't start any."""
+"""Keeps libraries from starting threads on import, here and in child processes. No command needs them, and
+the linear algebra of NumPy and SciPy interrupts a process that cannot start any."""
 
 
 @contextmanager
 def frugal_imports() -> Iterator[None]:
-    """Saves half of the CPU seconds that a block takes to import NumPy and PyArrow.
+    """Halves the CPU time that a block takes to import NumPy and PyArrow.
 
     Raises MemoryError if there is no memory for them.
     """
@@ -38,22 +38,22 @@ def frugal_imports() -> Iterator[None]:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Modules stay until the process ends, so that the garbage collector need not look at them before that,
-    neither while they are imported nor after."""
+    """Keeps the garbage collector from scanning modules, which live until the process ends, during the import
+    and afterwards."""
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        leave_alone_for_good()
-        atexit.register(gc.unfreeze)  # libraries tell of what they find left over
+        freeze_for_good()
+        atexit.register(gc.unfreeze)  # some libraries report leftovers
         if was_on:
             gc.enable()
 
 
 @contextmanager
 def _few_arrow_threads() -> Iterator[None]:
-    """Keeps Arrow to one thread for reading: blocks are in memory, and more might not start."""
+    """Limits Arrow to one thread for reading: blocks are in memory, and more threads might not start."""
     yield
     if (pyarrow := sys.modules.get("pyarrow")) is not None:
         pyarrow.set_io_thread_count(1)
@@ -62,8 +62,10 @@ def _few_arrow_threads() -> Iterator[None]:
 
 @contextmanager
 def _no_pandas_for_arrow() -> Iterator[None]:
-    """PyArrow imports pandas, where it is installed, to make its first array, and no command gives it a data
-    frame. It looks for pandas once, and once more when it is asked for a data frame, so that Spark finds it.
+    """Hides pandas while PyArrow makes its first array, for which it would import pandas, if installed.
+
+    No command needs data frames. PyArrow looks for pandas again when asked for a data frame, so that Spark
+    finds it.
     """
     hiding = _PandasHidden()
     sys.meta_path.insert(0, hiding)

@@ -22,7 +22,6 @@ from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.cli.templates import print_stored_templates
 from compactor.common.counts import counted
-from compactor.common.redact import redacted_value
 from compactor.common.sampling import evenly
 from compactor.compaction.owner import is_gone, shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
@@ -44,7 +43,7 @@ from lsm_fragment.names import quoted
 _MAX_FRAGMENTS: Final = 40
 _MAX_CHUNKS: Final = 32
 _SHOWN: Final = 20
-"""How many templates are shown."""
+"""Show at most this many templates."""
 
 
 @click.command(
@@ -61,13 +60,13 @@ Examples:
     "--all",
     "show_all",
     is_flag=True,
-    help=f"Show all fragments, or all chunks of templates, not only the first {_MAX_FRAGMENTS}.",
+    help=f"Show all fragments, or all chunks of templates, instead of the first {_MAX_FRAGMENTS}.",
 )
 @click.option(
     "--column",
     type=column_name,
     metavar="COLUMN",
-    help="Show the most frequent templates of this column, where it is stored as templates.",
+    help="Show the most frequent templates of this column, if it is stored as templates.",
 )
 @snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -81,9 +80,9 @@ def inspect_command(
 ) -> None:
     """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT.
 
-    Of a column that a fragment stores as templates, it shows how many templates there are, and their
-    bytes. With --column it shows the templates instead, counted in up to 32 row groups that
-    are spread over all; of a table, in up to 32 fragments.
+    For a column that a fragment stores as templates, it shows their number and size. With --column it shows
+    the templates instead, counted in an even sample of up to 32 row groups; of a table, in up to 32
+    fragments.
     """
     found = _open(target, version, as_of)
     if column is not None:
@@ -114,7 +113,7 @@ def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> S
 def _open(
     target: str, version: int | None, as_of: int | None
 ) -> FragmentReader | tuple[Store, Snapshot]:
-    """Opens the table at this address, or else the fragment. Raises `TableNotFoundError` if it is neither."""
+    """Opens the table or the fragment at this address. Raises `TableNotFoundError` if there is neither."""
     is_local = "://" not in target
     if not is_local or Path(target).is_dir():
         check_one_moment(version, as_of)
@@ -140,7 +139,7 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "debt": debt_of(snapshot, Policy()).to_json(),
         "write_amplification": round(snapshot.totals.write_amplification, 3),
         "totals": asdict(snapshot.totals),
-        "quarantine": redacted_value([asdict(item) for item in snapshot.quarantine.values()]),
+        "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
         "compacting": [asdict(lease) for lease in snapshot.leases.values()],
         "rows": sum(entry.live_rows for entry in entries),
         "deleted_rows": sum(entry.deleted_rows for entry in entries),
@@ -156,14 +155,14 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     stored = sum(entry.size_bytes for entry in entries)
     echo_line(f"{store.url}, version {snapshot.version}")
     shown_sort = [replace(c, column=table.shown_name(c.column)) for c in table.sort]
-    click.echo(f"sorted by {', '.join(map(str, shown_sort))}")
+    echo_line(f"sorted by {', '.join(map(str, shown_sort))}")
     if table.rows.merges:
         tombstones = sum(entry.tombstones for entry in entries)
         held = counted(tombstones, "tombstone")
-        click.echo(f"row policy {table.shown_rows}{f'; {held}' if tombstones else ''}")
+        echo_line(f"row policy {table.shown_rows}{f'; {held}' if tombstones else ''}")
     if table.ttl is not None:
         shown_ttl = replace(table.ttl, column=table.shown_name(table.ttl.column))
-        click.echo(f"time to live {shown_ttl}")
+        echo_line(f"time to live {shown_ttl}")
     deleted = sum(entry.deleted_rows for entry in entries)
     also = f" and {counted(deleted, 'deleted one')}" if deleted else ""
     pairs = overlapping_pairs(forest(snapshot).values())
@@ -275,7 +274,7 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     sort = ", ".join(
         f"{quoted(c['column'])} {c['order']} nulls {c['nulls']}" for c in document["sort"]
     )
-    click.echo(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
+    echo_line(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
     click.echo(
         f"{counted(document['rows'], 'row')} in {counted(len(document['row_groups']), 'row group')}, "
         f"sorted by {sort}"
@@ -343,7 +342,7 @@ def verify_command(
         echo_json(report.to_json())
     else:
         for fault in report.faults:
-            echo_line(str(fault))
+            echo_line(fault)
         verdict = counted(len(report.faults), "FAULT", "FAULTS") if report.faults else "ok"
         click.echo(
             f"{verdict}: {counted(report.fragments, 'fragment')}, {counted(report.rows, 'row')}, "

@@ -21,9 +21,10 @@ import click
 from compactor import __version__
 from compactor.cli.commands import Commands, LazyCommands
 from compactor.cli.output import fail
-from compactor.cli.pipes import let_readers_leave
+from compactor.cli.pipes import tolerate_closed_pipes
 from compactor.cli.usage import usage_line
 from compactor.common import logs
+from compactor.common.foreign import shown
 from compactor.common.logs import LogFormat, LogSettings
 from compactor.common.shortage import shortage
 from compactor.common.system_errors import cause_and_advice
@@ -82,13 +83,13 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
-    let_readers_leave()
-    # Py4J logs tracebacks of errors that we report in one line ourselves.
+    tolerate_closed_pipes()
+    # Py4J logs tracebacks of errors that we report in one line.
     logging.getLogger().addHandler(logging.NullHandler())
     logs.take_over_stderr()
     exit_code = run(sys.argv[1:] if arguments is None else list(arguments))
     if exit_code == MachineError.exit_code:
-        # What the interpreter and libraries do at their end takes memory, too, and can crash for want of it.
+        # Shutting down the interpreter takes memory, too, and may crash without it.
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(exit_code)
@@ -99,15 +100,15 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command line. Returns the exit code."""
     try:
         return _ended(arguments)
-    except MemoryError:  # Even reporting an error took more than there is.
+    except MemoryError:  # even reporting an error needs memory
         with contextlib.suppress(OSError):
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _BARE_LINE)
         return MachineError.exit_code
 
 
 def _ended(arguments: Sequence[str]) -> int:
-    # Before anything is parsed, so that errors of usage have the format too.
-    logs.set_up(LogSettings(_asked_format(arguments)))
+    # Before parsing, so that usage errors have the format, too.
+    logs.set_up(LogSettings(_requested_format(arguments)))
     try:
         result = _call(arguments)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -124,20 +125,19 @@ def _ended(arguments: Sequence[str]) -> int:
     except MemoryError:
         raise
     except OSError as error:
-        # Stores and files report their own OSErrors, so this one comes from our output.
+        # Stores and files wrap their own OSErrors, so this one comes from our output.
         return _fail(f"cannot write the output: {cause_and_advice(error)}", 1)
     except Exception as error:  # noqa: BLE001 - reported in one line, with its traceback on request
-        cause = " ".join(str(error).split())[:400]
+        cause = " ".join(shown(error).split())[:400]
         return _fail(
-            f"internal error: {type(error).__name__}: {cause} (COMPACTOR_DEBUG=1 shows where; please "
-            "report it)",
+            f"internal error: {cause} (COMPACTOR_DEBUG=1 shows where; please report it)",
             1,
             shows_where=bool(os.environ.get("COMPACTOR_DEBUG")),
         )
     return result if isinstance(result, int) else 0  # an int if a command asked for an exit code
 
 
-def _asked_format(arguments: Sequence[str]) -> LogFormat:
+def _requested_format(arguments: Sequence[str]) -> LogFormat:
     asked = ("--log-format", str(LogFormat.JSON))
     is_json = "=".join(asked) in arguments or asked in pairwise(arguments)
     return LogFormat.JSON if is_json else LogFormat.TEXT
@@ -153,7 +153,7 @@ def _call(arguments: Sequence[str]) -> object:
             lacks = None if isinstance(error, MachineError) else shortage(error)
             if lacks is None:
                 raise
-            error.__traceback__ = None  # lets go of what the frames hold
+            error.__traceback__ = None  # frees what the frames reference
         raise MachineError(f"{lacks}; nothing unfinished is visible")
 
 
@@ -168,10 +168,10 @@ if __name__ == "__main__":
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
-    """Raises KeyboardInterrupt on SIGTERM while the block runs: unfinished outputs go, leases are given up.
+    """Raises KeyboardInterrupt on SIGTERM while the block runs: removes unfinished outputs, releases leases.
 
-    Yields a function that says whether a signal came, since an interrupted call to Spark may raise something
-    else. `watch` installs handlers of its own.
+    Yields a function that returns whether a signal arrived, since an interrupted call to Spark may raise
+    another exception. `watch` installs its own handlers.
     """
     told: list[int] = []
     if threading.current_thread() is not threading.main_thread():

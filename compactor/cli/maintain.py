@@ -21,7 +21,7 @@ _VACUUM_EPILOG = """\b
 Examples:
   compactor vacuum ./logs --dry-run
   compactor vacuum s3://bucket/logs --retain 7d
-  compactor vacuum ./logs --grace 0 --retain 0        only if nobody else is at work; there is no way back
+  compactor vacuum ./logs --grace 0 --retain 0        only without other programs at work; irrevocable
 
 Before it removes anything, vacuum reads the whole log and compares it with the checkpoints. If they differ,
 or a log file is missing, it removes nothing; `compactor repair` shows the reason.
@@ -37,10 +37,10 @@ loses only its work. Vacuum is safe beside all other work, at any time, and can 
 @metrics_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def vacuum_command(table: str, as_json: bool, targets: MetricsTargets, **options: Any) -> None:
-    """Remove what no retained version of TABLE needs.
+    """Remove objects that no retained version of TABLE needs.
 
-    Those are fragments that were compacted away or never committed, unfinished uploads, and log files that
-    a checkpoint has made superfluous.
+    These are fragments that were compacted or never committed, unfinished uploads, and log files that a
+    checkpoint replaces.
     """
     with telemetry("vacuum", address_of(table), targets) as told:
         log = told.open_log(table)
@@ -81,14 +81,14 @@ def _print_vacuum(report: VacuumReport) -> None:
 
 _REPAIR_EPILOG = """\b
 Examples:
-  compactor repair ./logs                     what is wrong with the log, and what a repair would leave
+  compactor repair ./logs                     shows the log's faults, and the table before and after a repair
   compactor repair ./logs --apply             puts the wrong files aside, under ./logs/_aside/
-  compactor repair ./logs --end-at 41 --apply     gives up what follows version 41, where log files are lost
+  compactor repair ./logs --end-at 41 --apply     gives up the versions after 41, if log files are lost
 
-Nothing is deleted: files that are put aside can be copied back. Some faults may stand for rows: a log file
-that can't be read or is another version than its name says, files of this table that follow a gap, and a
-fragment that was written at a version that the log does not have. Restore what is missing from a backup if
-there is one; otherwise --end-at ends the log before it. Nobody may write meanwhile."""
+Nothing is deleted: files that are put aside can be copied back. Some faults may mean lost rows: a log file
+that can't be read or is another version than its name says, files of this table after a gap, and a fragment
+that was written at a version that the log does not have. Restore missing files from a backup; if there is
+none, --end-at ends the log before the fault. Stop all writers first."""
 
 
 @click.command("repair", epilog=_REPAIR_EPILOG)
@@ -101,9 +101,9 @@ there is one; otherwise --end-at ends the log before it. Nobody may write meanwh
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def repair_command(table: str, apply: bool, end_at: int | None, as_json: bool) -> None:
-    """Show what is wrong with the log of TABLE, and put strays and damaged checkpoints aside.
+    """Find faults in the log of TABLE, and put strays and damaged checkpoints aside.
 
-    Reads the whole log. Exits with 1 if something needs a backup or --end-at.
+    Reads the whole log. Exits with 1 if a fault needs a backup or --end-at.
     """
     report = repair(open_log(table).store, end_at=end_at, apply=apply)
     if as_json:
@@ -163,9 +163,9 @@ Example:
 def quarantine_command(table: str, fragments: tuple[str, ...]) -> None:
     """Put FRAGMENTs of TABLE that are damaged or gone in quarantine.
 
-    Compactions leave them out, and readers do with --skip-quarantined. Compactions put in quarantine by
-    themselves what they find damaged or gone three times; this is for a fragment that no compaction needs.
-    Each is read and checked first, and refused if it is whole.
+    Compactions leave them out, and so do readers with --skip-quarantined. Compactions themselves quarantine a
+    fragment that they find damaged or gone three times; use this command for one that no compaction reads.
+    Each fragment is read and checked first, and refused if it is intact.
     """
     opened = open_table(table)
     held = opened.quarantine(fragments)
@@ -181,13 +181,13 @@ Examples:
 )
 @click.argument("table")
 @click.argument("fragment")
-@click.option("--lose-rows", is_flag=True, help="The rows of the fragment are to be lost.")
+@click.option("--lose-rows", is_flag=True, help="Confirm the loss of the fragment's rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: bool) -> None:
-    """Give up a FRAGMENT of TABLE that is in quarantine, damaged or gone, with all its rows.
+    """Drop a FRAGMENT of TABLE that is in quarantine, damaged or gone, with all its rows.
 
-    Restore it from a backup if there is one, and `release` it. A fragment that is whole is refused, unless
-    it is in quarantine. Earlier versions still have the fragment until they are vacuumed.
+    If there is a backup, restore the fragment and `release` it instead. An intact fragment is refused, unless
+    it is in quarantine. Earlier versions keep the fragment until they are vacuumed.
     """
     report = open_table(table).drop_fragment(fragment, lose_rows=lose_rows)
     if as_json:
@@ -213,8 +213,8 @@ Examples:
 def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -> None:
     """Release FRAGMENTs of TABLE from quarantine, so that compactions try them again.
 
-    `inspect` shows what is in quarantine and why. Restore a damaged fragment from a backup first.
-    The count of workers that ended over a fragment begins anew.
+    `inspect` shows the fragments in quarantine, with reasons. Restore a damaged fragment from a backup first.
+    The count of workers that died over a fragment is reset.
     """
     if bool(fragments) == release_all:
         raise UsageError("name the fragments to release, or give --all")

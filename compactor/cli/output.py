@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import traceback
+import sys
 from typing import Any
 
 import click
@@ -12,8 +12,8 @@ from rich.filesize import decimal
 
 from compactor.common import logs
 from compactor.common.escaping import indented, one_line
+from compactor.common.foreign import shown_traceback
 from compactor.common.message import Message
-from compactor.common.redact import redacted
 from compactor.settings.names import as_flag
 
 log = logging.getLogger("compactor.cli")
@@ -25,8 +25,8 @@ def echo_json(document: Any) -> None:
 
 
 def echo_line(text: str) -> None:
-    """Prints a line on stdout that quotes foreign text, such as a failure's reason: redacted, in one line."""
-    click.echo(one_line(redacted(_by_flags(text))))
+    """Prints a line on stdout that quotes foreign text, such as a failure's reason, in one line."""
+    click.echo(one_line(_by_flags(text)))
 
 
 def warn(message: str) -> None:
@@ -35,7 +35,7 @@ def warn(message: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Prints a line of a result on stderr, because stdout has rows, in the log's format."""
+    """Prints a line of a result on stderr, in the log's format, because stdout has rows."""
     if logs.is_json():
         log.info(text)
     else:
@@ -43,12 +43,12 @@ def tell(text: str) -> None:
 
 
 def fail(message: str, *, shows_where: bool = False) -> None:
-    """Prints the error that ends the command; with shows_where, also the current traceback."""
+    """Prints the error that ends the command. shows_where: adds the current traceback."""
     _say(logging.ERROR, "error", message, shows_where=shows_where)
 
 
 def _by_flags(text: str) -> str:
-    """Returns the text with settings by their flags, if it is a message that knows where they are."""
+    """Replaces settings in a message by their flags; returns other texts unchanged."""
     return text.named(as_flag) if isinstance(text, Message) else text
 
 
@@ -57,9 +57,10 @@ def _say(level: int, word: str, text: str, *, shows_where: bool = False) -> None
     if logs.is_json():
         log.log(level, word, extra={"reason": message}, exc_info=shows_where)
         return
-    click.echo(f"compactor: {word}: {one_line(redacted(message))}", err=True)
-    if shows_where:
-        click.echo(indented(redacted(traceback.format_exc())), err=True)
+    click.echo(f"compactor: {word}: {one_line(message)}", err=True)
+    error = sys.exception()
+    if shows_where and error is not None:
+        click.echo(indented(shown_traceback(error)), err=True)
 
 
 def human_bytes(count: int) -> str:

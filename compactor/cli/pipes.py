@@ -1,6 +1,6 @@
-"""Standard output and error whose reader may leave, as `head` does: what follows goes nowhere.
+"""Lets the reader of stdout or stderr leave early, as `head` does: further output is discarded.
 
-Only these two are treated so. A broken pipe of a socket or of another file stays an error.
+A broken pipe of a socket or of another file stays an error.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ class _Stream(io.FileIO):
             return super().write(data)
         except BrokenPipeError:
             self.has_reader = False
-            self._lead_nowhere()
+            self._redirect_to_devnull()
             return memoryview(data).nbytes
         except OSError:
-            self._lead_nowhere()  # or what buffers still hold fails again when the process ends
+            self._redirect_to_devnull()  # otherwise flushing the buffers fails again when the process ends
             raise
 
-    def _lead_nowhere(self) -> None:
-        # By its descriptor, since libraries and child processes write to that.
+    def _redirect_to_devnull(self) -> None:
+        # Redirects the descriptor, since libraries and child processes write to it.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
 
 
-def let_readers_leave() -> None:
-    """Makes a command go on when the reader of its output leaves, so that its work is done as with a reader.
+def tolerate_closed_pipes() -> None:
+    """Lets a command complete its work when the reader of its output leaves.
 
-    Commands that only print rows ask `has_reader` when to stop.
+    Commands that only print rows poll `has_reader` and stop.
     """
-    sys.stdout, sys.stderr = _patient(sys.stdout), _patient(sys.stderr)
+    sys.stdout, sys.stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
 
 
 def has_reader() -> bool:
-    """Returns False once a write has shown that nothing reads standard output any more."""
+    """Returns False once a write to stdout has failed for lack of a reader."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return not isinstance(raw, _Stream) or raw.has_reader
 
 
-def _patient(stream: TextIO) -> TextIO:
-    # None or another kind of stream where the process was started without one, or a caller set its own.
+def _tolerant(stream: TextIO) -> TextIO:
+    # The process may have been started without the stream, or a caller may have replaced it.
     if not isinstance(stream, io.TextIOWrapper):
         return stream
-    with contextlib.suppress(OSError):  # what is in the way shows when something is printed
+    with contextlib.suppress(OSError):  # printing will report the error
         stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(_Stream(stream.fileno(), "wb", closefd=False)),

@@ -23,10 +23,10 @@ from lsm_fragment.names import parse_names
 columns_option = click.option(
     "--columns",
     metavar="COLUMN,...",
-    help="Only these columns, in this order; a name with a comma stands in double quotes.",
+    help="Only these columns, in this order; put a name with a comma in double quotes.",
 )
 where_option = click.option(
-    "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
+    "--where", metavar="CONDITION", help="Only rows that match it, such as \"level = 'ERROR'\"."
 )
 
 
@@ -53,8 +53,8 @@ def head_command(
     version: int | None,
     as_of: int | None,
 ) -> None:
-    """Print the first rows of TABLE in sort order, one JSON object a line."""
-    # One thread reads no row group before its turn.
+    """Print the first rows of TABLE in sort order, one JSON object per line."""
+    # A single thread reads no row group ahead.
     scan = open_view(table, version, as_of).scan(
         split_columns(columns), threads=1, skip_quarantined=skip_quarantined
     )
@@ -78,13 +78,15 @@ Examples:
 \b
 Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Write texts and
 times in 'single' quotes, and column names that are not plain identifiers in "double" ones. Times without a
-zone are UTC. In LIKE, % stands for any text and _ for any character, unless a backslash (or the character of
-an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; its NOT does.""",
+zone are UTC. In LIKE, % matches any text and _ any character, unless a backslash (or the character of an
+ESCAPE clause) comes first. Every comparison with NaN is false, even <>; its NOT is true.""",
 )
 @click.argument("table")
 @where_option
 @columns_option
-@click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Most rows to print.")
+@click.option(
+    "-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Maximum rows to print."
+)
 @click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
 @threads_option
 @skip_quarantined_option
@@ -92,7 +94,7 @@ an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; it
     "--json",
     "as_json",
     is_flag=True,
-    help="With --count: one JSON object, which also says what was skipped.",
+    help="With --count: print one JSON object, with counts of what was skipped.",
 )
 @snapshot_options
 def query_command(
@@ -107,10 +109,10 @@ def query_command(
     version: int | None,
     as_of: int | None,
 ) -> None:
-    """Print the rows of TABLE that fulfil a condition, one JSON object a line, in sort order.
+    """Print the rows of TABLE that match a condition, one JSON object per line, in sort order.
 
-    Fragments and row groups whose key ranges and statistics rule such rows out are not read; stderr says
-    how many were, and how many row groups templates of strings ruled out.
+    Skips fragments and row groups that key ranges, statistics or templates of strings rule out, and prints
+    their number on stderr.
     """
     if counts and (columns is not None or rows is not None):
         raise UsageError("--count: leave out --columns and --rows")
@@ -140,7 +142,7 @@ def query_command(
 
 
 def warn_of_left_out(report: ScanReport) -> None:
-    """Says on stderr how many rows a scan has left out, if any."""
+    """Warns on stderr about rows that a scan left out, if any."""
     if report.left_out:
         warn(report.left_out)
 

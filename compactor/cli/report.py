@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.shared_options import check_one_moment, moment_unix_ms, snapshot_options
 from compactor.cli.tables import open_log
 from compactor.errors import UsageError
@@ -59,22 +59,22 @@ Examples:
     type=click.IntRange(0, 1_000_000),
     default=MAX_VERSIONS,
     show_default=True,
-    help="Most versions of the log to read, one GET each.",
+    help="Maximum versions of the log to read, one GET each.",
 )
 @click.option(
     "--footers",
     type=click.IntRange(0, 1_000_000),
     default=MAX_FOOTERS,
     show_default=True,
-    help="Most fragments whose footers are read for encodings and nulls, two or three GETs each.",
+    help="Maximum fragments whose footers are read for encodings and nulls, two or three GETs each.",
 )
 @click.option(
     "--templates",
     type=click.IntRange(0, 1_000_000),
     default=MAX_TEMPLATE_CHUNKS,
     show_default=True,
-    help="Most row groups of a column whose templates are read, where it is stored so; 0 shows none, and no "
-    "text of rows.",
+    help="Maximum row groups per column whose templates are read, if it is stored as templates; 0 shows no "
+    "templates and no text of rows.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the content as one JSON object on stdout."
@@ -91,10 +91,10 @@ def report_command(
     as_json: bool,
 ) -> None:
     """Write one HTML page about TABLE: fragments on the key axis before and after, sizes, amplification
-    over time, compactions, columns, patterns of log messages, and what is due.
+    over time, compactions, columns, patterns of log messages, and due compactions.
 
-    The page needs no network. The command changes nothing, and of the data it reads only footers and a few
-    chunks of templates.
+    The page needs no network. The command changes nothing, and reads only footers and a few chunks of
+    templates.
     """
     if as_json == (output is not None):
         raise UsageError("report: give -o FILE (- for stdout), or --json")
@@ -123,4 +123,4 @@ def report_command(
         click.echo(data, nl=False)
         return
     write_whole(output, data)
-    click.echo(f"{output}: {human_bytes(len(data))}, version {report.headline.version}")
+    echo_line(f"{output}: {human_bytes(len(data))}, version {report.headline.version}")

@@ -29,13 +29,13 @@ Examples:
 
 \b
 A pipeline is a YAML file of nodes by name: source, transform, merge, route, sort, aggregate, combine,
-output. docs/reference/pipelines.md has all settings. Exit code 2 if bad records were put aside."""
+output. docs/reference/pipelines.md has all settings. The exit code is 2 if bad records were put aside."""
 
 
 @click.command("run", epilog=_EPILOG)
 @click.argument("pipeline", metavar="PIPELINE.YAML")
 @click.option(
-    "--explain", "explains", is_flag=True, help="Show how each node holds rows, and run nothing."
+    "--explain", "explains", is_flag=True, help="Show how each node buffers rows, and run nothing."
 )
 @click.option("--format", "shape", type=click.Choice(["text", "json", "dot"]), default="text",
               show_default=True, help="Output format of --explain.")  # fmt: skip
@@ -72,12 +72,12 @@ def run_command(
     if shape != "text":
         raise UsageError("--format: give it with --explain")
     with telemetry("run", pipeline, targets) as told:
-        # Imported late: --explain needs none of it.
+        # Imported here, since --explain does not need it.
         if on_spark:
             from compactor.pipelines.on_spark import SparkRun
             from compactor.spark.session import SparkOptions
 
-            # The user's mistakes are reported before Spark takes seconds to start.
+            # Reports mistakes in the file before Spark takes seconds to start.
             run = SparkRun(loaded)
             report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
         else:

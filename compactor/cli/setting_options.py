@@ -1,6 +1,7 @@
-"""Makes options of commands from the fields of settings models, and settings from their values.
+"""Makes command options from the fields of settings models, and settings from the options' values.
 
-A field states default, bounds and help (`compactor.settings.model`). Nothing here knows a certain setting.
+A field declares default, bounds and help (`compactor.settings.model`). This module knows no particular
+setting.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Model = TypeVar("_Model", bound=Settings)
 _EXISTING_FOLDER: Final = click.Path(exists=True, file_okay=False, writable=True)
 _LARGEST: Final = 2**31 - 1
-"""Bounds from here on are those of machines and formats, of which help says nothing."""
+"""Omit larger bounds from help: they are limits of machines and formats."""
 
 
 def setting_options(
     model: type[Settings], *, without: tuple[str, ...] = ()
 ) -> Callable[[_Command], _Command]:
-    """Adds an option for each setting of a model that has a description."""
+    """Adds an option for each field of a model that has a description."""
 
     def add(command: _Command) -> _Command:
         for name, field in reversed(model.model_fields.items()):
@@ -41,7 +42,7 @@ def setting_options(
 def setting_option(
     model: type[Settings], name: str, *, shows_default: bool = True
 ) -> Callable[[_Command], _Command]:
-    """Adds the option of one setting. Its value is None, or empty, if it is not given."""
+    """Adds the option of one setting. The value is None, or empty, if the option is omitted."""
     field = model.model_fields[name]
     kinds, flag = list(_kinds(field.annotation)), as_flag(name)
     written = next((k for k in (*field.metadata, *kinds) if isinstance(k, Written)), None)
@@ -52,7 +53,7 @@ def setting_option(
         return click.option(f"{flag}/{_opposite(flag)}", name, default=None, **more)
     if field.default == ():
         assert written is not None
-        more["help"] += " May be given several times."
+        more["help"] += " Repeatable."
         return click.option(flag, name, multiple=True, metavar=written.metavar, **more)
     show = written.show if written is not None else _plain
     has_default = field.default is not None and field.default_factory is None
@@ -75,7 +76,7 @@ def chosen(model: type[_Model], given: Mapping[str, Any]) -> _Model:
 
 
 class _SettingOption(click.Option):
-    """An option whose default and bounds are those of its setting: click leaves them to the model."""
+    """An option that shows its setting's default and bounds in help, but leaves them to the model."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 
 def _type(kinds: list[Any], written: Written | None) -> click.ParamType[Any]:
-    """Returns a type of click for what is no text; the model parses what people write with units."""
+    """Returns click's type for non-text settings; the model itself parses values with units."""
     if written is not None:
         return _EXISTING_FOLDER if written is FOLDER else click.STRING
     for kind in kinds:
@@ -120,16 +121,16 @@ def _plain(value: Any) -> str:
 
 
 def _bounds(field: FieldInfo, show: Callable[[Any], str], shown_from: int) -> str | None:
-    """Returns the bounds as click writes them, such as `0<=x<=22`, without those that say nothing."""
+    """Formats the bounds in click's notation, such as `0<=x<=22`, without trivial ones."""
     low = high = ""
     for part in (*field.metadata, *_kinds(field.annotation)):
         match part:
-            case bounds.Ge(ge=int() | float() as least) if least >= shown_from:
-                low = f"{show(least)}<="
+            case bounds.Ge(ge=int() | float() as minimum) if minimum >= shown_from:
+                low = f"{show(minimum)}<="
             case bounds.Gt(gt=above):
                 low = f"{show(above)}<"
-            case bounds.Le(le=int() | float() as most) if most < _LARGEST:
-                high = f"<={show(most)}"
+            case bounds.Le(le=int() | float() as maximum) if maximum < _LARGEST:
+                high = f"<={show(maximum)}"
             case bounds.Lt(lt=int() | float() as below) if below < _LARGEST:
                 high = f"<{show(below)}"
     if low and not high:

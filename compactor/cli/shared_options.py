@@ -1,4 +1,4 @@
-"""Types of options, and the options that say which version of a table is read."""
+"""Types of options, and the options that choose a version of the table to read."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ReadSettings(Settings):
     )
     threads: Threads | None = Field(
         default=None,
-        description="Threads that read and decode. Changes the time, never the rows. By default there are as "
-        "many as this process has cores.",
+        description="Threads that read and decode. Changes the time, never the rows. By default one per core "
+        "of this process.",
     )
 
 
@@ -59,7 +59,7 @@ def moment_unix_ms(text: str) -> int:
 
 
 def column_name(text: str) -> str:
-    """Parses the name of a column, which may stand in quotes, as a type of click's options."""
+    """Parses the name of a column, optionally quoted, as a type of click's options."""
     try:
         return parse_name(text)
     except ValueError as error:

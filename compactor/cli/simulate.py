@@ -26,17 +26,17 @@ Examples:
   compactor simulate --time-window 1d --retention 7d --late 0.02
   compactor simulate --locality random:0.01 --level-multiplier 8 --json
 
-The real planner decides; only the fragments are synthetic. The bytes of a flush lie evenly over its keys, and
-a merge writes as much as it reads, at the speed of --task-bytes-per-second. Writers never wait, however high
-the debt; once level 0 has ten times the runs that should stop them, the simulation ends early.
+The real planner decides; only the fragments are synthetic. The bytes of a flush are spread evenly over its
+keys, and a merge writes as much as it reads, at the speed of --task-bytes-per-second. Writers never wait,
+however high the debt; once level 0 has ten times the runs that should stop them, the simulation ends early.
 
 \b
-runs at 0   sorted runs at level 0, of the time window that has most
-WA          write amplification: bytes written per byte ingested, the flush itself counted; in total, and
-            since the line before
-reads       read amplification: sorted runs that a read of one random key looks at
+runs at 0   sorted runs at level 0, in the time window that has the most
+WA          write amplification: bytes written per byte ingested, the flush included; in total, and since the
+            previous line
+reads       read amplification: sorted runs that a read of one random key has to search
 debt        from 0.5 writers should slow down, from 1 they should wait
-busy        share of the workers' time since the line before"""
+busy        fraction of the workers' time since the previous line"""
 
 
 @click.command("simulate", epilog=_EPILOG)

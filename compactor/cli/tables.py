@@ -1,7 +1,7 @@
-"""The one door to tables: every command opens here what it works on.
+"""Opens the tables, logs and fragments of all commands.
 
-Most commands ask a `Table` or `TableView` of the public interface. Those that work where no table is yet, on
-a log that may be damaged, or with listeners, ask the commit log.
+Most commands use a `Table` or `TableView` of the public interface. Commands for tables that do not exist yet,
+for damaged logs, or with listeners, use the commit log.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def address_of(table: str) -> str:
-    """Returns the whole address of a table. Contacts nothing. Raises `UsageError` if it is not one."""
+    """Returns the full address of a table. Sends no request. Raises `UsageError` for an invalid address."""
     return open_store(table).url
 
 
 def open_log(table: str, log_of: Callable[[Store], CommitLog] = CommitLog) -> CommitLog:
-    """Opens the commit log of a table that may not exist. Contacts nothing yet.
+    """Opens the commit log of a table that may not exist. Sends no request yet.
 
-    log_of: makes the log of the opened store. Raises `UsageError` for an address that is not one.
+    log_of: makes the log of the opened store. Raises `UsageError` for an invalid address.
     """
     return log_of(open_store(table))
 
 
 def open_table(table: str) -> Table:
     """Opens a table at its newest version, to change it. Raises `TableNotFoundError`."""
-    # Imported late: reading needs none of what writes.
+    # Imported here, since reading needs no writers.
     from compactor.api.table import Table
 
     log = open_log(table)
@@ -48,7 +48,7 @@ def open_view(table: str, version: int | None, as_of: int | None) -> TableView:
 
     Raises `UsageError` if both are given, `VersionNotFoundError` for a version that is not retained.
     """
-    # Imported late: what writes needs none of what reads.
+    # Imported here, since writing needs no readers.
     from compactor.api.view import TableView
 
     check_one_moment(version, as_of)

@@ -1,4 +1,4 @@
-"""What commands report to machines: options for logs and metrics, and traces set up by the environment."""
+"""Telemetry of commands: options for logs and metrics, and traces configured by the environment."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from compactor.table.observed_log import CommitReport, ObservedCommitLog
 from compactor.telemetry import tracing
 from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
-from compactor.telemetry.metrics.recorder import Recorder, label
+from compactor.telemetry.metrics.recorder import Recorder
 from compactor.telemetry.tracing import Tracing, TracingUnavailableError
 
 if TYPE_CHECKING:
     from compactor.compaction.driver import Driver
 
 _LEVELS: Final = {LogFormat.TEXT: LogSettings().level, LogFormat.JSON: "info"}
-"""The lowest level that is logged, if nobody says which."""
+"""Default minimum level by format."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsTargets:
-    """The places that the metrics of a command go to when it ends."""
+    """Destinations of a command's metrics when it ends."""
 
     textfile: str | None = None
     push_url: str | None = None
@@ -49,7 +49,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
                   show_default=True, help="json: each line on stderr is one JSON object, with "
                   "compaction ids and figures.")  # fmt: skip
     @click.option("--log-level", type=click.Choice(LEVELS),
-                  help="Lowest level that is logged.  [default: "
+                  help="Minimum level to log.  [default: "
                   f"{_LEVELS[LogFormat.TEXT]}; with json: {_LEVELS[LogFormat.JSON]}]")  # fmt: skip
     @functools.wraps(command)
     def with_logs(*args: Any, log_format: str, log_level: str | None, **options: Any) -> Any:
@@ -71,7 +71,7 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--metrics-push-password-file",
         metavar="FILE",
-        help="File that holds this password in its only line.",
+        help="File with this password as its only line.",
     )
     @functools.wraps(command)
     def with_targets(
@@ -99,14 +99,14 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Telemetry:
-    """The telemetry of a command: opens logs, counted and traced where the user wants it."""
+    """The telemetry of a command: opens commit logs with metrics and traces as requested."""
 
     def __init__(self, recorder: Recorder | None, traces: Tracing | None) -> None:
         self.recorder = recorder
         self._traces = traces
 
     def open_log(self, table: str) -> CommitLog:
-        """Opens the commit log of a table that may not exist, and counts its commits and requests."""
+        """Opens the commit log of a table that may not exist, with counters of its commits and requests."""
         return open_log(table, self._log_of)
 
     def _log_of(self, store: Store) -> CommitLog:
@@ -128,22 +128,22 @@ class Telemetry:
         return Listeners([*mine, *others])
 
     def begin_compactions(self, driver: Driver) -> None:
-        """Sets a table's metrics to their first values, before its driver first looks at it."""
+        """Initialises a table's metrics before its driver first looks at it."""
         if self.recorder is not None:
             limit_bytes = driver.compaction_settings.memory_limit_bytes
             self.recorder.begin_compactions(driver.url, limit_bytes)
 
     def record(self, make: Callable[[str], Iterable[Change]], table: str) -> None:
-        """Applies the changes that `make` returns for the table's label; does not call it without metrics."""
+        """Applies the changes that `make` returns for the table's label. Does nothing without metrics."""
         if self.recorder is not None:
-            self.recorder.apply(make(label(table)))
+            self.recorder.apply(make(table))
 
 
 @contextmanager
 def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Telemetry]:
     """Sets up the telemetry of one run of a command, and publishes metrics when the block ends or raises.
 
-    table: what the figures are about, an address or a pipeline's file.
+    table: label of the metrics, an address or a pipeline's file.
     """
     with traces_of_environment() as traces:
         if targets == MetricsTargets():
@@ -172,7 +172,7 @@ def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Tel
                 now_unix_seconds=time.time(),
             )
             told.record(made, table)
-            _publish(registry.apply, registry.prometheus, targets, command, label(table))
+            _publish(registry.apply, registry.prometheus, targets, command, table)
 
 
 def _publish(
@@ -190,7 +190,8 @@ def _publish(
             group = {"command": command, "table": table}
             publish.push(targets.push_url, registry, group, targets.push_password)
         except publish.PushError as error:
-            warn(f"--metrics-push {targets.push_url}: metrics were not pushed ({error})")
+            to = publish.shown_url(targets.push_url)
+            warn(f"--metrics-push {to}: metrics were not pushed ({error})")
     if targets.textfile:
         try:
             if registry.get_sample_value(LAST_SUCCESS.name, {"table": table}) is None:
@@ -202,7 +203,7 @@ def _publish(
 
 @contextmanager
 def traces_of_environment() -> Iterator[Tracing | None]:
-    """Yields traces if `OTEL_*` asks for them, else None. Warns if something that they need is missing."""
+    """Yields traces if `OTEL_*` variables enable them, else None. Warns if a prerequisite is missing."""
     if not tracing.is_wanted():
         yield None
         return

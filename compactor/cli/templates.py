@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from compactor.cli.display import print_table, progress
-from compactor.cli.output import echo_json, warn
+from compactor.cli.output import echo_json, echo_line, warn
 from compactor.cli.read import where_option
 from compactor.cli.shared_options import (
     column_name,
@@ -29,9 +29,9 @@ Examples:
   compactor templates s3://bucket/logs message --as-of 1d --json
 
 \b
-A template is a text in which words with a digit are left open, and others where they vary: <n> stands for a
-number, <*> for any other such word. Words end at every character that is no letter or digit. To see the rows
-of a template, ask for the words that it has: compactor query ./logs --where "message LIKE '%took % ms'\".""",
+A template is a text with placeholders for words that have a digit and for other words that vary: <n> stands
+for a number, <*> for any other such word. Words end at every character that is no letter or digit. To see the
+rows of a template, query its words: compactor query ./logs --where "message LIKE '%took % ms'\".""",
 )
 @click.argument("table")
 @click.argument("column", type=column_name)
@@ -41,7 +41,7 @@ of a template, ask for the words that it has: compactor query ./logs --where "me
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Show this many templates, the most frequent ones.",
+    help="Show this many of the most frequent templates.",
 )
 @threads_option
 @skip_quarantined_option
@@ -91,19 +91,19 @@ def templates_command(
 
 
 def print_stored_templates(found: StoredTemplates) -> None:
-    """Prints the templates that some row groups have, and which these are."""
+    """Prints the templates of a sample of row groups, and its size."""
     if found.templates:
         _print_counts(found.templates)
     left = found.all - len(found.templates)
     if left:
         click.echo(f"and {counted(left, 'template')} more")
     if found.chunks:
-        click.echo(
+        echo_line(
             f"{counted(found.rows, 'row')} with a text in {found.chunks_read:,} of "
             f"{counted(found.chunks, 'row group')} that store {found.column} as templates"
         )
     else:
-        click.echo(f"no row group stores {found.column} as templates")
+        echo_line(f"no row group stores {found.column} as templates")
 
 
 def _print_counts(templates: Sequence[TemplateCount]) -> None:

@@ -1,4 +1,4 @@
-"""Words click's own errors of usage as ours are: one line with the command, what is wrong, and what to do."""
+"""Rewrites click's usage errors in our style: one line with the command, the cause and the advice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compactor.cli.commands import COMMANDS
 
 
 def usage_line(error: click.ClickException, arguments: Sequence[str]) -> str:
-    """Returns the line for an error in `arguments`, which do not include the program's name."""
+    """Returns the line for an error. arguments: without the program's name."""
     command = _command(error, arguments)
     place = f"{command}: " if command else ""
     return f"{place}{_cause(error)}; {_advice(error, command)}"
@@ -18,7 +18,7 @@ def usage_line(error: click.ClickException, arguments: Sequence[str]) -> str:
 
 def _command(error: click.ClickException, arguments: Sequence[str]) -> str | None:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    if context is None:  # click does not say of every error where it is
+    if context is None:  # some of click's errors have no context
         return next((name for name in arguments if name in COMMANDS), None)
     return context.info_name if context.parent else None
 
@@ -52,7 +52,7 @@ def _advice(error: click.ClickException, command: str | None) -> str:
 
 
 def _name(parameter: click.Parameter) -> str:
-    """Returns what the help calls a parameter: an option's longest name, an argument's placeholder."""
+    """Returns the name of a parameter in help: an option's longest name, an argument's placeholder."""
     if isinstance(parameter, click.Option):
         return max(parameter.opts, key=len)
     return parameter.human_readable_name.removesuffix("...")

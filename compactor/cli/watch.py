@@ -40,9 +40,9 @@ Examples:
   compactor watch ./logs --poll 2s --json             one JSON object a line
   compactor watch s3://bucket/logs --metrics-port 9464 --log-format json
 
-Several processes may watch one table: each leaves alone what another has leased. On SIGTERM or Ctrl-C no
-compaction begins; running ones may end within --drain, then their leases are given up, so that others can
-take over at once. Either way the exit code is 0, and nothing is lost."""
+Several processes may watch one table: each skips the fragments that another has leased. After SIGTERM or
+Ctrl-C no compaction begins; running ones may end within --drain, then their leases are released, so that
+other workers can take over at once. Either way the exit code is 0, and nothing is lost."""
 
 
 @click.command("watch", epilog=_WATCH_EPILOG)
@@ -58,7 +58,7 @@ take over at once. Either way the exit code is 0, and nothing is lost."""
               help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0 takes any free "
               "port.  [default: none]")  # fmt: skip
 @click.option("--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-              help="Address of that port; 0.0.0.0 stands for all. There is no password.")  # fmt: skip
+              help="Address of that port; 0.0.0.0 means all interfaces. There is no password.")  # fmt: skip
 @click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
               help="/healthz fails when the loop has made no round for this long.  [default: "
               f"{duration_text(_STALL_SECONDS)}; in-process, where compactions hold up the loop: "
@@ -130,7 +130,7 @@ def _served(
     if port is None:
         yield None, None
         return
-    # Imported late: a process without a port needs none of it.
+    # Imported here, since a process without a port does not need it.
     from compactor.telemetry.metrics.registry import MetricsRegistry
     from compactor.telemetry.metrics.server import metrics_app, serving
 

@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import echo_json, human_bytes, warn
+from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
+from compactor.common.foreign import shown_path
 from compactor.common.message import Message
 from compactor.common.setting_keys import PROMOTE
 from compactor.errors import CompactorError, InputError, message_of
@@ -38,10 +39,10 @@ Examples:
 \b
 --sort-by: columns, most significant first; add :desc or :nulls_first to a column, as in ts:desc:nulls_first
 (default: ascending, nulls last). It creates the table and is needed only then; a Parquet or Arrow file that
-states its order can replace it. Wherever columns are named, a name with a comma, colon or quote stands in
-double quotes, and a quote within is doubled: --sort-by '"a,b":desc,c'.
+states its order can replace it. In all options, put a column name with a comma, colon or quote in double
+quotes, and double a quote in it: --sort-by '"a,b":desc,c'.
 --row-policy: append keeps all rows. last and first keep one row of equal --sort-by, the newest or oldest by
---sequence and ingestion. partial-update keeps each column's newest value that is not null. aggregate combines
+--sequence and ingestion. partial-update keeps the newest non-null value of each column. aggregate combines
 each column by its function: sum count min max last first bool_or bool_and list set.
 Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need not be sorted."""
 
@@ -96,7 +97,7 @@ def ingest_command(
                     warn(Message(PROMOTE, f": {path} has no column {name!r}; nothing was promoted"))
                 told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
                 if not as_json:
-                    click.echo(
+                    echo_line(
                         f"{path}: {counted(report.rows, 'row')}{_superseded(report)} in "
                         f"{counted(report.fragments, 'fragment')}, "
                         f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
@@ -126,14 +127,14 @@ def _taken_sort(report: IngestReport) -> str:
 
 
 class _Warner:
-    """A callback that warns once that compactions lag behind."""
+    """A callback that warns once about compaction debt."""
 
     def __init__(self) -> None:
-        self._is_said = False
+        self._has_warned = False
 
     def __call__(self, debt: Debt) -> None:
-        if not self._is_said:
-            self._is_said = True
+        if not self._has_warned:
+            self._has_warned = True
             warn(
                 f"compaction debt {debt.score:.2f} (writers should "
                 f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): "
@@ -143,8 +144,8 @@ class _Warner:
 
 
 def check_input(path: str) -> None:
-    """Checks that the path is a file before any file is read. Raises `InputError`."""
+    """Checks that the path is a file, before any file is read. Raises `InputError`."""
     if not Path(path).exists():
-        raise InputError(f"{path}: no such file; nothing was ingested")
+        raise InputError(f"{shown_path(path)}: no such file; nothing was ingested")
     if not Path(path).is_file():
         raise InputError(f"{path}: not a regular file; nothing was ingested")

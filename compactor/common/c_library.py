@@ -1,4 +1,4 @@
-"""Reaches functions of the C library that Python has no module for."""
+"""Gives access to functions of the C library that Python does not wrap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 @functools.cache
 def c_library(*functions: str) -> ctypes.CDLL | None:
     """Returns the C library of this process; None if it lacks one of the functions."""
-    # Imported late: the help of all commands needs none of it.
+    # Imported here so that `--help` does not pay for it.
     import ctypes
 
     try:

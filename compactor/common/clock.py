@@ -1,4 +1,4 @@
-"""Time and identity, injected so that tests can hold them still."""
+"""Time and unique names, injected so that tests control them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time, and waiting."""
+    """Tells the wall time and waits."""
 
     def now_unix_ms(self) -> int: ...
 

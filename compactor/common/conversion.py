@@ -1,4 +1,4 @@
-"""Prepares types that JSON values are converted to."""
+"""Prepares classes for msgspec's conversion from JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def convertible(cls: type[T]) -> type[T]:
-    """Makes msgspec inspect a class when its module is imported, in one thread.
+    """Makes msgspec inspect a class at import time, in one thread.
 
-    Otherwise the first conversion does so and caches the result without a lock: where sixteen threads read a
-    log, two concurrent first conversions crashed the process (SIGSEGV, msgspec 0.22).
+    msgspec otherwise inspects it on the first conversion and caches the result without a lock: two concurrent
+    first conversions crashed a process with sixteen threads (SIGSEGV, msgspec 0.22).
     """
     msgspec.json.Decoder(cls)
     return cls

@@ -1,4 +1,4 @@
-"""Escapes text for people, so that nothing in it can pass for a line of ours."""
+"""Escapes text from outside so that it cannot imitate a line of our own output."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def one_line(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Indents text of several lines, such as a traceback, so that no line begins as ours do."""
+    """Indents multi-line text, such as a traceback, so that no line begins like one of ours."""
     return "\n".join(f"  {one_line(line)}" for line in text.splitlines())
 
 
 def shortened(text: str, characters: int) -> str:
-    """Returns at most `characters` characters of a text."""
+    """Cuts a text to at most `characters` characters."""
     return text if len(text) <= characters else text[: characters - 1] + "…"

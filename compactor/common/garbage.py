@@ -1,4 +1,4 @@
-"""Has Python's collector of garbage leave alone what is there before some work."""
+"""Exempts existing objects from Python's garbage collector while some work runs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from threading import Lock
 from typing import Final
 
 _claim: Final = Lock()
-"""Held by whoever has frozen objects. To ask the collector whether any are takes milliseconds if so."""
+"""Held while objects are frozen; asking the collector instead takes milliseconds."""
 
 
-def leave_alone_for_good() -> None:
-    """Has the collector leave all objects alone that there are, until the process ends."""
+def freeze_for_good() -> None:
+    """Freezes all existing objects until the process ends."""
     _claim.acquire(blocking=False)
     gc.freeze()
 
 
 @contextmanager
 def older_objects_left_alone() -> Iterator[None]:
-    """Has the collector look only at objects that are made while the block runs, or after it.
+    """Freezes existing objects while the block runs, so that the collector scans only new ones.
 
-    Work that makes many objects has it look at all there are, and those of the process mostly stay: modules
-    alone are a hundred thousand. If somebody has frozen objects already, they stay as they are.
+    Work that allocates many objects triggers full collections, and these would scan the process's long-lived
+    objects again and again: modules alone are a hundred thousand. Objects frozen by others stay frozen.
     """
     if not _claim.acquire(blocking=False):
         yield

@@ -1,4 +1,4 @@
-"""Options of Arrow IPC: no thread of Arrow's takes part, so that none is needed, or holds bytes of Python."""
+"""Options of Arrow IPC without Arrow's own threads, which may fail to start or keep Python bytes alive."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ READING: Final = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def writing(compression: str | None = None) -> pa.ipc.IpcWriteOptions:
-    """Returns the options of a writer."""
+    """Returns write options with this compression of buffers."""
     return pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)

@@ -1,7 +1,7 @@
 """Log lines on stderr, for people or as one JSON object each. Only this module knows python-json-logger.
 
-Modules log by the standard library; `extra` has the fields of a line. Nothing is set up on import: a program
-that uses the package sees its records like those of any other, from the logger `compactor`.
+Modules use the standard library's `logging`; `extra` holds the fields of a line. Importing sets up nothing: a
+program that uses the package sees its records under the logger `compactor`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
 from compactor.common.escaping import indented, one_line
-from compactor.common.redact import redacted, redacted_value
+from compactor.common.foreign import shown_traceback
 
 ROOT: Final = "compactor"
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -41,11 +41,11 @@ class LogSettings:
 
     format: LogFormat = LogFormat.TEXT
     level: str = "warning"
-    """Lowest level that is logged; one of `LEVELS`."""
+    """Minimum level; one of `LEVELS`."""
 
 
 def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Sends the lines of this package only to `stream` (stderr) from now on."""
+    """Sends this package's log lines to `stream` (stderr by default) and nowhere else."""
     logger = logging.getLogger(ROOT)
     for handler in [h for h in logger.handlers if isinstance(h, _Handler)]:
         logger.removeHandler(handler)
@@ -55,20 +55,19 @@ def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 def take_over_stderr() -> None:
-    """Makes log lines of what Python itself writes on stderr: warnings, at level debug, and exceptions of
-    threads and of destructors. For the whole process."""
+    """Turns Python's own output on stderr into log lines, for the whole process: warnings at level debug, and
+    unhandled exceptions of threads and destructors."""
     log = logging.getLogger(f"{ROOT}.python")
 
     def warned(
-        message: Warning | str,
+        message: Warning | str,  # noqa: ARG001 - a library's own words are not shown
         category: type[Warning],
         filename: str,
         lineno: int,
         *_: Any,
         **__: Any,
     ) -> None:
-        place = f"{filename}:{lineno}"
-        fields = {"reason": str(message), "category": category.__name__, "place": place}
+        fields = {"category": category.__name__, "place": f"{filename}:{lineno}"}
         log.debug("python warns", extra=fields)
 
     def raised(arguments: Any) -> None:
@@ -81,7 +80,7 @@ def take_over_stderr() -> None:
 
 
 def settings() -> LogSettings | None:
-    """Returns the settings that this process set up last; None if it set up none."""
+    """Returns the settings passed to the last `set_up`; None before the first."""
     handlers = logging.getLogger(ROOT).handlers
     return next((h.settings for h in handlers if isinstance(h, _Handler)), None)
 
@@ -129,15 +128,18 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _TextFormatter(logging.Formatter):
-    """Formats lines as all messages of the command line: `compactor: warning: ...`."""
+    """Formats lines like the command line's messages: `compactor: warning: ...`."""
 
     def format(self, record: logging.LogRecord) -> str:
         said = [f"compactor: {record.levelname.lower()}: {record.getMessage()}"]
         said += [f"{name}={value}" for name, value in _fields(record).items()]
-        line = one_line(redacted(" ".join(said)))
+        line = one_line(" ".join(said))
         if not record.exc_info:
             return line
-        return f"{line}\n{indented(redacted(self.formatException(record.exc_info)))}"
+        return f"{line}\n{indented(self.formatException(record.exc_info))}"
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return shown_traceback(ei[1])
 
 
 class _JsonFormatter(JsonFormatter):
@@ -155,5 +157,5 @@ class _JsonFormatter(JsonFormatter):
             "logger": record.name,
         }
 
-    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        return {name: redacted_value(value) for name, value in log_data.items()}
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return shown_traceback(ei[1])

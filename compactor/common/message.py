@@ -1,4 +1,4 @@
-"""Messages that name settings by key, so that each front can show its own name for them."""
+"""Messages that refer to settings by key, so that each front can show its own names."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Self
 
 
 class Setting(str):
-    """The key of a setting, where a message names it."""
+    """The key of a setting, as a part of a message."""
 
     __slots__ = ()
 
 
 class Message(str):
-    """A text whose parts are known: those that are a `Setting` are shown by each front in its own words.
+    """A text that keeps its parts: each front replaces the `Setting` parts with its own names.
 
-    Text that comes from users is never taken for the name of a setting. A message is a str, so whatever knows
-    nothing of fronts shows it with the keys.
+    Text from users is never mistaken for a setting. A message is a str, so code that knows no front shows the
+    keys.
     """
 
     parts: tuple[str, ...]
@@ -36,7 +36,7 @@ class Message(str):
         return Message._made, (str(self), self.parts)
 
     def named(self, name_of: Callable[[str], str]) -> Self:
-        """Returns the message with another name for each setting. name_of: gets the key."""
+        """Returns the message with each setting renamed. name_of: maps a key to the name to show."""
         shown = (name_of(part) if isinstance(part, Setting) else part for part in self.parts)
         return self._made("".join(shown), self.parts)
 

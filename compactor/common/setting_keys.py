@@ -1,4 +1,4 @@
-"""The keys of the settings that messages name. `compactor.settings.names` has each front's names for them."""
+"""Keys of the settings that messages refer to; `compactor.settings.names` maps them to each front's names."""
 
 from __future__ import annotations
 

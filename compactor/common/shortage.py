@@ -1,4 +1,4 @@
-"""Tells errors of the machine, which has no memory or no thread to give, from errors of values."""
+"""Distinguishes errors of the machine, out of memory or threads, from errors in the data."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _MEMORY_TEXTS: Final = (
     "can't load unicodedata",
 )
 _WITHOUT_KIND: Final = {"ImportError", "OSError", "RuntimeError", "SyntaxError", "ArrowException"}
-"""The classes of errors that only their text tells apart. Texts of others may quote values."""
+"""Match these classes by message. Other classes may quote the user's values in theirs."""
 _ROOM_BYTES: Final = 64 << 20
 _THREAD_TEXTS: Final = ("can't start new thread", "failed to launch worker thread")
 
 
 def shortage(error: BaseException) -> str | None:
-    """Returns what the machine lacks and what to do, if that is what ended the work; else None.
+    """Returns the cause and the advice if the error comes from a lack of memory or threads; else None.
 
-    An exception that only arose while an error of the machine was handled counts as that error.
+    An exception that was raised while such an error was being handled counts as that error.
     """
     return next(filter(None, map(_shortage, _causes(error))), None)
 
 
 def no_thread(error: BaseException) -> bool:
-    """Returns whether the error says that a thread could not start."""
+    """Returns whether the error means that a thread could not start."""
     return _shortage(error) == OF_THREADS
 
 
@@ -42,7 +42,7 @@ def _shortage(error: BaseException) -> str | None:
         return OF_MEMORY
     if isinstance(error, OSError) and error.errno is not None:
         return OF_MEMORY if error.errno == errno.ENOMEM else None
-    if isinstance(error, SystemError):  # libraries forget to say why they failed
+    if isinstance(error, SystemError):  # some libraries fail without setting an exception
         return None if _has_room() else OF_MEMORY
     if type(error).__name__ not in _WITHOUT_KIND:
         return None
@@ -53,9 +53,9 @@ def _shortage(error: BaseException) -> str | None:
 
 
 def check_room(size: int) -> None:
-    """Raises MemoryError if so much address space is not free.
+    """Raises MemoryError unless `size` bytes of address space are free.
 
-    To be called before libraries are loaded that do worse where they find none.
+    Call it before loading libraries that crash when they find none.
     """
     try:
         mmap.mmap(-1, size, prot=mmap.PROT_READ).close()

@@ -16,7 +16,7 @@ _ADVICE: Final = {
 
 
 def cause_and_advice(error: OSError, otherwise: str = "") -> str:
-    """Returns the cause of an error and what to do; `otherwise` is the advice where there is none here."""
+    """Returns the cause of an error and the advice. otherwise: the advice for errors not listed here."""
     advice = _ADVICE.get(error.errno or 0)
     if advice is not None:
         return advice

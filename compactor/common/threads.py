@@ -1,4 +1,4 @@
-"""Starts threads where the machine gives any. Where it does not, work goes on in the calling thread."""
+"""Starts threads. If the machine refuses one, the calling thread does the work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compactor.common.shortage import no_thread
 
 
 def started(thread: threading.Thread) -> bool:
-    """Starts the thread. Returns whether it could."""
+    """Tries to start the thread. Returns whether it started."""
     try:
         thread.start()
     except RuntimeError as error:

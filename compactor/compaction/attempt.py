@@ -29,8 +29,9 @@ from compactor.compaction.compaction import (
 from compactor.compaction.fold_key import with_key_of_input
 from compactor.compaction.prepared import prepare_merge
 from compactor.errors import CompactorError
-from compactor.merge.merge import MergeResult, merge_fragments
-from compactor.merge.merge_input import InputFragment
+from compactor.merge.inputs.input_fragment import InputFragment
+from compactor.merge.merge_pass import merge_fragments
+from compactor.merge.outputs.contract import MergeResult
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload

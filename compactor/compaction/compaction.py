@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from compactor.common.message import Message
 from compactor.common.shortage import shortage
-from compactor.errors import DamagedInputError, FragmentMissingError, message_of
+from compactor.errors import CompactorError, DamagedInputError, FragmentMissingError, message_of
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.errors import MemoryLimitError
 from compactor.rows.fold import FoldError
@@ -185,8 +185,8 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
         return Outcome(
             compaction_id=compaction.compaction_id, failure=Message(lacks), is_of_machine=True
         )
-    # The message is stored in the log for good, so it must hold no secrets.
-    message = Message(f"{type(error).__name__}: ", message_of(error))
+    name = f"{type(error).__name__}: " if isinstance(error, CompactorError) else ""
+    message = Message(name, message_of(error))
     keys = [entry.key for entry in compaction.spec.inputs]
     damaged = error.name if isinstance(error, _DAMAGE) else ""
     culprit = next((key for key in keys if damaged.endswith(f"/{key}")), None)

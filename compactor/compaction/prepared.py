@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.compaction.compaction import Compaction
-from compactor.merge.merge import MergeSettings
-from compactor.merge.outputs import OpenOutput
+from compactor.merge.outputs.contract import MergeSettings
+from compactor.merge.outputs.sinks import OpenOutput
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import max_rows_per_group
 from compactor.resources.merge_plan import MergePlan, output_count

@@ -1,4 +1,4 @@
-"""Makes clusters of components: members in order, ids, and signatures by which changes are noticed."""
+"""Builds clusters from components: ordered members, ids, and signatures that reveal changes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Clusters of entities that are the same. Members are numbers as `matching` gives them."""
+    """Clusters of equal entities. Members are entity numbers as in `matching`."""
 
     members: I64
-    """Members of all clusters end to end, each cluster's ascending: by dataset, then id.
+    """Concatenated members of all clusters; within a cluster ascending by dataset, then id.
 
     Shape (entities,).
     """
     counts: I64
-    """Number of members of each cluster. Shape (clusters,)."""
+    """Members per cluster. Shape (clusters,)."""
     ids: pa.Array
     """Unique ids, as large strings."""
     deleted: pa.Array
-    """Booleans: whether the cluster is one deleted entity."""
+    """Whether the cluster is a single deleted entity. Boolean."""
     signatures: I64
 
     def members_of(self, clusters: I64) -> tuple[I64, I64]:
-        """Returns the members of these clusters, in this order, and how many each has."""
+        """Returns the members of these clusters, in this order, and the count of each."""
         starts = np.cumsum(self.counts) - self.counts
         counts = self.counts[clusters]
         ends = np.cumsum(counts)
@@ -49,9 +49,9 @@ class Clusters:
 
 
 def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64) -> Clusters:
-    """Makes clusters. labels: for each entity the first entity of its component.
+    """Builds clusters. labels: per entity, the first entity of its component.
 
-    Raises `JobError` if a cluster has more than `max_merged` members, `ConfigError` if two get the same id.
+    Raises `JobError` for a cluster of more than `max_merged` members, `ConfigError` for duplicate ids.
     """
     starts = starts_of(datasets)
     members = np.argsort(labels, kind="stable")
@@ -69,7 +69,7 @@ def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64
         counts, deleted, ids = counts[kept], deleted[kept], ids.filter(pa.array(kept))
     else:
         ids = _composite(datasets, all_ids, starts, members, counts)
-        if pc.any(pc.match_substring(all_ids, "|")).as_py():  # otherwise no two can be equal
+        if pc.any(pc.match_substring(all_ids, "|")).as_py():  # without "|", ids are unique
             _check_composite(ids)
     hashes = _member_hashes(datasets, starts)
     signatures = _signatures(spec, hashes[members], counts)
@@ -79,13 +79,13 @@ def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64
 def _check_size(
     spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64, firsts: I64, counts: I64
 ) -> None:
-    if not len(counts) or (most := int(counts.max())) <= spec.max_merged:
+    if not len(counts) or (count := int(counts.max())) <= spec.max_merged:
         return
     number = int(members[firsts[int(counts.argmax())]])
     starts = starts_of(datasets)
     dataset = int(np.searchsorted(starts, number, "right")) - 1
     entity = datasets[dataset].ids[number - int(starts[dataset])]
-    raise too_many(spec, most, dataset, str(entity))
+    raise too_many(spec, count, dataset, str(entity))
 
 
 def _composite(
@@ -107,9 +107,9 @@ def _check_composite(ids: pa.Array) -> None:
 
 
 def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
-    """Returns which clusters come out with `identity: first`.
+    """Returns which clusters to emit with `identity: first`.
 
-    A deleted entity does not come out if another entity has its id, since that id is not gone.
+    Skips a deleted entity if another entity has its id, because the id still exists.
     """
     living = ids.filter(pa.array(~deleted))
     twice = _first_twice(living)
@@ -127,10 +127,9 @@ def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
 
 
 def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask) -> Mask:
-    """Returns which clusters come out, of clusters with these ids that were made in different tasks.
+    """Returns which clusters to emit, of clusters with these ids that different tasks built.
 
-    ids, deleted: in the order of the datasets of their first members. Raises `ConfigError` if two get the
-    same id.
+    ids, deleted: in dataset order of the first members. Raises `ConfigError` for duplicate ids.
     """
     if spec.identity is Identity.FIRST:
         return _kept_by_first(ids, deleted)
@@ -162,9 +161,9 @@ def _member_hashes(datasets: Sequence[Entities], starts: I64) -> U64:
 
 
 def _signatures(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
-    """Hashes each cluster: its members, whose hashes include their dataset, and how they are folded."""
+    """Hashes each cluster's members, including their datasets, and the fold settings."""
     settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}"], TEXT))
     if not len(counts):
         return np.zeros(0, np.int64)
     total = np.add.reduceat(hashes, np.cumsum(counts) - counts)
-    return mix(total + settings[0]).view(np.int64)  # as signed, which every engine knows
+    return mix(total + settings[0]).view(np.int64)  # signed, for other engines

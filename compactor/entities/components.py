@@ -1,4 +1,4 @@
-"""Finds connected components in one process with scipy, in time linear in nodes and edges."""
+"""Finds connected components in one process with SciPy, in linear time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from compactor.common.shortage import check_room
 from compactor.entities.texts import I64
 
 _SCIPY_BYTES: Final = 256 << 20
-"""Address space that SciPy takes."""
+"""Address space that SciPy needs."""
 
 Components = Callable[[int, I64, I64], I64]
-"""Takes the number of nodes and the two ends of each edge. Returns for each node the smallest node of its
-component, shape (nodes,). `components` is one implementation; Spark has another."""
+"""Maps a node count and the two ends of each edge to component labels, the smallest node of each component,
+shape (nodes,). Implemented by `components` and on Spark."""
 
 
 def components(nodes: int, left: I64, right: I64) -> I64:
-    """Labels each node with the smallest of its component, as `Components` says."""
+    """Labels each node with the smallest node of its component; see `Components`."""
     if not len(left):
         return np.arange(nodes)
-    check_room(_SCIPY_BYTES)  # its linear algebra waits for memory for ever
+    check_room(_SCIPY_BYTES)  # without memory, SciPy's linear algebra hangs
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,4 @@
-"""Locates datasets by their names, and reads their entities."""
+"""Locates datasets by name and reads their entities."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
 _OFFSET_BYTES: Final = 8
-"""Bytes that an Arrow large string takes beside its text, even if it is null."""
-_SPECS: Final = (".yaml", ".yml")
-"""Endings of files that may share the name of a dataset but are not datasets."""
+"""Offset size of an Arrow large string, null or not."""
+_SPEC_EXTENSIONS: Final = (".yaml", ".yml")
+"""Extensions of files that may share a dataset's name without being one."""
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A dataset that exists."""
+    """A dataset that was found."""
 
     name: str
     place: str
-    """The path of a file, or the address of a table."""
+    """Path of a file, or address of a table."""
     is_file: bool
 
     @property
@@ -52,12 +52,13 @@ class Located:
 
 
 def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
-    """Locates each dataset; None for one that does not exist, with nothing at all at its place.
+    """Locates each dataset; None if its place is empty.
 
     A name without a place in `sources` is a file or table in `folder`: `orders` is `orders.ndjson`,
     `orders.parquet` and so on, or the table `orders`.
-    Raises `InputError` if something at the place cannot be a dataset: taken for an empty one, it would delete
-    what was merged of it. Raises `UsageError` if several files have the name, or `folder` is not a folder.
+    Raises `InputError` if the place holds something that cannot be a dataset: treating it as empty would
+    delete the entities merged from it. Raises `UsageError` if several files match, or `folder` is not a
+    folder.
     """
     sources = dict(spec.sources)
     in_folder = _remote if _is_remote(folder) else _InFolder(folder)
@@ -70,7 +71,7 @@ def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
 
 
 def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder: str) -> None:
-    """Raises `InputError` for a dataset that does not exist and must."""
+    """Raises `InputError` for a required dataset that does not exist."""
     if spec.ignore_non_existent_datasets:
         return
     sources = dict(spec.sources)
@@ -84,7 +85,7 @@ def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder
 
 
 def check_not_read(spec: EntityMergeSpec, folder: str, table: str) -> None:
-    """Raises `UsageError` if a dataset is the table that is written, or would be. table: its address."""
+    """Raises `UsageError` if a dataset is the output table, existing or not. table: its address."""
     sources = dict(spec.sources)
     for name, _alias in spec.datasets:
         if _same(sources.get(name, f"{folder.rstrip('/')}/{name}"), table):
@@ -95,7 +96,7 @@ def check_not_read(spec: EntityMergeSpec, folder: str, table: str) -> None:
 
 
 def check_not_over(located: Sequence[Located | None], path: str) -> None:
-    """Raises `UsageError` if a file that will be written is one of the datasets' files."""
+    """Raises `UsageError` if the output file is one of the datasets' files."""
     for at in located:
         if at is not None and at.is_file and _same(at.place, path):
             raise UsageError(
@@ -121,7 +122,7 @@ def _local(address: str) -> str:
 
 
 def _remote(name: str, address: str) -> Located | None:
-    """Locates a table in an object store; None if there is no object under the address.
+    """Locates a table in an object store; None if nothing is stored under the address.
 
     Raises `InputError` if there are objects, but no table.
     """
@@ -136,7 +137,7 @@ def _given(name: str, place: str) -> Located | None:
         return _remote(name, place)
     path = _local(place).rstrip("/") or "/"
     if not os.path.lexists(path):
-        # A shell would expand ~; here it would be a file name.
+        # A shell expands ~; here it would be a file name.
         if path.startswith("~"):
             raise _unusable(name, path, "nothing makes a home folder of ~ here")
         _stat(name, path, may_be_absent=True)
@@ -145,7 +146,7 @@ def _given(name: str, place: str) -> Located | None:
 
 
 def _there(name: str, path: str) -> Located:
-    """Returns the dataset at a path that exists. Raises `InputError` if it cannot be a dataset."""
+    """Returns the dataset at an existing path. Raises `InputError` if it cannot be a dataset."""
     mode = _stat(name, path)
     if stat.S_ISDIR(mode):
         table = _table(name, path)
@@ -182,7 +183,7 @@ def _is_readable(path: str) -> bool:
 
 
 class _InFolder:
-    """A locator of datasets by their names in a local folder."""
+    """Locates datasets by name in a local folder."""
 
     def __init__(self, folder: str) -> None:
         self._root = Path(_local(folder))
@@ -206,7 +207,7 @@ class _InFolder:
     def _is_file_of(self, found: str, name: str) -> bool:
         """Returns whether a directory entry is a file of this dataset.
 
-        A folder counts only if its ending is that of a kind of file.
+        A folder counts only if it has a data file extension.
         """
         if _stem(found) != name:
             return False
@@ -225,9 +226,9 @@ class _InFolder:
 
 
 def _stem(file_name: str) -> str | None:
-    """Returns the name without its endings for kind and compression; None if it is never data."""
+    """Returns the name without its extensions for format and compression; None if it cannot be data."""
     path = Path(file_name)
-    if not path.suffix or path.suffix in _SPECS:
+    if not path.suffix or path.suffix in _SPEC_EXTENSIONS:
         return None
     stem = path.stem
     return Path(stem).stem if kind_of(stem) is not None else stem
@@ -244,7 +245,7 @@ def _table(name: str, address: str) -> Located | None:
 def read_dataset(located: Located | None, name: str, charge: Charge = unlimited) -> Entities:
     """Reads all entities of a dataset; none if it does not exist.
 
-    Raises `InputError` naming the place, and what `charge` raises.
+    Raises `InputError` naming the place, and the errors of `charge`.
     """
     if located is None:
         return entities_of([], [], name)
@@ -254,17 +255,17 @@ def read_dataset(located: Located | None, name: str, charge: Charge = unlimited)
 def read_batches(
     batches: Iterable[pa.RecordBatch], name: str, charge: Charge = unlimited
 ) -> Entities:
-    """Reads the entities of Arrow batches; a null is a missing property.
+    """Reads entities from Arrow batches; null means a missing property.
 
-    name: the dataset's name, for errors. Raises `InputError`, and what `charge` raises.
+    name: the dataset's name, for errors. Raises `InputError`, and the errors of `charge`.
     """
     return _read(_in_texts(batches, name), name, charge)
 
 
 def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[tuple[Columns, int]]:
-    """Yields the rows of a dataset as they come: columns, `_id` included, and their number of rows.
+    """Yields the rows of a dataset in input order: columns, including `_id`, and the row count.
 
-    snapshot: that of a table, or a part of it; None for the newest. Raises `InputError` naming the place.
+    snapshot: snapshot of a table, or a part of it; None for the latest. Raises `InputError` naming the place.
     """
     if not located.is_file:
         store = open_store(located.place)
@@ -292,7 +293,7 @@ def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> En
     for some, count in found:
         names.update(some)
         cells += len(some) * count
-        # Every name becomes a column of all rows, even of rows that do not have it.
+        # Every property becomes a column of all rows, present or not.
         before, empty = empty, len(names) * (sum(rows) + count) - cells
         charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
@@ -333,7 +334,7 @@ def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
 
 
 def _columns(lines: bytes) -> Columns:
-    """Returns the columns of lines with one object each."""
+    """Returns the columns of NDJSON lines."""
     lines.decode()
     rows = _rows.decode_lines(lines)
     _check_one_a_line(lines, len(rows))
@@ -343,9 +344,9 @@ def _columns(lines: bytes) -> Columns:
 
 
 def _check_one_a_line(lines: bytes, rows: int) -> None:
-    """Raises `ValueError` unless each line is one object. rows: the number of objects.
+    """Raises `ValueError` unless each line is one object. rows: number of objects.
 
-    A closing brace, a line break and an opening brace can only stand between two objects.
+    Relies on `}`, line break, `{` occurring only between two objects.
     """
     if lines.count(b"}\n{") + 1 == rows and lines.count(b"\n") - lines.endswith(b"\n") + 1 == rows:
         return
@@ -355,7 +356,7 @@ def _check_one_a_line(lines: bytes, rows: int) -> None:
 
 
 def _located(path: str, block: LineBlock) -> InputError:
-    """Returns the error that names the first line at which reading fails."""
+    """Returns the error naming the first unreadable line."""
     lines = block.data.split(b"\n")
 
     def attempt(count: int) -> None:

@@ -1,4 +1,4 @@
-"""Holds the entities of a dataset in columns: one row each, in the order of their ids."""
+"""The entities of a dataset as columns, sorted by id."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ REPLACED: Final = "$replaced"
 UPDATED: Final = "_updated"
 SIGNATURE: Final = "$signature"
 RESERVED: Final = (ID, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
-"""Columns that an entity merge writes itself; none of them is a property."""
+"""Columns that an entity merge writes itself, never properties."""
 _TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
 _FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)
-"""Canonical texts of flags, in lower case: booleans, and what other systems write for them."""
+"""False flags in canonical lower-case text, as booleans and as other systems write them."""
 
 U64 = npt.NDArray[np.uint64]
 Columns = Mapping[str, pa.Array]
-"""Properties by name, as canonical JSON texts; null where an entity does not have the property."""
+"""Properties by name, as canonical JSON texts; null if missing."""
 
 
 @dataclass(frozen=True)
 class Entities:
-    """The entities of one dataset: each id once, ascending."""
+    """The entities of one dataset, sorted by unique id."""
 
     ids: pa.Array
-    """Large strings without nulls."""
+    """Large strings, no nulls."""
     deleted: npt.NDArray[np.bool_]
     carried: pa.Array | None
-    """The text of `$ids`, null where an entity has none; None if no entity has any."""
+    """Texts of `$ids`, null if missing; None if all are missing."""
     properties: Columns
 
     @property
@@ -60,7 +60,7 @@ class Entities:
 
     @property
     def nbytes(self) -> int:
-        """About the bytes of the columns."""
+        """Approximate size of the columns."""
         return int(
             self.ids.nbytes
             + (0 if self.carried is None else self.carried.nbytes)
@@ -78,7 +78,7 @@ class Entities:
 
     @cached_property
     def original_ids(self) -> tuple[I64, pa.Array]:
-        """How many ids each entity stands for, and all these ids, as large strings.
+        """The number of original ids per entity, and all of them, as large strings.
 
         They are those of `$ids`, or else the entity's own id.
         """
@@ -90,7 +90,7 @@ class Entities:
         return counts, unquoted(texts)
 
     def as_texts(self, name: str) -> pa.Array | None:
-        """Returns a property, `_id` or `$ids` as rules see it; None if no entity has the property."""
+        """Returns a property, `_id` or `$ids` as rules see it; None if no entity has it."""
         if name == ID:
             return quoted(self.ids)
         if name == IDS:
@@ -99,7 +99,7 @@ class Entities:
         return self.properties.get(name)
 
     def hashes(self) -> U64:
-        """Returns a hash of each entity's values, independent of its place. Shape (rows,)."""
+        """Hashes each entity's values, independent of its position. Shape (rows,)."""
         total = self.deleted.astype(np.uint64) << np.uint64(1)
         columns = {ID: self.ids, **self.properties}
         if self.carried is not None:
@@ -110,10 +110,10 @@ class Entities:
 
 
 def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> Entities:
-    """Makes entities of batches of columns, `_id` included. rows: the number of rows of each batch.
+    """Builds entities from batches of columns, including `_id`. rows: row count of each batch.
 
-    Of rows with the same id the last counts; if a merge has replaced it, there is no entity of that id.
-    name: the dataset's name, for errors. Raises `InputError` for an `_id`, `$ids` or flag that is invalid.
+    The last row of an id wins; if it is marked as replaced, the id has no entity.
+    name: the dataset's name, for errors. Raises `InputError` for an invalid `_id`, `$ids` or flag.
     """
     names = dict.fromkeys(column for batch in batches for column in batch)
     columns = {n: _end_to_end([batch.get(n) for batch in batches], rows) for n in names}
@@ -138,7 +138,7 @@ def _end_to_end(parts: Sequence[pa.Array | None], rows: Sequence[int]) -> pa.Arr
 
 
 def _last_of_each(ids: pa.Array) -> I64:
-    """Returns positions of rows in the order of their ids; only the last of rows with equal ids."""
+    """Returns row positions in id order, keeping the last row of each id."""
     order: I64 = pc.sort_indices(ids).to_numpy().astype(np.int64)
     if len(order) < 2:
         return order
@@ -149,8 +149,7 @@ def _last_of_each(ids: pa.Array) -> I64:
 
 
 def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
-    """Returns the first row that is not an entity and why: a bad `_id`, or a flag that is not true or
-    false."""
+    """Returns the first invalid row and the reason: a bad `_id`, or a flag that is neither true nor false."""
     texts = columns.get(ID, pa.nulls(rows, TEXT))
     is_empty = np.asarray(pc.fill_null(pc.equal(texts, '""'), False))
     bad = np.flatnonzero(~is_string(texts) | is_empty)
@@ -170,7 +169,7 @@ def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
 
 
 def no_entity(name: str, row: int, why: str) -> InputError:
-    """Returns the error that names row `row` of dataset `name`."""
+    """Returns the error naming row `row` of dataset `name`."""
     return InputError(f"dataset {name}, entity {row + 1:,}: {why}")
 
 

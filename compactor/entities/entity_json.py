@@ -1,4 +1,4 @@
-"""Writes merged entities as NDJSON: one JSON object per line, with the properties that the entity has."""
+"""Writes merged entities as NDJSON."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from compactor.files.plain_text import joined, text_scalar
 
 
 def entity_lines(batch: pa.RecordBatch) -> bytes:
-    """Returns entities as lines, with keys in order.
+    """Returns entities as JSON lines with sorted keys.
 
-    Missing properties are left out, as are `_deleted` and `$replaced` if false. JSON's nulls are kept.
+    Leaves out missing properties and false `_deleted` and `$replaced`; keeps JSON nulls.
     """
     columns = {}
     for name, array in zip(batch.schema.names, batch.columns, strict=True):

@@ -1,7 +1,6 @@
-"""Runs an entity merge from its datasets to the commit: read, compare by values, connect, fold what changed,
-write.
+"""Runs an entity merge from datasets to commit: read, match by values, connect, fold the changes, write.
 
-Each stage is a function on columns, so that a caller can do one of them elsewhere (`connect`).
+Each stage is a function on columns, so that a caller can replace one of them (`connect`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from compactor.write.ingest import IngestOptions, ingest_batches
 
 @dataclass(frozen=True, slots=True)
 class MergedClusters:
-    """Clusters of datasets that are not folded yet."""
+    """Clusters before folding."""
 
     spec: EntityMergeSpec
     datasets: Sequence[Entities]
@@ -53,7 +52,7 @@ def merge_entities(
 ) -> MergedClusters:
     """Finds the clusters of the datasets.
 
-    Raises `JobError` if more than `max_merged` would become one, `ConfigError` for ids that collide.
+    Raises `JobError` for a cluster of more than `max_merged` entities, `ConfigError` for duplicate ids.
     """
     left, right = edges(spec, datasets, charge)
     labels = connect(int(starts_of(datasets)[-1]), left, right)
@@ -66,12 +65,11 @@ def merged_batches(
     connect: Components = components,
     charge: Charge = unlimited,
 ) -> EntityBatches:
-    """Merges rows that a pipeline has read. Returns all entities, with `_updated` from 0; remembers nothing.
+    """Merges the input rows of a pipeline. Returns all entities, with `_updated` from 0; keeps no state.
 
     inputs: one dataset each, in the order of `spec.datasets`.
-    charge: called with the bytes of columns that will be held to the end; merging takes about `COPIES` times
-        as much.
-    Raises what `merge_entities` and `charge` raise, and `InputError` for rows without an `_id`.
+    charge: called with the size of columns held to the end; the merge needs about `COPIES` times that.
+    Raises the errors of `merge_entities` and `charge`, and `InputError` for rows without an `_id`.
     """
     pairs = zip(spec.datasets, inputs, strict=True)
     datasets = [read_batches(batches, dataset.name, charge) for dataset, batches in pairs]
@@ -83,7 +81,7 @@ def merged_batches(
 class EntityMerge:
     """One run of an entity merge into a table.
 
-    Nothing is visible before its one commit, which has the rows and what the next run needs to know.
+    A single commit publishes the rows together with the state for the next run.
     """
 
     def __init__(
@@ -97,8 +95,8 @@ class EntityMerge:
     def run(self) -> EntityMergeReport:
         """Writes what changed.
 
-        Raises `CommitConflictError` if another run wrote meanwhile, and what `look` raises; then nothing is
-        written.
+        Raises `CommitConflictError` if another run has committed meanwhile, and the errors of `look`; then
+        nothing is written.
         """
         report, batches = self.look()
         target = self._target
@@ -122,10 +120,10 @@ class EntityMerge:
         return report
 
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
-        """Returns what a run would do and the rows it would write, or None if there are no rows.
+        """Returns the report of a dry run, and the rows it would write; None without rows.
 
-        Raises `InputError` for datasets that cannot be read, `UsageError` for those that need a full run,
-        `JobError` for too many that would be one, or too much memory.
+        Raises `InputError` for unreadable datasets, `UsageError` if they need a full run, `JobError` for too
+        large a cluster or too much memory.
         """
         located, report = self._target.begin(self._run)
         if report.waiting_for:

@@ -1,4 +1,4 @@
-"""Reports what a run of an entity merge did, or would do."""
+"""The report of an entity merge, real or dry."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ class EntityMergeReport:
     """The figures of one run."""
 
     version: int = 0
-    """The table's version after the run; 0 if there is no table."""
+    """The table's version after the run; 0 without a table."""
     entities_read: int = 0
     clusters: int = 0
-    """Number of merged entities, changed or not."""
+    """Merged entities, changed or not."""
     new: int = 0
     changed: int = 0
     replaced: int = 0
-    """Number of ids that no longer stand for an entity."""
+    """Ids that no longer name an entity."""
     unchanged: int = 0
     next_updated: int = 0
-    """The `_updated` of the next entity that is written."""
+    """`_updated` of the next entity to be written."""
     missing_datasets: tuple[str, ...] = ()
-    """Datasets that do not exist, and count as empty."""
+    """Datasets that do not exist and count as empty."""
     waiting_for: tuple[str, ...] = ()
-    """Initial datasets that do not exist yet; if there are any, nothing was done."""
+    """Initial datasets that do not exist yet; if any, the run did nothing."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,8 +1,8 @@
-"""What a rule compares: `a.x`, `a.address.city`, `["lower", "c.f3"]`. Parsed to a tree, and evaluated on
+"""Parses rule expressions such as `a.x`, `a.address.city` and `["lower", "c.f3"]`, and evaluates them on
 whole columns.
 
-An expression has any number of values of an entity, as canonical JSON texts: those of a list are its
-elements, and null, the empty list and what a function is not defined of are none at all.
+An expression yields any number of values per entity, as canonical JSON texts: the elements of a list, and
+nothing for null, the empty list and values outside a function's domain.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from lsm_fragment.arrays.joining import with_nulls_of
 ID: Final = "_id"
 IDS: Final = "$ids"
 MAX_COMBINATIONS: Final = 1_000_000
-"""That `concat` makes of one entity."""
+"""Maximum results of `concat` per entity."""
 
 
 class ExpressionError(ValueError):
-    """What is wrong with an expression, in words for the author of a spec."""
+    """A mistake in an expression, worded for its author."""
 
 
 class TooManyCombinationsError(ValueError):
-    """Of values of one entity, by `concat`."""
+    """`concat` of one entity exceeds `MAX_COMBINATIONS`."""
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{counted(count, 'combination')} of one entity's values")
@@ -51,7 +51,7 @@ class TooManyCombinationsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PropertyPath:
-    """A property, or what is inside of it."""
+    """A property, or a path into it."""
 
     steps: tuple[str, ...]
 
@@ -78,12 +78,12 @@ class Operand(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Values of entities."""
+    """Values with their entities."""
 
     rows: I64
-    """Of which entity each is; ascending."""
+    """Entity of each value, ascending."""
     texts: pa.Array
-    """Canonical, no nulls; shape as `rows`."""
+    """Canonical texts without nulls, parallel to `rows`."""
 
     def kept(self, mask: Any) -> Values:
         mask = np.asarray(mask)
@@ -91,7 +91,7 @@ class Values(NamedTuple):
 
 
 def parse_operand(value: Any) -> Operand:
-    """Raises `ExpressionError`."""
+    """Parses a side of a rule. Raises `ExpressionError`."""
     aliases: set[str] = set()
     expression = _parse(value, aliases)
     if len(aliases) != 1:
@@ -131,7 +131,7 @@ def _parse(value: Any, aliases: set[str]) -> Expression:
 
 
 def first_steps(expression: Expression) -> Iterator[str]:
-    """The properties that it needs."""
+    """Yields the properties that an expression reads."""
     match expression:
         case PropertyPath(steps):
             yield steps[0]
@@ -141,13 +141,13 @@ def first_steps(expression: Expression) -> Iterator[str]:
 
 
 def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int) -> Values:
-    """The values of each of `rows` entities, of properties as canonical texts with nulls."""
+    """Evaluates an expression on `rows` entities, from properties as canonical texts, null if missing."""
     match expression:
         case PropertyPath(steps):
             column = columns.get(steps[0])
             if column is None:
                 return _NO_VALUES
-            found = _settled(Values(np.arange(rows), column))
+            found = _flattened(Values(np.arange(rows), column))
             for name in steps[1:]:
                 found = _inside(found, name)
             return found
@@ -167,9 +167,9 @@ def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int)
 _NO_VALUES: Final = Values(np.zeros(0, np.int64), pa.array([], TEXT))
 
 
-def _settled(values: Values) -> Values:
-    """Elements for lists, and nothing for what is missing, null or an empty list, also within a list.
-    There is one zero only."""
+def _flattened(values: Values) -> Values:
+    """Replaces lists by their elements; drops null and empty lists, also as elements. Normalises -0.0 to
+    0.0."""
     values = values.kept(values.texts.is_valid())
     counts, texts = elements(values.texts)
     texts = pc.if_else(pc.equal(texts, "-0.0"), text_scalar("0.0"), texts)
@@ -179,17 +179,17 @@ def _settled(values: Values) -> Values:
 
 def _inside(values: Values, name: str) -> Values:
     values = values.kept(pc.starts_with(values.texts, "{"))
-    return _settled(Values(values.rows, members(values.texts, name)))
+    return _flattened(Values(values.rows, members(values.texts, name)))
 
 
 def _concat(left: Values, right: Values, rows: int) -> Values:
-    """Each value of an entity on the left with each on the right."""
+    """Combines each left value of an entity with each right one."""
     per_row = np.bincount(right.rows, minlength=rows)
     starts = np.cumsum(per_row) - per_row
     repeats = per_row[left.rows]
     of_each = np.bincount(left.rows, minlength=rows) * per_row
-    if len(of_each) and (most := int(of_each.max())) > MAX_COMBINATIONS:
-        raise TooManyCombinationsError(most)
+    if len(of_each) and (count := int(of_each.max())) > MAX_COMBINATIONS:
+        raise TooManyCombinationsError(count)
     ends = np.cumsum(repeats)
     within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
     from_left = np.repeat(np.arange(len(left.rows)), repeats)
@@ -202,14 +202,14 @@ def _concat(left: Values, right: Values, rows: int) -> Values:
 
 
 def _called(function: Callable[[pa.Array], pa.Array], values: Values) -> Values:
-    """A function of each value; of equal ones once."""
+    """Applies a function to each distinct value."""
     coded = values.texts.dictionary_encode()
     results = function(coded.dictionary).take(coded.indices)
     return Values(values.rows, results).kept(results.is_valid())
 
 
 def _of_strings(change: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """A function of texts, which other values have no result of."""
+    """Makes a function of JSON strings; other values have no result."""
 
     def function(texts: pa.Array) -> pa.Array:
         strings = pc.if_else(pa.array(is_string(texts)), texts, pa.scalar(None, TEXT))
@@ -219,7 +219,7 @@ def _of_strings(change: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], 
 
 
 def _string(texts: pa.Array) -> pa.Array:
-    """Numbers, booleans, lists and objects as the text that JSON writes of them."""
+    """Converts numbers, booleans, lists and objects to their JSON text."""
     return pc.if_else(pa.array(is_string(texts)), texts, quoted(texts))
 
 
@@ -234,7 +234,7 @@ _NUMBER: Final = r"^[+-]?[0-9]{1,300}(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
 
 
 def _integer(texts: pa.Array) -> pa.Array:
-    """Integers, texts of integers, and other numbers without a fraction up to 2^53."""
+    """Converts integers, texts of integers, and integral floats up to 2^53."""
     found = _numerals(texts, _INTEGER)
     looks = pc.match_substring_regex(texts, r"^-?[0-9]+\.[0-9]+$")
     numbers = pc.if_else(looks, texts, pa.scalar(None, TEXT))
@@ -250,15 +250,15 @@ def _is_whole(numbers: pa.Array) -> pa.Array:
 
 
 def _float(texts: pa.Array) -> pa.Array:
-    """Numbers, and texts of numbers, as doubles; none of what is beyond them."""
+    """Converts numbers and numeric texts to doubles; out-of-range values have no result."""
     numbers = _without_zeros(_numerals(texts, _NUMBER)).cast(pa.float64())
-    numbers = pc.add(pc.if_else(pc.is_finite(numbers), numbers, None), 0.0)  # one zero only
+    numbers = pc.add(pc.if_else(pc.is_finite(numbers), numbers, None), 0.0)  # -0.0 becomes 0.0
     found = texts_of(_raws.decode(msgspec.json.encode(numbers.to_pylist())))
     return with_nulls_of(numbers, found)
 
 
 def _numerals(texts: pa.Array, pattern: str) -> pa.Array:
-    """Of numbers and strings, those that look so; the others null."""
+    """Returns the numbers and strings that match the pattern, else null."""
     plain = pc.if_else(pa.array(is_string(texts)), pc.utf8_trim_whitespace(_inner(texts)), texts)
     return pc.if_else(pc.match_substring_regex(plain, pattern), plain, pa.scalar(None, TEXT))
 
@@ -269,7 +269,7 @@ def _inner(texts: pa.Array) -> pa.Array:
 
 
 def _without_zeros(numerals: pa.Array) -> pa.Array:
-    """JSON knows no plus sign and no zeros in front."""
+    """Strips plus signs and leading zeros, which JSON lacks."""
     return pc.replace_substring_regex(numerals, r"^(?:\+|(-))?0*([0-9])", r"\1\2")
 
 

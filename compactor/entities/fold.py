@@ -1,4 +1,4 @@
-"""Folds clusters into entities: merges the properties of the members, whole columns at a time."""
+"""Folds clusters into entities, merging the members' properties by whole columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MERGED: Final = "$merged"
 
 
 def taken(datasets: Sequence[Entities], members: I64) -> Entities:
-    """Takes entities by their numbers, in this order; the result may have an id more than once."""
+    """Takes entities by number, in this order; ids may repeat."""
     starts = starts_of(datasets)
     of = np.searchsorted(starts, members, "right") - 1
     by_dataset = np.argsort(of, kind="stable")
@@ -54,7 +54,7 @@ def end_to_end(parts: Sequence[Entities]) -> Entities:
 def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Columns:
     """Folds the properties of clusters. Columns have shape (clusters,).
 
-    entities: the members of all clusters, cluster by cluster. counts: the number of each cluster's members.
+    entities: all clusters' members, concatenated. counts: members per cluster.
     """
     if strategy is PropertyStrategy.LIST:
         return {MERGED: _listed(entities, counts)}
@@ -68,13 +68,13 @@ def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Colum
 
 
 def _united(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
-    """Keeps a single value as it is; makes one list of several, in which lists count as their elements."""
+    """Keeps a single value; merges several into one list, flattening lists."""
     is_there = np.asarray(column.is_valid())
     owner, texts = owner[is_there], column.filter(pa.array(is_there))
     per_cluster = np.bincount(owner, minlength=clusters)
     alone = per_cluster[owner] == 1
     owner_of_many, many = owner[~alone], texts.filter(pa.array(~alone))
-    # The elements of a list are the text between its brackets; an empty one has none.
+    # The elements of a list are the text between its brackets; skip empty lists.
     inside = pc.if_else(pa.array(is_list(many)), pc.utf8_slice_codeunits(many, 1, -1), many)
     has_any = np.asarray(pc.not_equal(inside, ""))
     joint = np.flatnonzero(per_cluster > 1)
@@ -87,7 +87,7 @@ def _united(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
 
 
 def _compacted(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
-    """Keeps each distinct value once: a single one as it is, several as a list, none as null."""
+    """Keeps distinct values: one as it is, several as a list, none as null."""
     is_there = np.asarray(column.is_valid())
     counts, items = elements(column.filter(pa.array(is_there)))
     owner = np.repeat(owner[is_there], counts)
@@ -104,12 +104,12 @@ def _compacted(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
 
 
 def _chosen(texts: pa.Array, at: I64) -> pa.Array:
-    """Takes texts by place; null where the place is -1."""
+    """Takes texts by position; -1 gives null."""
     return texts.take(pa.array(at, mask=at < 0))
 
 
 def first_of_each(owner: I64, items: pa.Array) -> I64:
-    """Returns the positions of the first of equal items of each owner, ascending."""
+    """Returns the positions of each owner's distinct items, first occurrences, ascending."""
     if not len(items):
         return np.zeros(0, np.int64)
     codes = np.asarray(items.dictionary_encode().indices).astype(np.int64)
@@ -118,7 +118,7 @@ def first_of_each(owner: I64, items: pa.Array) -> I64:
 
 
 def _listed(entities: Entities, counts: I64) -> pa.Array:
-    """Returns a list per cluster of its members as they came in, without columns of the merge."""
+    """Returns per cluster the list of its original members, without the merge's own columns."""
     columns = {**entities.properties, ID: quoted(entities.ids)}
     if entities.carried is not None:
         columns[IDS] = entities.carried
@@ -126,10 +126,7 @@ def _listed(entities: Entities, counts: I64) -> pa.Array:
 
 
 def ids_of(entities: Entities, counts: I64) -> pa.Array:
-    """Returns `$ids` of clusters: lists of the distinct original ids, as strings.
-
-    Arguments as in `folded`.
-    """
+    """Returns the clusters' `$ids`: lists of distinct original ids, as strings. Arguments as in `folded`."""
     per_entity, ids = entities.original_ids
     owner = np.repeat(np.repeat(np.arange(len(counts)), counts), per_entity)
     first = first_of_each(owner, ids)

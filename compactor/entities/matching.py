@@ -1,8 +1,8 @@
-"""Turns rules into edges between entities that have a value in common.
+"""Turns rules into edges between entities that have equal values.
 
-Entities are numbered across all datasets, in the order of the datasets and then of their ids. For each rule
-and value that both sides have, every entity with the value is joined to the first of them. So there are at
-most as many edges as values, however many entities share one.
+Entities are numbered across all datasets, by dataset and id. For each rule, all entities that have a value
+are connected to the first of them, if both sides of the rule have the value. So there are at most as many
+edges as values, however common a value is.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from compactor.errors import JobError
 
 
 class Edges(NamedTuple):
-    """Pairs of entities that are the same. Both arrays have shape (edges,)."""
+    """Pairs of equal entities. Both arrays have shape (edges,)."""
 
     left: I64
     right: I64
 
 
 def starts_of(datasets: Sequence[Entities]) -> I64:
-    """Returns the number of each dataset's first entity, then the number of all entities."""
+    """Returns the number of each dataset's first entity, and the total."""
     return np.concatenate([[0], np.cumsum([d.rows for d in datasets])]).astype(np.int64)
 
 
@@ -50,10 +50,10 @@ def edges(spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = 
 def values_of_rules(
     spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
 ) -> Iterator[tuple[Values, Values]]:
-    """Yields for each rule the values of its left and right side, with the entities' numbers.
+    """Yields the left and right values of each rule, with entity numbers.
 
-    charge: called with the bytes of values that are held, and with a negative number after the last rule that
-    needs them. Raises `JobError` for too many combinations of `concat`.
+    charge: called with the size of values held, and with a negative size after the last rule that reads them.
+    Raises `JobError` if `concat` has too many combinations.
     """
     starts = starts_of(datasets)
     by_alias = {d.alias: n for n, d in enumerate(spec.datasets)}
@@ -88,14 +88,14 @@ def _paths(operand: Operand) -> list[str]:
 
 
 def values_of(expression: Expression, entities: Entities) -> Values:
-    """Evaluates an expression on the entities that are not deleted."""
+    """Evaluates an expression on the live entities."""
     columns = {name: entities.as_texts(name) for name in first_steps(expression)}
     there = {name: column for name, column in columns.items() if column is not None}
     return _living(evaluate(expression, there, entities.rows), entities)
 
 
 def edges_of_rule(left: Values, right: Values) -> Edges:
-    """Returns the edges of a rule whose sides have these values, with the entities' numbers."""
+    """Returns the edges of a rule from its sides' values."""
     groups = groups_of_rule(left, right)
     matches = (groups.on_left & groups.on_right)[groups.of]
     centers, nodes = groups.firsts[groups.of[matches]], groups.nodes[matches]
@@ -104,19 +104,19 @@ def edges_of_rule(left: Values, right: Values) -> Edges:
 
 
 class Groups(NamedTuple):
-    """Entities grouped by a value that they share."""
+    """Entities grouped by equal values."""
 
     texts: pa.Array
-    """The value of each group, as large strings. Shape (groups,), like the next three."""
+    """The groups' values, as large strings. Shape (groups,), like the next three."""
     on_left: npt.NDArray[np.bool_]
-    """Whether any entity has the value on the rule's left side."""
+    """Whether an entity has the value on the rule's left side."""
     on_right: npt.NDArray[np.bool_]
     firsts: I64
-    """The entity that all others of the group are joined to."""
+    """The entity that the others of the group connect to."""
     nodes: I64
-    """The entity of each value. Shape (values,)."""
+    """Entity per value. Shape (values,)."""
     of: I64
-    """The group of each value. Shape (values,)."""
+    """Group per value. Shape (values,)."""
 
 
 def groups_of_rule(left: Values, right: Values) -> Groups:
@@ -129,7 +129,7 @@ def groups_of_rule(left: Values, right: Values) -> Groups:
     on_left[codes[: len(left.rows)]] = True
     on_right[codes[len(left.rows) :]] = True
     firsts = np.full(count, -1, np.int64)
-    firsts[codes[::-1]] = nodes[::-1]  # of several, the first stays
+    firsts[codes[::-1]] = nodes[::-1]  # reversed, so the first occurrence wins
     return Groups(
         texts=coded.dictionary,
         on_left=on_left,

@@ -1,5 +1,5 @@
-"""Limits what a merge holds, so that one that is too large is refused while it reads, and not killed
-later."""
+"""Limits the memory of an entity merge: refuses one that is too large while it reads, before it gets
+killed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, SHUFFLE_PARTITIONS
 from compactor.resources.errors import MemoryLimitError
 
 DEFAULT_MEMORY_BYTES: Final = 4 << 30
-"""The memory limit of a merge in one process, if the user sets none."""
+"""Default memory limit in one process."""
 DEFAULT_TASK_MEMORY_BYTES: Final = 1 << 30
-"""The memory limit of a task on Spark, if the user sets none."""
+"""Default memory limit of a Spark task."""
 COPIES: Final = 7
-"""How often the entities' columns are in memory: themselves, those being sorted or taken, values of rules,
+"""Peak memory as a multiple of the entities' columns: the columns, those being sorted or taken, rule values,
 rows being written. Measured; see docs/reference/entity-merge.md."""
 
 Charge = Callable[[int], None]
-"""Takes the bytes of columns that will be held to the end. May raise `MemoryLimitError`."""
+"""Called with the size of columns held to the end. May raise `MemoryLimitError`."""
 
 
 class EntityMemory:
-    """A counter of the bytes of all datasets' columns in one run."""
+    """Counts the column bytes of all datasets of a run."""
 
     def __init__(self, limit_bytes: int | None) -> None:
         """limit_bytes: None for no limit."""
@@ -33,11 +33,11 @@ class EntityMemory:
     def charging(self, what: str) -> Charge:
         return self._charging(
             f"{what}: entities read so far take",
-            "raise the memory limit, or leave out columns that nobody needs",
+            "raise the memory limit, or leave out columns that are not needed",
         )
 
     def charging_part(self) -> Charge:
-        """Returns the charge for the entities of one task."""
+        """Returns the charge function of one task."""
         return self._charging(
             "the entities of one task take",
             Message("raise ", MEMORY_LIMIT_BYTES, " or ", SHUFFLE_PARTITIONS),
@@ -58,4 +58,4 @@ class EntityMemory:
 
 
 def unlimited(_size: int) -> None:
-    """Allows everything; a `Charge`."""
+    """A `Charge` without limit."""

@@ -1,16 +1,17 @@
-"""An entity merge on Spark: the tasks of `entities/tasks`, and between them rows on their way as packets.
+"""An entity merge on Spark: the tasks of `entities/tasks`, which exchange rows in packets.
 
-    read      a file or some fragments a task                        by the hash of _id ->
-    settle    entities numbered and kept at home; values             by the hash of rule and value ->
-    match     values that both sides of a rule have                  back home ->
-    connect   edges; connected components                            back home ->
-    label     a line for each entity                                 by the hash of the label ->
-    cluster   ids and signatures                                     by the hash of the cluster's _id ->
-    differ    against what the table has; what changed               back home ->
-    take      whole entities, only of what changed                   by ranges of the cluster's _id ->
-    fold      fragments; Spark's driver commits them at once
+    step      work                                                   output is partitioned by
+    read      a file or some fragments per task                      hash of _id
+    settle    entities, numbered and kept at home; rule values       hash of rule and value
+    match     values that both sides of a rule have                  home
+    connect   edges; connected components                            home
+    label     a line per entity                                      hash of the label
+    cluster   ids and signatures                                     hash of the cluster's _id
+    differ    comparison with the table; changes                     home
+    take      whole entities of changed clusters                     range of the cluster's _id
+    fold      fragments, committed at once by Spark's driver
 
-Whole entities travel twice at most, and the second time only those of clusters that changed.
+Whole entities travel at most twice, the second time only those of changed clusters.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MEMORY_FACTOR: Final = 2 * COPIES
-"""Twice what a merge holds, since parts are not of the same size."""
+"""Twice the footprint of a merge, to allow for skewed parts."""
 _DEFAULTS: Final = SparkOptions()
 _CONNECTOR: Final = SparkConnector()
 
 
 class SparkEntityMerge:
-    """One run of an entity merge into a table: the same rows and commit as of `EntityMerge`."""
+    """One run of an entity merge into a table, with the same result as `EntityMerge`."""
 
     def __init__(self, run: EntityRun, *, connector: Connector = _CONNECTOR) -> None:
-        """Raises `CompactorError` for what can be known without Spark."""
+        """Raises `CompactorError` for mistakes that are visible without Spark."""
         self._spec, self._full, self._on_progress = run.spec, run.full, run.on_progress
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector = connector
@@ -74,11 +75,11 @@ class SparkEntityMerge:
         self._located, self.report = self._target.begin(run)
 
     def run(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
-        """Writes what changed. Raises `CompactorError`; nothing is written then."""
+        """Writes what changed. On `CompactorError` nothing is written."""
         return self._run(spark, options, writes=True)
 
     def look(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
-        """Reports what a run would do. Raises as `run`."""
+        """Returns the report of a dry run. Raises as `run`."""
         return self._run(spark, options, writes=False)
 
     def _run(
@@ -111,8 +112,8 @@ class SparkEntityMerge:
         return self.report
 
     def _find(self, jobs: Jobs, context: Context) -> FoundClusters | None:
-        """Returns what changed; None if there are no entities, and never were."""
-        values = self._settled(jobs, context)
+        """Returns the changes; None if the table and the datasets have no entities."""
+        values = self._settle(jobs, context)
         homes = {} if values is None else homes_of(values)
         self.report.entities_read = sum(sum(home.rows) for home in homes.values())
         clusters = self._clusters(jobs, context, homes, values) if values and homes else None
@@ -143,8 +144,8 @@ class SparkEntityMerge:
         report.next_updated += rows
         return FoundClusters(homes, done, rows)
 
-    def _settled(self, jobs: Jobs, context: Context) -> Done | None:
-        """Returns the values of entities, which are at home then; None if there are no entities."""
+    def _settle(self, jobs: Jobs, context: Context) -> Done | None:
+        """Moves the entities to their homes and returns their values; None without entities."""
         self._on_progress("reading")
         pieces = [part for n, at in enumerate(self._located) for part in dataset_parts(n, at)]
         if not pieces:
@@ -191,9 +192,9 @@ class SparkEntityMerge:
     def _labels(
         self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], values: Done
     ) -> DataFrame | None:
-        """Returns rows node, component; None if nothing is equal to anything.
+        """Returns rows node, component; None without edges.
 
-        Raises `JobError` if too many entities would become one.
+        Raises `JobError` if a cluster is too large.
         """
         if not values.rows:
             return None
@@ -235,21 +236,21 @@ class SparkEntityMerge:
     def _check_sizes(
         self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: DataFrame
     ) -> None:
-        """Raises `JobError` if too many entities would become one, before any is sent after its label."""
+        """Raises `JobError` if a cluster is too large, before any entity is sent by its label."""
         found = self._connector.larger_than(labels, self._spec.max_merged)
         if found is None:
             return
-        most, largest = found
+        count, largest = found
         done = jobs.run(
             [labels_home(largest, 0)],
             max(homes) + 1,
             lambda part, given: matching.first_of_largest(context, homes[part], given),
         )
         dataset, entity = min((said["dataset"], said["id"]) for said in done.summaries.values())
-        raise too_many(self._spec, most, dataset, entity)
+        raise too_many(self._spec, count, dataset, entity)
 
     def _written(self, jobs: Jobs) -> Done | None:
-        """Returns ids, signatures and whether they are deleted, as the table has them; None for no table."""
+        """Returns the table's ids, signatures and deletion flags; None without a table."""
         target = self._target
         if target.store is None or target.before is None:
             return None
@@ -262,5 +263,5 @@ class SparkEntityMerge:
 
 
 def _spark_url(url: str) -> str:
-    """Returns the address as Spark's own file systems call it."""
+    """Returns the address in the form of Spark's file systems."""
     return f"s3a://{url.removeprefix('s3://')}" if url.startswith("s3://") else url

@@ -1,6 +1,6 @@
-"""Produces the rows that a run writes: new and changed clusters, folded, and ids that are gone.
+"""Produces the rows that a run writes: new and changed clusters, folded, and removed ids.
 
-Batches are in the order of ids, and each row has the next number of the sequence.
+Batches are in id order, and each row gets the next sequence number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lsm_fragment.arrays.moves import take
 
 _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20
-"""About how many bytes are folded at a time; at least one cluster."""
+"""Target size of clusters folded at a time, at least one."""
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
     pa.field(IDS, pa.list_(pa.string())),
@@ -48,13 +48,13 @@ _INTERNAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """The newest row of each id that earlier runs wrote."""
+    """The newest row per id that earlier runs wrote."""
 
     ids: pa.Array
     """Large strings."""
     deleted: pa.Array
     signatures: pa.Array
-    """Signatures; null for ids that were replaced."""
+    """Null for replaced ids."""
 
 
 NOTHING_WRITTEN: Final = WrittenRows(
@@ -63,12 +63,12 @@ NOTHING_WRITTEN: Final = WrittenRows(
 
 
 def read_written(store: Store, snapshot: Snapshot) -> WrittenRows:
-    """Reads what earlier runs wrote. Raises `FormatError` for damaged fragments."""
+    """Reads the rows of earlier runs. Raises `FormatError` for damaged fragments."""
     return written_of(written_batches(store, snapshot))
 
 
 def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """Yields the batches that `written_of` takes. Raises `DataError` for rows that no entity merge wrote."""
+    """Yields the input batches of `written_of`. Raises `DataError` for rows that no entity merge wrote."""
     for batch in scan(store, snapshot, [ID, DELETED, SIGNATURE, REPLACED]):
         replaced = pc.fill_null(batch.column(REPLACED), False)
         foreign = np.flatnonzero(pc.and_not(batch.column(SIGNATURE).is_null(), replaced))
@@ -95,8 +95,8 @@ def written_of(batches: Iterable[pa.RecordBatch]) -> WrittenRows:
 def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a table of an entity merge.
 
-    Without `since`, all rows in the order of ids. With it, rows whose `_updated` is greater, in the order in
-    which they were written: a reader that passes the last value it has seen misses no row.
+    Without `since`, all rows in id order. With it, rows with a greater `_updated`, in write order: a reader
+    that passes the last value it saw misses no row.
     """
     batches = scan(store, snapshot)
     if since is None:
@@ -113,14 +113,14 @@ def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What must be written so that the table agrees with the clusters."""
+    """The changes that bring the table in line with the clusters."""
 
     clusters: I64
     """Numbers of new and changed clusters."""
     new: int
-    """How many of these have an id that the table did not have, or had as deleted."""
+    """How many of them have an id that is new, or was deleted."""
     gone: pa.Array
-    """Ids that no longer stand for an entity, as large strings."""
+    """Ids that no longer name an entity, as large strings."""
 
     @property
     def rows(self) -> int:
@@ -130,9 +130,9 @@ class Difference:
 def difference(
     ids: pa.Array, signatures: I64, written: WrittenRows, *, everything: bool = False
 ) -> Difference:
-    """Compares clusters with what is written.
+    """Compares clusters with the written rows.
 
-    ids, signatures: those of the clusters. everything: takes all clusters as changed.
+    ids, signatures: of the clusters. everything: treats all clusters as changed.
     """
     at = pc.index_in(ids, value_set=written.ids)
     before = written.signatures.take(at)
@@ -145,12 +145,12 @@ def difference(
 
 
 def written_schema(names: Sequence[str]) -> pa.Schema:
-    """Returns the schema of rows with these properties."""
+    """Returns the row schema for these properties."""
     return pa.schema([*_INTERNAL, *(pa.field(name, pa.json_()) for name in names)])
 
 
 class EntityBatches(FileBatches):
-    """The rows of a difference, in the order of their ids, folded as they are read."""
+    """The rows of a difference in id order, folded while they are read."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class EntityBatches(FileBatches):
         first_updated: int,
         properties: Sequence[str] | None = None,
     ) -> None:
-        """properties: those that get a column; None for those that the entities of the difference have."""
+        """properties: the property columns; None for those of the difference's entities."""
         self.path = "merged entities"
         self.bytes_total = 0
         self._batch_bytes = 64 << 20
@@ -179,7 +179,7 @@ class EntityBatches(FileBatches):
         return
 
     def _properties(self) -> Sequence[str]:
-        """Returns the properties that the folded entities have; only these become columns."""
+        """Returns the properties of the folded entities, which become columns."""
         if self._spec.strategy is PropertyStrategy.LIST:
             return [MERGED] if len(self._changes.clusters) else []
         members = self._clusters.members_of(self._changes.clusters)[0]
@@ -215,7 +215,7 @@ class EntityBatches(FileBatches):
         return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * max(1, rows) // max(1, held)))
 
     def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
-        """Returns one batch. rows: places in `ids`, which has changed clusters first and then ids gone."""
+        """Returns one batch. rows: positions in `ids`, where removed ids follow the changed clusters."""
         clusters = self._clusters
         is_gone = rows >= len(self._changes.clusters)
         chosen = self._changes.clusters[rows[~is_gone]]

@@ -1,4 +1,4 @@
-"""States one run of an entity merge, wherever it runs."""
+"""The parameters of an entity merge run, independent of the engine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from compactor.entities.spec import EntityMergeSpec
 from compactor.stores.base import Store
 
 StepProgress = Callable[[str], None]
-"""Called with the name of the step that begins."""
+"""Called with the name of each step as it starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityRun:
-    """What is merged, and into which table."""
+    """The inputs, the output table and the options of a run."""
 
     spec: EntityMergeSpec
     store: Store | None
-    """The table's store; None only for a dry run that would write a new table."""
+    """Store of the table; None only for a dry run without a table."""
     folder: str = "."
-    """The place of datasets that `spec.sources` does not name."""
+    """Folder of datasets not listed in `spec.sources`."""
     full: bool = False
-    """Whether every entity is written anew, and the datasets are taken as they are now."""
+    """Rewrites every entity, with the current list of datasets."""
     memory_limit_bytes: int | None = None
-    """Entities that would take more are refused while they are read: in this process, or in one task of
-    Spark. None is no limit in this process, and 1 GiB in a task."""
+    """Memory limit for entities, in this process or per Spark task, checked while reading. None means no
+    limit in this process, and 1 GiB in a task."""
     on_progress: StepProgress = lambda _what: None

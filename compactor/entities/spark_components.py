@@ -1,27 +1,26 @@
-"""Finds connected components of a graph too large for one process: large-star and small-star on DataFrames.
+"""Finds connected components of graphs too large for one process: large-star and small-star on DataFrames.
 
-An edge is kept as a node and its parent, a smaller node. Each round has three steps:
+Each edge is stored as a node and a smaller parent. A round has three steps:
 
-- large-star replaces each parent by its own smallest parent, where it has one;
-- small-star makes the smallest of a node's parents the parent of its other parents and of the node;
-- leaves are set aside: nodes with one parent that are no node's parent. Neither star needs them: no node ever
-  gets a leaf as its parent, so the other nodes go through the same rounds without them. Nodes that got
-  another parent from small-star stay for one more round, and their parents are not counted.
+- large-star replaces each parent by its own smallest parent, if it has one;
+- small-star makes a node's smallest parent the parent of its other parents and of the node;
+- pruning sets leaves aside: nodes with one parent and no child. Stars never make a leaf a parent, so the
+  other nodes need no leaves. A node that small-star has just given another parent stays for one more round,
+  and does not count as a child.
 
-In the end the smallest node of a component is the only parent of every other node: all are leaves and no edge
-is left, which shows convergence. A chain of 100,000 links takes 16 rounds. After a few rounds little is left,
-and one task finishes it with scipy. Then the leaves, last to first, get the component of their parent.
+The algorithm has converged when no edge is left: each component's smallest node has become the only parent of
+all others, which are leaves. A chain of 100,000 links takes 16 rounds. After a few rounds little is left,
+which one task finishes with SciPy. Then the leaves, last to first, get the component of their parent.
 
-Kiveris, Lattanzi, Mirrokni, Rastogi, Vassilvitskii: Connected components in MapReduce and beyond, SoCC
-2014. Leaves set aside: Lulli et al., Fast connected components computation in large graphs by vertex
-pruning, TPDS 2017; GraphFrames does so too. Why not GraphFrames itself: docs/decisions/0024.
+Kiveris, Lattanzi, Mirrokni, Rastogi, Vassilvitskii: Connected components in MapReduce and beyond, SoCC 2014.
+Pruning: Lulli et al., Fast connected components computation in large graphs by vertex pruning, TPDS 2017;
+GraphFrames prunes too. Why not GraphFrames itself: docs/decisions/0024.
 
-No step brings all neighbours of a node together. Mappers take minima first, and joins are with tables of one
-row per node, so the edges of a node with millions of them stream through a task, or through several if
-Spark's adaptive execution finds them too many. Rounds are Parquet under a URL that the caller gives: no
-lineage grows, a lost executor loses none of them, and Spark plans the next step by real sizes. A checkpoint
-would keep the estimates of the plan it cuts off (SPARK-39834), which multiply with every join until planning
-takes minutes.
+No step collects all neighbours of a node. Mappers compute minima first, and joins are with tables of one row
+per node, so the edges of a node of high degree stream through a task, or through several if Spark's adaptive
+execution splits them. Rounds are stored as Parquet under a URL that the caller gives: lineage stays short, a
+lost executor loses none, and Spark plans each step by real sizes. A checkpoint would keep the estimates of
+the plan it truncates (SPARK-39834), which multiply with every join until planning takes minutes.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EDGES_IN_ONE_TASK: Final = 1_000_000
-"""Edges that one task finishes: it takes 0.6 s and 120 MB for them, less than the rounds it saves."""
+"""Finish at most this many edges in one task: 0.6 s and 120 MB, less than the rounds it saves."""
 
 _LABEL: Final = "node bigint, component bigint"
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The figures of a round, to watch convergence."""
+    """The figures of a round."""
 
     number: int
-    """Number of the round, from 1; the task that finishes the rest is the last round."""
+    """Counted from 1; the task that finishes the rest is the last round."""
     edges: int
-    """Edges at the beginning of the round, without loops."""
+    """Edges at the start of the round, without loops."""
     edges_left: int
     in_one_task: bool
     seconds: float
@@ -69,18 +68,16 @@ def connected_components(
     edges_in_one_task: int = EDGES_IN_ONE_TASK,
     on_round: Callable[[Round], None] = lambda _: None,
 ) -> DataFrame:
-    """Returns rows `node bigint, component bigint`: each node of the edges once, with the smallest node of
-    its component.
+    """Returns rows `node bigint, component bigint`: each node once, with the smallest node of its component.
 
-    edges: rows `left bigint, right bigint` in either direction; duplicates and loops do no harm, and other
-        columns are not read. The frame is evaluated once.
-    scratch_url: a folder for the rounds and the result, which Spark's driver and executors reach (`s3a://`,
-        `hdfs://`; a path with a local master). The result is read from there, so remove the folder
-        afterwards.
-    edges_in_one_task: the most edges that one task finishes, at 200 bytes each; 0 for none.
+    edges: rows `left bigint, right bigint` in either direction; may contain duplicates, loops and other
+        columns. The frame is evaluated once.
+    scratch_url: folder for the rounds and the result, reachable from Spark's driver and executors (`s3a://`,
+        `hdfs://`; a path with a local master). The result is read from it, so remove it only afterwards.
+    edges_in_one_task: maximum edges that one task finishes, at 200 bytes each; 0 for none.
     on_round: called on Spark's driver after each round.
 
-    Raises `UsageError` for edges of other columns, `InputError` for null in them, `JobError` if Spark fails.
+    Raises `UsageError` for wrong columns, `InputError` for nulls, `JobError` if Spark fails.
     """
     _check(edges, edges_in_one_task)
     work = _Rounds(edges, scratch_url, on_round)
@@ -92,19 +89,19 @@ def connected_components(
 
 
 class Connector(Protocol):
-    """A way to find the connected components of a graph in DataFrames."""
+    """A way to find connected components in DataFrames."""
 
     def components(
         self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
     ) -> DataFrame:
-        """Returns rows node, component: the same component for all nodes that are connected.
+        """Returns rows node, component: connected nodes have the same component.
 
         edges: columns left and right.
         """
 
-    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
-        """Returns the number of nodes of the largest component, and the labels of all that have as many; None
-        if no component has more than `most`."""
+    def larger_than(self, labels: DataFrame, max_nodes: int) -> tuple[int, DataFrame] | None:
+        """Returns the node count of the largest components, and their labels; None if none exceeds
+        `max_nodes`."""
 
 
 class SparkConnector:
@@ -115,12 +112,12 @@ class SparkConnector:
     ) -> DataFrame:
         return connected_components(edges, scratch_url, on_round=on_round)
 
-    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
+    def larger_than(self, labels: DataFrame, max_nodes: int) -> tuple[int, DataFrame] | None:
         from pyspark.sql import functions as fn
 
         sizes = labels.groupBy("component").count()
         [(found,)] = sizes.agg(fn.max("count")).collect()
-        if found is None or found <= most:
+        if found is None or found <= max_nodes:
             return None
         largest = labels.join(sizes.where(fn.col("count") == found), "component")
         return found, largest.select("node", "component")
@@ -139,7 +136,7 @@ def _check(edges: DataFrame, edges_in_one_task: int) -> None:
 
 
 class _Rounds:
-    """The edges that are left, and the leaves that each round set aside."""
+    """The remaining edges, and the leaves that each round pruned."""
 
     def __init__(
         self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
@@ -154,7 +151,7 @@ class _Rounds:
     def read(self) -> None:
         """Reads the edges.
 
-        Raises `InputError` for nulls. Keeps loops, which may be the only edge of a node.
+        Raises `InputError` for nulls. Keeps loops, which may be a node's only edge.
         """
         from pyspark.sql import Observation
         from pyspark.sql import functions as fn
@@ -179,13 +176,14 @@ class _Rounds:
         number = len(self._leaves) + 1
         large = self._kept(_large_star(self._edges), f"large-star-{number}")
         small = self._kept(_small_star(large), f"small-star-{number}")
-        parted = self._kept(_leaves_told(small), f"edges-{number}", "leaf")
+        parted = self._kept(_with_leaf_flags(small), f"edges-{number}", "leaf")
         self._leaves.append(parted.where("leaf").drop("leaf"))
         self._edges = parted.where("not leaf").drop("leaf")
         self._done(number, self._edges.count(), False, started)
 
     def labelled(self) -> DataFrame:
-        """Finishes the rest in one task, then labels leaves last to first, then the smallest nodes."""
+        """Finishes the remaining edges in one task, then labels the leaves, last to first, then the smallest
+        nodes."""
         from pyspark.sql import functions as fn
 
         folders = self._finished()
@@ -217,21 +215,21 @@ class _Rounds:
         self._on_round(Round(number, before, edges_left, in_one_task, seconds))
 
     def _labels(self, folders: list[str]) -> DataFrame:
-        """Reads each node of the folders and its component. The smallest nodes of components are left out."""
+        """Reads the nodes of the folders with their components, without each component's smallest node."""
         session = self._edges.sparkSession
         if not folders:
             return session.createDataFrame([], _LABEL)
         return session.read.schema(_LABEL).parquet(*(f"{self._folder}/{each}" for each in folders))
 
     def _kept(self, frame: DataFrame, name: str, parted_by: str | None = None) -> DataFrame:
-        """Writes rows to files and returns them as read from there, partitioned by `parted_by`."""
+        """Writes rows to files and returns them as read back, partitioned by `parted_by`."""
         url = f"{self._folder}/{name}"
         frame.write.parquet(url, partitionBy=parted_by)
         return frame.sparkSession.read.schema(frame.schema).parquet(url)
 
 
 def _min_parents(edges: DataFrame) -> DataFrame:
-    """Returns rows `node, least`: each node that has a parent once, with its smallest parent."""
+    """Returns rows `node, least`: each node that has a parent, with its smallest parent."""
     from pyspark.sql import functions as fn
 
     return edges.groupBy("node").agg(fn.min("parent").alias("least"))
@@ -240,7 +238,7 @@ def _min_parents(edges: DataFrame) -> DataFrame:
 def _large_star(edges: DataFrame) -> DataFrame:
     """Replaces parents by their smallest parents.
 
-    A node's smallest neighbour is its smallest parent, if it has one, so one direction of edges is enough.
+    A node's smallest neighbour is its smallest parent, if any, so one edge direction is enough.
     """
     from pyspark.sql import functions as fn
 
@@ -250,10 +248,10 @@ def _large_star(edges: DataFrame) -> DataFrame:
 
 
 def _small_star(edges: DataFrame) -> DataFrame:
-    """Gives a node's other parents its smallest parent. Edges must be distinct; there are as many rows as
-    edges.
+    """Makes a node's smallest parent the parent of its other parents. Edges must be distinct; their number
+    stays.
 
-    One row of each node, its edge to the smallest parent, is marked `least`.
+    Marks one row per node as `least`: the edge to its smallest parent.
     """
     from pyspark.sql import functions as fn
 
@@ -264,25 +262,25 @@ def _small_star(edges: DataFrame) -> DataFrame:
     )
 
 
-def _leaves_told(edges: DataFrame) -> DataFrame:
-    """Returns the distinct edges after `_small_star`, and whether the node is a leaf that may be set aside.
+def _with_leaf_flags(edges: DataFrame) -> DataFrame:
+    """Returns the distinct edges after `_small_star`, and whether the node is a prunable leaf.
 
-    Each node has one row that is `least`; nodes of other rows stay.
+    Each node has one `least` row; nodes of other rows stay.
     """
     from pyspark.sql import functions as fn
 
     least = edges.where("least").select("node", "parent")
     others = edges.where("not least").select("node", "parent").distinct()
     inner = least.select(fn.col("parent").alias("node")).union(others.select("node")).distinct()
-    told = least.join(inner.withColumn("inner", fn.lit(True)), "node", "left")
-    return told.select("node", "parent", fn.isnull("inner").alias("leaf")).union(
+    flagged = least.join(inner.withColumn("inner", fn.lit(True)), "node", "left")
+    return flagged.select("node", "parent", fn.isnull("inner").alias("leaf")).union(
         others.withColumn("leaf", fn.lit(False))
     )
 
 
 def _components_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields each node but the smallest of its component, with that smallest node. Takes all edges, at least
-    one."""
+    """Yields each node with the smallest of its component, without that node itself. Takes all edges, at
+    least one."""
     table = pa.Table.from_batches(batches)
     ends = np.concatenate([table["node"].to_numpy(), table["parent"].to_numpy()])
     nodes, numbers = np.unique(ends, return_inverse=True)

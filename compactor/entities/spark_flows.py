@@ -1,4 +1,4 @@
-"""Nodes of an entity merge and their labels on the way to their homes, and the pieces that tasks read."""
+"""Flows of nodes and labels to their homes, and the pieces that tasks read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TO_HOMES: Final = ByNumber(NODE, PLACE_BITS)
 
 
 def dataset_parts(dataset: int, located: Located | None) -> Iterator[DatasetPart]:
-    """Yields what tasks read of a dataset: its file, or fragments of its table; nothing if it is missing."""
+    """Yields the pieces of a dataset: its file, or fragments of its table; none if it is missing."""
     if located is None:
         return
     if located.is_file:
@@ -40,7 +40,7 @@ def dataset_parts(dataset: int, located: Located | None) -> Iterator[DatasetPart
 
 
 def homes_of(values: Done) -> dict[int, Partition]:
-    """Returns the homes that have entities, by their parts."""
+    """Returns the non-empty homes, by part."""
     return {
         part: Partition.from_json(summary["home"])
         for part, summary in values.summaries.items()
@@ -49,7 +49,7 @@ def homes_of(values: Done) -> dict[int, Partition]:
 
 
 def first_nodes(parts: DataFrame, homes: Mapping[int, Partition], rank: int) -> Flow:
-    """Returns the first node of each home as its own label: a task runs only where rows go to.
+    """Labels the first node of each home with itself, because tasks run only where rows go.
 
     parts: the numbers of all parts.
     """
@@ -65,7 +65,7 @@ def first_nodes(parts: DataFrame, homes: Mapping[int, Partition], rank: int) -> 
 
 
 def labels_home(labels: DataFrame, rank: int) -> Flow:
-    """Returns the labels of nodes. labels: rows node, component."""
+    """Sends labels to their nodes' homes. labels: rows node, component."""
 
     def prepare(batches: Batches) -> Iterator[Packet]:
         for batch in batches:

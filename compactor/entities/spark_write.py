@@ -1,4 +1,4 @@
-"""Folds the clusters that changed, in Spark tasks, and commits their rows."""
+"""Folds changed clusters in Spark tasks, and commits their rows."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest
 
 @dataclass(frozen=True, slots=True)
 class FoundClusters:
-    """What has to be written, and where its entities are."""
+    """The changes, and the homes of their entities."""
 
     homes: Mapping[int, Partition]
     changes: Done
-    """The job of `differing.differ`."""
+    """The job that ran `differing.differ`."""
     rows: int
 
 
@@ -43,7 +43,7 @@ def write_clusters(
     after: State,
     on_progress: Callable[[str], None],
 ) -> int:
-    """Returns the version of the commit. Raises `CompactorError`; nothing is written then."""
+    """Returns the version of the commit. On `CompactorError` nothing is written."""
     assert target.store is not None
     assert target.log is not None
     on_progress("taking what changed")
@@ -92,7 +92,7 @@ def write_clusters(
 
 
 def _counted(jobs: Jobs, flow: Flow, parts: int) -> I64:
-    """Returns how many rows go to each part. Shape (parts,)."""
+    """Counts the rows of each part. Shape (parts,)."""
 
     def count(part: int, given: TaskInput) -> Batches:
         rows = sum(batch.num_rows for _, batch in given)
@@ -108,7 +108,7 @@ def _counted(jobs: Jobs, flow: Flow, parts: int) -> I64:
 def _changes(
     ranges: ByRange, parts: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch, I64]]:
-    """Yields changes with their places and the parts that write them."""
+    """Yields changes with their row numbers and the parts that write them."""
     part_of = ranges.part_of(parts)
     for place, data in values_of(batches, ["place", "batch"]):
         batch = from_bytes(data.as_buffer())

@@ -1,5 +1,4 @@
-"""Reads and checks the settings of an entity merge: errors name line and field. Pure, except for reading the
-file."""
+"""Reads and checks entity merge settings; errors name line and field. Pure, except for reading the file."""
 
 from __future__ import annotations
 
@@ -33,20 +32,20 @@ _DEPRECATED: Final = "version 1 is deprecated and will go: write `version: 2`, w
 
 class Identity(StrEnum):
     COMPOSITE = "composite"
-    """The id is `offset|id|offset|id`, of all members."""
+    """Uses `offset|id|offset|id`, of all members."""
     FIRST = "first"
-    """The id is that of the first member."""
+    """Uses the id of the first member."""
 
 
 class PropertyStrategy(StrEnum):
-    """How one property of several entities is merged."""
+    """How several entities' values of a property merge."""
 
     DEFAULT = "default"
-    """One value stays as it is; several become one list, in which lists count as their elements."""
+    """One value stays; several become one list, flattening lists."""
     COMPACT = "compact"
-    """Distinct values become a list; a single one stays as it is, and none is missing."""
+    """Distinct values become a list; a single one stays, and none is missing."""
     LIST = "list"
-    """Properties are not merged: the result is a list of the entities."""
+    """Properties do not merge: the result lists the entities."""
 
 
 class Dataset(NamedTuple):
@@ -55,7 +54,7 @@ class Dataset(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A rule by which entities of the two sides are the same if they have a value in common."""
+    """A rule: entities on its two sides are equal if they have a value in common."""
 
     left: Operand
     right: Operand
@@ -79,21 +78,21 @@ class _MergeSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMergeSpec:
-    """The checked settings of an entity merge."""
+    """Validated settings of an entity merge."""
 
     datasets: tuple[Dataset, ...]
-    """The place of a dataset here is its offset in composite ids."""
+    """A dataset's index is its offset in composite ids."""
     rules: tuple[Rule, ...] = ()
     identity: Identity = Identity.COMPOSITE
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = DEFAULT_MAX_MERGED
-    """The most entities that may become one."""
+    """Maximum entities in a cluster."""
     initial_datasets: tuple[str, ...] = ()
-    """Names of datasets that must exist before a first run begins."""
+    """Datasets that must exist before the first run."""
     ignore_non_existent_datasets: bool = True
-    """Whether a dataset that does not exist counts as empty."""
+    """Treats a missing dataset as empty."""
     sources: tuple[tuple[str, str], ...] = ()
-    """Pairs of a dataset's name and its file or table."""
+    """Pairs of dataset name and file or table."""
     warnings: tuple[str, ...] = ()
 
 
@@ -102,13 +101,8 @@ def load_spec(path: str) -> EntityMergeSpec:
     return spec_of(Document.read(path))
 
 
-def parse_spec(text: str, name: str) -> EntityMergeSpec:
-    """Parses a text as `load_spec` does. name: for errors; the text is JSON if it ends in .json."""
-    return spec_of(Document.parse(text, name))
-
-
 def spec_of(document: Document) -> EntityMergeSpec:
-    """Checks a document. Raises `ConfigError` naming file, line and field."""
+    """Validates a document. Raises `ConfigError` naming file, line and field."""
     settings = document.as_model(_MergeSettings)
     datasets = tuple(_datasets(document, settings))
     names = {dataset.name for dataset in datasets}

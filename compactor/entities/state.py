@@ -1,5 +1,5 @@
-"""Keeps what an entity merge remembers of its last run in the properties of the table it writes, so that rows
-and state change in one commit."""
+"""Keeps the state of an entity merge in its table's properties, so that rows and state change in one
+commit."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _PROPERTY: Final = "entity_merge"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the next run needs to know."""
+    """State for the next run."""
 
     datasets: tuple[Dataset, ...] = ()
     """Datasets in the order of their offsets in composite ids."""
     next_updated: int = 0
-    """The `_updated` of the next entity that is written."""
+    """`_updated` of the next entity to be written."""
 
     @classmethod
     def of(cls, metadata: TableMetadata | None, url: str) -> Self | None:
-        """Returns the table's state; None if there is no table yet.
+        """Returns the table's state; None without a table.
 
-        Raises `UsageError` for a table that no entity merge wrote, `DataError` for a damaged state.
+        Raises `UsageError` for a table that no entity merge wrote, `DataError` for damaged state.
         """
         if metadata is None:
             return None
@@ -56,10 +56,10 @@ class State:
 
 
 def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) -> None:
-    """Raises `UsageError` if ids in the table would now mean something else.
+    """Raises `UsageError` if ids in the table would change their meaning.
 
-    Offsets in ids stand for datasets, so each dataset must keep its place, and new ones come last. A dataset
-    may get another alias, or keep its alias and get another name that no dataset had.
+    Ids contain dataset offsets, so datasets keep their positions and new ones go last. A dataset may change
+    its alias, or keep it and get a name that is new.
     """
     names = {dataset.name for dataset in before}
     for place, old in enumerate(before):

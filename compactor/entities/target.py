@@ -1,5 +1,4 @@
-"""Handles the table that a run of an entity merge writes: its state when the run began, and the one
-commit."""
+"""The output table of an entity merge: its state at the start of the run, and the final commit."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ from compactor.write.ingest import Amend
 from lsm_fragment.keys.sort_schema import SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
-"""Keeps the newest row of each id, including rows of deleted and replaced entities, which readers see."""
+"""Keeps the newest row per id, including deleted and replaced entities, which readers see."""
 SORT: Final = (SortColumn(ID),)
 
 
 class Target:
-    """The table of one run. Compactions may change it during the run; another run of a merge may not."""
+    """The table of one run. Concurrent compactions may change it, but no other run of a merge."""
 
     def __init__(self, store: Store | None) -> None:
-        """store: None only for a dry run that would write a new table."""
+        """store: None only for a dry run without a table."""
         self.store = store
         self.log = None if store is None else CommitLog(store)
         self.snapshot = Snapshot.empty() if self.log is None else self.log.refresh()
@@ -42,9 +41,10 @@ class Target:
         return 0 if self.before is None else self.before.next_updated
 
     def begin(self, run: EntityRun) -> tuple[Sequence[Located | None], EntityMergeReport]:
-        """Locates the datasets, and reports which are missing.
+        """Locates the datasets, and reports missing ones.
 
-        Raises `InputError` for a dataset that must exist, `UsageError` for changes that need a full run.
+        Raises `InputError` for a required dataset that does not exist, `UsageError` for changes that need a
+        full run.
         """
         spec, folder = run.spec, run.folder
         if self.store is not None:
@@ -62,9 +62,9 @@ class Target:
         return located, report
 
     def amending(self, after: State) -> Amend:
-        """Returns the amendment that makes a commit of rows remember `after` too.
+        """Returns the amendment that stores state `after` with a commit of rows.
 
-        The amendment raises `CommitConflictError` if another run has written meanwhile.
+        The amendment raises `CommitConflictError` if another run has committed meanwhile.
         """
 
         def amend(latest: Snapshot, changes: Changes) -> Changes:
@@ -75,8 +75,8 @@ class Target:
         return amend
 
     def remember(self, after: State) -> int | None:
-        """Commits new names of datasets when there are no rows to write. Returns the version of the commit,
-        or None if there was nothing to commit."""
+        """Commits changed dataset names if there are no rows to write. Returns the committed version; None if
+        there is nothing to commit."""
         if self.log is None or self.before is None or self.before.datasets == after.datasets:
             return None
 

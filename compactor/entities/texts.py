@@ -1,10 +1,10 @@
-"""Turns values of any type into canonical JSON texts in Arrow arrays, the one form in which entities are
-compared, joined and kept.
+"""Converts values of any type to canonical JSON texts in Arrow arrays, the form in which entities are
+compared, joined and stored.
 
-Texts are equal if and only if they are equal values of the same type. They have no whitespace, keys of
-objects in the order of their code points, and strings with as few escapes as JSON allows. Integers are exact;
-other numbers are the shortest text of their double, with a point or an exponent (so 1 is not 1.0). An Arrow
-null is a missing value, the text `null` is JSON's null. All arrays here are large strings.
+Texts are equal if and only if they are equal values of the same type. They have no whitespace, object keys in
+code point order, and strings with the fewest escapes that JSON allows. Integers are exact; other numbers are
+the shortest text of their double, with a point or an exponent (so 1 is not 1.0). An Arrow null is a missing
+value, the text `null` is JSON's null. All arrays here are large strings.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from lsm_fragment.arrays.nested import build_list
 I64 = npt.NDArray[np.int64]
 TEXT: Final = pa.large_string()
 
-# Texts that are canonical for certain. All others are decoded and encoded again, which is never wrong.
+# Texts that are certainly canonical. All others are decoded and re-encoded.
 _CANONICAL: Final = r'^(?:"[^"\\\x00-\x1f]*"|-?[1-9][0-9]{0,17}|0|true|false|null)$'
 _NULL: Final = "null"
 _PART_TEXTS: Final = 65_536
 _PART_BYTES: Final = 8 << 20
-"""About how many bytes are decoded at a time; at least one text."""
+"""Target size of texts decoded at a time, at least one."""
 
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]])
@@ -46,7 +46,7 @@ _encoder: Final = msgspec.json.Encoder(order="sorted")
 def canonical(texts: pa.Array) -> pa.Array:
     """Makes JSON texts canonical; nulls stay. Each text must be exactly one value.
 
-    Raises `ValueError` for numbers beyond a double and for text that is not Unicode.
+    Raises `ValueError` for numbers beyond a double and for invalid Unicode.
     """
     texts = texts.cast(TEXT)
     is_odd = np.asarray(pc.fill_null(pc.invert(pc.match_substring_regex(texts, _CANONICAL)), False))
@@ -61,10 +61,10 @@ def canonical(texts: pa.Array) -> pa.Array:
 
 
 def from_arrow(array: pa.Array) -> pa.Array:
-    """Returns values of any Arrow type as canonical texts; null where `array` is null.
+    """Converts any Arrow array to canonical texts; nulls stay null.
 
-    Columns of type arrow.json hold JSON texts already. Raises `UnwritableError` for types without a form in
-    JSON, `ValueError` for an arrow.json column with text that is not JSON.
+    Columns of type arrow.json hold JSON texts already. Raises `UnwritableError` for types without a JSON
+    form, `ValueError` for invalid JSON in an arrow.json column.
     """
     if isinstance(array.type, pa.JsonType):
         return canonical(checked_json(array.storage))
@@ -72,13 +72,13 @@ def from_arrow(array: pa.Array) -> pa.Array:
 
 
 def texts_of(raws: Sequence[Any]) -> pa.Array:
-    """Returns the texts of msgspec's raw values; null for None."""
+    """Converts msgspec raw values to texts; None to null."""
     data = [None if raw is None else bytes(raw) for raw in raws]
     return pa.array(data, pa.large_binary()).cast(TEXT)
 
 
 def replaced(texts: pa.Array, mask: npt.NDArray[np.bool_], others: pa.Array) -> pa.Array:
-    """Returns `texts` in which `others` in turn replace those where the mask is true."""
+    """Replaces the texts where the mask is true by `others`, in order."""
     at = np.arange(len(texts))
     at[mask] = len(texts) + np.arange(len(others))
     return pa.concat_arrays([texts, others]).take(pa.array(at))
@@ -89,14 +89,14 @@ def is_list(texts: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def is_null(texts: pa.Array) -> npt.NDArray[np.bool_]:
-    """Returns which texts are JSON's null; missing values are not."""
+    """Returns which texts are JSON's null, not missing."""
     return np.asarray(pc.fill_null(pc.equal(texts, text_scalar(_NULL)), False))
 
 
 def elements(texts: pa.Array) -> tuple[I64, pa.Array]:
-    """Splits lists into their elements; other values are one element. No text may be missing.
+    """Splits lists into elements; any other value is one element. No text may be missing.
 
-    Returns the number of elements of each text, shape (texts,), and all elements in order.
+    Returns the element count per text, shape (texts,), and all elements in order.
     """
     lists = is_list(texts)
     counts = np.ones(len(texts), np.int64)
@@ -119,14 +119,13 @@ def elements(texts: pa.Array) -> tuple[I64, pa.Array]:
 
 
 def members(texts: pa.Array, name: str) -> pa.Array:
-    """Returns the value of a key in canonical texts of objects; null where an object does not have the
-    key."""
+    """Returns the value of a key in canonical object texts; null where missing."""
     found = [texts_of([item.get(name) for item in _objects.decode(part)]) for part in _parts(texts)]
     return pa.concat_arrays([pa.array([], TEXT), *found])
 
 
 def quoted(strings: pa.Array) -> pa.Array:
-    """Returns strings as JSON texts; nulls stay."""
+    """Encodes strings as JSON texts; nulls stay."""
     strings = strings.cast(TEXT)
     return canonical(with_nulls_of(strings, json_values(strings)))
 
@@ -136,7 +135,7 @@ def is_string(texts: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def unquoted(texts: pa.Array) -> pa.Array:
-    """Returns the strings that these JSON texts encode; nulls stay. All texts must be JSON strings."""
+    """Decodes JSON string texts; nulls stay."""
     inside = pc.utf8_slice_codeunits(texts, 1, -1)
     escaped = np.asarray(pc.fill_null(pc.match_substring(texts, "\\"), False))
     if not escaped.any():
@@ -148,28 +147,27 @@ def unquoted(texts: pa.Array) -> pa.Array:
 
 
 def object_texts(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """Returns one object per row, with keys in order; missing values are left out."""
+    """Returns one object per row, with sorted keys and without missing values."""
     parts = [
         joined(text_scalar(json.dumps(name, ensure_ascii=False) + ":"), columns[name])
         for name in sorted(columns)
     ]
     if not parts:
         return pa.repeat(text_scalar("{}"), rows)
-    # Arrow drops a row if it skips all of its parts, so the first part is one that every row has.
+    # Arrow drops rows whose parts are all null, so start with a part that is never null.
     first = pa.repeat(text_scalar(""), rows)
     inside = pc.binary_join_element_wise(first, *parts, text_scalar(","), null_handling="skip")
     return joined(text_scalar("{"), pc.utf8_slice_codeunits(inside, 1), text_scalar("}"))
 
 
 def list_texts(counts: I64, items: pa.Array) -> pa.Array:
-    """Returns one list per count, of that many items, taken in order."""
+    """Returns one list per count, taking that many items in order."""
     lists = build_list(pa.large_list(TEXT), counts, items, None)
     return joined(text_scalar("["), pc.binary_join(lists, text_scalar(",")), text_scalar("]"))
 
 
 def _parts(texts: pa.Array) -> Iterator[bytes]:
-    """Yields lists of some of the texts each, so that what is decoded at a time does not grow with the
-    column."""
+    """Yields the texts in lists, some at a time, to bound the memory for decoding."""
     sizes = np.asarray(pc.binary_length(texts)).astype(np.int64)
     number = (np.cumsum(sizes) - sizes) // _PART_BYTES
     ends = np.append(np.flatnonzero(np.diff(number)) + 1, len(texts))

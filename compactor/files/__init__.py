@@ -1,0 +1,12 @@
+"""Users' files: Parquet, Arrow IPC, fragments, NDJSON, CSV and XML, read and written as Arrow batches.
+
+`read.open_table_file` opens a file as `FileBatches` (`source`): a schema and a stream of batches, in bounded
+memory. `write.open_table_sink` opens a **sink**, whose file appears whole or not at all (`staging`, `whole`).
+
+columnar    files with types of their own; foreign_types, kept_types, int96, parquet_codes handle their quirks
+ndjson      lines of JSON: json_* parse and check blocks of lines, shapes merges the kinds of their fields
+csv         cells of text: csv_rows cuts them, readings finds the types of columns
+text_values converts text to values, through the **wire type** that text is parsed as; number_text is exact
+sinks       write batches; jsontext, csvtext, xmltext, plain_text render whole columns as text
+problems    turns libraries' errors into one line, and finds the failing row; promote splits maps into columns
+"""

@@ -1,4 +1,4 @@
-"""Base64 of whole binary arrays: the codec runs once over the joined values, not once for each value."""
+"""Base64 of whole binary arrays: the codec runs once over the concatenated values, not once per value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def base64_encode(array: pa.Array) -> pa.Array:
-    """Encodes binaries as large strings of standard base64 with padding; nulls stay null."""
+    """Encodes binaries as large strings of standard padded base64; nulls stay null."""
     data, lengths = _joined(array.cast(pa.large_binary()).fill_null(b""))
     groups = (lengths + 2) // 3
     pads = groups * 3 - lengths

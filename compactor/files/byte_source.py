@@ -1,4 +1,4 @@
-"""Reads the decompressed bytes of a file, forward only, and counts the compressed bytes."""
+"""Reads a file's decompressed bytes, forward only, and counts the compressed bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FileBytes:
 
     @property
     def bytes_consumed(self) -> int:
-        """Bytes of the file read so far, as stored (that is, compressed)."""
+        """Stored (compressed) bytes read so far."""
         return self._consumed_at_close if self.closed else self._raw.tell()
 
     def read(self, size: int = -1) -> bytes:
@@ -67,10 +67,10 @@ def _decompressed(raw: IO[bytes], compression: Compression) -> _Readable:
 
 
 class _ZstdFrames:
-    """A stream of Zstandard frames, decompressed only as far as asked: a few kB may expand to a GiB of zeros.
+    """A stream of Zstandard frames, decompressed on demand: a few kB may expand to a GiB of zeros.
 
-    Arrow does the work, because zstandard's own stream reader takes a truncated frame for the end of the
-    data, and its other interface returns all that some input expands to.
+    It uses Arrow, because zstandard's stream reader mistakes a truncated frame for the end of the data, and
+    its other interface returns the whole expansion of an input at once.
     """
 
     def __init__(self, raw: IO[bytes]) -> None:
@@ -82,7 +82,7 @@ class _ZstdFrames:
             data: bytes = self._raw.read(size)
         except OSError as error:
             if error.errno is not None:
-                raise  # The system failed to read the file.
+                raise  # an error of the system
             if "Truncated" in str(error):
                 raise EOFError from error
             raise _DamagedZstdError(str(error)) from error

@@ -1,4 +1,4 @@
-"""Refuses column names that not every reader of a table could represent. Pure."""
+"""Refuses column names that some readers of a table could not represent. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compactor.errors import InputError
 
 
 def flaw_of(name: str) -> str | None:
-    """Returns what is wrong with the name of a column or field, or None. JSON has empty names."""
+    """Returns the flaw of a column's or field's name, or None. Empty names are valid, as in JSON."""
     if "\0" in name:
         return "has a NUL character, where Arrow's C interface ends a name"
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
@@ -20,7 +20,7 @@ def flaw_of(name: str) -> str | None:
 
 
 def check_names(schema: pa.Schema, path: str) -> None:
-    """Checks the names of columns, of fields within them and of time zones. Raises `InputError`."""
+    """Checks the names of columns, nested fields and time zones. Raises `InputError`."""
     fields = list(schema)
     while fields:
         try:
@@ -53,7 +53,7 @@ def _inner_fields(dtype: pa.DataType) -> list[pa.Field]:
 
 
 def check_texts(names: Iterable[str], path: str) -> None:
-    """Raises `InputError` for the first name that has a flaw."""
+    """Raises `InputError` for the first name with a flaw."""
     for name in names:
         flaw = flaw_of(name)
         if flaw is not None:

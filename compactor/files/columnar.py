@@ -1,4 +1,4 @@
-"""Reads Parquet, Arrow IPC and fragments by their own types, whatever the table's schema."""
+"""Reads Parquet, Arrow IPC and fragments with their own types, regardless of the table's schema."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from compactor.files.kept_types import (
     contains,
     is_in_seconds,
     with_kept_types,
-    with_said_types,
+    with_recorded_types,
 )
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
 from compactor.files.problems import PROBLEMS, one_line, reading
-from compactor.files.sortedness import said_sort_schema, sort_of_parquet
+from compactor.files.sortedness import recorded_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.cast import as_schema
@@ -41,13 +41,13 @@ from lsm_fragment.keys.sort_schema import ordering
 
 _READ_BYTES: Final = 1 << 20
 _COUNTED_ROWS: Final = 4_096
-"""Batch size for finding the damaged column of a row group."""
+"""Batch size for locating the damaged column of a row group."""
 _IPC_FILE_MAGIC: Final = b"ARROW1"
 _IPC_STREAM_START: Final = b"\xff\xff\xff\xff"
 _IPC_STREAM_END: Final = bytes(4)
-"""End of a stream, after `_IPC_STREAM_START`, which streams before Arrow 0.15 lack."""
+"""End of a stream, preceded by `_IPC_STREAM_START` (absent before Arrow 0.15)."""
 _OLD_PREFIX_BYTES: Final = 4
-"""Length of the schema's message at the start of such an old stream."""
+"""Size of the schema message's length field at the start of an old stream."""
 
 
 class ParquetBatches(FileBatches):
@@ -56,8 +56,8 @@ class ParquetBatches(FileBatches):
     is_checked = True
 
     def __init__(self, path: str, batch_bytes: int, *, keeps_codes: bool = False) -> None:
-        """keeps_codes: leaves columns of strings and binaries that the file has as codes in that form, other
-        than `schema` says."""
+        """keeps_codes: returns dictionary-encoded strings and binaries as codes, which `schema` does not
+        show."""
         super().__init__(path, batch_bytes)
         with reading(path):
             with naming_foreign_types(path):
@@ -77,9 +77,10 @@ class ParquetBatches(FileBatches):
                 self._open_coded()
 
     def _with_units(self) -> _ExactTimes | None:
-        """Finds the units of INT96 timestamps. Returns how to read those that Arrow has no microseconds of.
+        """Finds the units of INT96 timestamps. Returns the reader of columns for which Arrow's microseconds
+        fail.
 
-        Raises `InputError` where no unit holds a column's values, and for row groups that cannot be read.
+        Raises `InputError` if no unit holds all values of a column, and for unreadable row groups.
         """
         metadata = self._file.metadata
         if not int96_leaves(metadata):
@@ -108,7 +109,7 @@ class ParquetBatches(FileBatches):
         return max(1, min(rows, int(group.num_rows)))
 
     def _open_coded(self) -> None:
-        """Opens the file once more, to read columns as codes."""
+        """Opens the file a second time, to read columns as codes."""
         sizes = coded_columns(self.path, self._file)
         names = {name for group in sizes for name in group}
         names = {
@@ -157,7 +158,7 @@ class ParquetBatches(FileBatches):
 
     @contextlib.contextmanager
     def _reading_group(self, index: int) -> Iterator[None]:
-        """Turns errors of what a row group holds into `InputError`, which names the column."""
+        """Turns errors in a row group's content into `InputError` with the column."""
         try:
             yield
         except InputError:
@@ -168,7 +169,7 @@ class ParquetBatches(FileBatches):
             raise self._damaged(index, one_line(error)) from error
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows in the schema, codes as they are."""
+        """Converts the rows to the schema, except codes."""
         schema = self.schema
         for place, dtype in enumerate(batch.schema.types):
             if pt.is_dictionary(dtype) and dtype.value_type == schema.field(place).type:
@@ -176,7 +177,7 @@ class ParquetBatches(FileBatches):
         return as_schema(batch, schema)
 
     def _coded_group(self, index: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yields a row group with some columns as codes, as long as their dictionaries can be believed."""
+        """Yields a row group with some columns as codes, as long as their dictionaries are consistent."""
         if not self._sizes:
             yield from self._group(index, rows)
             return
@@ -192,9 +193,9 @@ class ParquetBatches(FileBatches):
         return _row_group(self._file, index, rows, columns)
 
     def _damaged(self, index: int, cause: str) -> InputError:
-        """Returns the error of a row group that cannot be read or has columns of other lengths than stated.
+        """Returns the error of a row group that is unreadable or whose columns have wrong lengths.
 
-        Arrow's reader ends with the shortest column and reports nothing.
+        Arrow's reader silently stops at the shortest column.
         """
         rows = self._file.metadata.row_group(index).num_rows
         place = ""
@@ -214,14 +215,14 @@ class ParquetBatches(FileBatches):
 
 
 class _ExactTimes(NamedTuple):
-    """The INT96 columns that are not read in microseconds by Arrow alone."""
+    """The INT96 columns that Arrow cannot read in microseconds."""
 
     seconds: pq.ParquetFile
     nanoseconds: pq.ParquetFile
     fine: list[str]
     """Columns in nanoseconds."""
     signed: list[str]
-    """Columns in microseconds with negative days."""
+    """Columns with negative days, read in microseconds."""
 
     @property
     def names(self) -> list[str]:
@@ -230,7 +231,7 @@ class _ExactTimes(NamedTuple):
     def replaced(
         self, batches: Iterator[pa.RecordBatch], index: int, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yields batches of a row group with these columns as they are."""
+        """Replaces these columns in the batches of a row group."""
         files = (self.seconds, self.nanoseconds)
         exact = (_row_group(file, index, rows, self.names) for file in files)
         for batch, whole, fine in zip(batches, *exact, strict=True):
@@ -260,8 +261,8 @@ class ArrowBatches(FileBatches):
                 self._reader = _ipc_reader(self._source, path)
             check_names(self._reader.schema, path)
         self._consumed = 0
-        self.schema = _plain_schema(path, with_said_types(self._reader.schema))
-        self.sort = said_sort_schema(self._reader.schema.metadata, self.schema.names)
+        self.schema = _plain_schema(path, with_recorded_types(self._reader.schema))
+        self.sort = recorded_sort_schema(self._reader.schema.metadata, self.schema.names)
 
     @property
     def bytes_consumed(self) -> int:
@@ -273,12 +274,12 @@ class ArrowBatches(FileBatches):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch, consumed in self._stored_batches():
             self._consumed = consumed
-            # Arrow trusts the offsets it reads; a damaged file must not crash the process.
+            # Arrow does not validate offsets; a damaged file must not crash the process.
             yield as_schema(canonical(batch, check_whole), self.schema)
         self._consumed = self.bytes_total
 
     def _stored_batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yields batches, each with the position in the file after it."""
+        """Yields batches, each with the file position after it."""
         if isinstance(self._reader, pa.ipc.RecordBatchFileReader):
             count = self._reader.num_record_batches
             for index in range(count):
@@ -300,7 +301,7 @@ class ArrowBatches(FileBatches):
     def _check_end(self, end: int) -> None:
         """Raises `InputError` for a stream without its end mark, or with data after it.
 
-        Arrow's reader takes the end of the file for the mark, and ignores data after it.
+        Arrow's reader accepts the end of the file instead of the mark, and ignores data after the mark.
         """
         self._source.seek(0)
         is_old = self._source.read(len(_IPC_STREAM_START)) != _IPC_STREAM_START
@@ -350,7 +351,7 @@ def _opened(path: str, int96_unit: Unit = "us", **options: Any) -> pq.ParquetFil
     return pq.ParquetFile(
         path,
         buffer_size=_READ_BYTES,
-        # Pre-buffering would hold the compressed bytes of every row group asked for.
+        # Pre-buffering would hold the compressed bytes of all requested row groups.
         pre_buffer=False,
         page_checksum_verification=True,
         coerce_int96_timestamp_unit=int96_unit,
@@ -365,15 +366,15 @@ def _row_group(
         batch_size=rows,
         row_groups=[index],
         columns=columns,
-        use_threads=pa.cpu_count() > 2,  # one core would only hand the work to another thread
+        use_threads=pa.cpu_count() > 2,  # useless on one core
     )
     return iter(batches)
 
 
 def _types_kept(file: pq.ParquetFile) -> pa.Schema:
-    """Returns the file's schema with the Arrow types that its writer noted and pyarrow ignores.
+    """Returns the file's schema with the Arrow types that its writer recorded and pyarrow ignores.
 
-    Seconds come back only in files of ours, since everybody else reads them as milliseconds.
+    Restores seconds only in our own files, since other programs read theirs as milliseconds.
     """
     read = file.schema_arrow
     said = (file.metadata.metadata or {}).get(b"ARROW:schema")
@@ -382,15 +383,15 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
     try:
         written = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said)))
     except (*PROBLEMS, OSError):
-        return read  # The note is unusable, but the file can be read without it.
+        return read  # The recorded types are unusable, but the file is readable without them.
     if written.names != read.names:
         return read
     said = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
-    return with_said_types(with_kept_types(read, said))
+    return with_recorded_types(with_kept_types(read, said))
 
 
 def _is_of_file(error: Exception) -> bool:
-    """Returns whether an error is about the file's content, not about memory or the system."""
+    """Returns whether an error is about the file's content, rather than memory or the system."""
     is_of_system = isinstance(error, OSError) and error.errno is not None
     return not (is_of_system or isinstance(error, MemoryError))
 
@@ -415,14 +416,14 @@ def _ipc_reader(source: Any, path: str) -> Any:
 
 
 def _file_in_memory(path: str) -> pa.ipc.RecordBatchFileReader:
-    """Opens an IPC file as mapped memory, which alone Arrow reads without a thread of its own."""
+    """Opens an IPC file as mapped memory, the only source that Arrow reads without its own thread."""
     with Path(path).open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)), options=READING)
 
 
 def _plain_schema(path: str, stored: pa.Schema) -> pa.Schema:
-    """Returns the columns as a table would have them. Raises `InputError` if two have the same name."""
+    """Returns the schema in a table's types. Raises `InputError` for duplicate names."""
     repeated = sorted(name for name, count in Counter(stored.names).items() if count > 1)
     if repeated:
         raise InputError(f"{path}: two columns are named {repeated[0]!r}: rename one of them")

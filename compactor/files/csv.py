@@ -1,9 +1,8 @@
 """Reads CSV with a header: one pass over the file for its types, one for its rows.
 
-Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one
-the empty string. A column has the table's type, or else the first type that all its cells can be read as
-(see `readings`), which is text if there is no other. Blank lines are skipped, except in a file of one column,
-where a blank line is a null.
+Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one the
+empty string. A column has the table's type, or else the first type that all its cells can be read as (see
+`readings`), otherwise text. Blank lines are skipped, except in a file of one column, where they are null.
 """
 
 from __future__ import annotations
@@ -26,53 +25,29 @@ from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.csv_rows import FIRST_ROW, OddRow, cut_rows
 from compactor.files.json_fields import MAX_COLUMNS
-from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
 from compactor.files.readings import ALL_READINGS, Readings
-from compactor.files.source import BadRow, FileBatches, Ordinals
+from compactor.files.source import BadRow, Ordinals, TextBatches
 from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
+_SHOWN_CHARACTERS: Final = 60
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-class CsvBatches(FileBatches):
+class CsvBatches(TextBatches):
     """An open CSV file; see `compactor.files.read.open_table_file`."""
 
-    def __init__(
-        self,
-        path: str,
-        compression: Compression,
-        batch_bytes: int,
-        known_schema: pa.Schema | None,
-        on_scan: Callable[[int], None],
-        *,
-        leaves_out_bad_rows: bool = False,
-        kept_column: str | None = None,
-    ) -> None:
-        super().__init__(path, batch_bytes)
-        self._compression = compression
-        self._leaves_out = leaves_out_bad_rows
-        self._kept_column = kept_column
+    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
         self._odd: dict[int, str] = {}
-        """Reasons of the rows that have more or fewer cells than the header, by their place."""
+        """Reasons by ordinal of rows with more or fewer cells than the header."""
         self._unfit: dict[int, str] = {}
         """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
-        self._source = FileBytes(path, compression)
-        try:
-            self._header = _read_header(path, self._source, known_schema)
-            self.schema = self._learn(known_schema, on_scan)
-        finally:
-            self._source.close()
+        self._header = _read_header(self.path, self._source, known)
+        self.schema = self._learn(known, on_scan)
         bad = sorted((self._unfit | self._odd).items())
         self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in bad]
-
-    @property
-    def bytes_consumed(self) -> int:
-        return self._source.bytes_consumed
-
-    def close(self) -> None:
-        self._source.close()
 
     def _learn(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> pa.Schema:
         given = {} if known is None else {field.name: field for field in known}
@@ -95,14 +70,14 @@ class CsvBatches(FileBatches):
             self._keep(ordinals, cells)
             on_scan(self._source.bytes_consumed)
         found = {
-            # If no row is left, all that is known of the columns is that they had texts.
+            # If no row is left, the columns are known only to be text.
             name: pa.field(name, column.outcome if rows or not self._leaves_out else pa.string())
             for name, column in readings.items()
         }
         return pa.schema([(given | found)[name] for name in self._header.names])
 
     def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
-        """Keeps the cells of the column to keep, for rows that were found unfit."""
+        """Stores the cells of the kept column for rows that do not fit."""
         if self._kept_column not in self._header.names or not self._unfit:
             return
         column = cells[self._header.names.index(self._kept_column)]
@@ -135,7 +110,7 @@ class CsvBatches(FileBatches):
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _check(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> None:
-        """Raises `InputError` for the first cell that does not fit, or notes all such cells."""
+        """Raises `InputError` for the first cell that does not fit, or records all such rows as bad."""
         if not self._leaves_out:
             self._fitted(cells, field, ordinals)
             return
@@ -165,7 +140,7 @@ class CsvBatches(FileBatches):
         )
 
     def _cell_batches(self) -> Iterator[tuple[Ordinals, list[pa.Array]]]:
-        """Yields places among all rows, and columns as strings; each batch has at least one row."""
+        """Yields ordinals and columns as strings; each batch has at least one row."""
         if not self._header.has_rows:
             return
         self._source.close()
@@ -177,7 +152,7 @@ class CsvBatches(FileBatches):
                 yield ordinals, cells
 
     def _note_odd(self, odd: Sequence[OddRow]) -> None:
-        """Notes rows that have more or fewer cells than the header, or raises `InputError` for the first."""
+        """Records rows with more or fewer cells than the header, or raises `InputError` for the first."""
         for row in odd:
             reason = (
                 f"{self.path}, row {row.ordinal + FIRST_ROW:,}: expected "
@@ -189,9 +164,9 @@ class CsvBatches(FileBatches):
             self._odd[row.ordinal] = reason
 
     def _texts(self, ordinals: Ordinals, cells: list[pa.Array]) -> tuple[Ordinals, list[pa.Array]]:
-        """Returns rows as strings, without those that are not UTF-8, which it notes.
+        """Decodes rows to strings, and drops and records those that are not UTF-8.
 
-        Raises `InputError` for the first of them, unless bad rows are left out.
+        Raises `InputError` for the first of these, unless bad rows are left out.
         """
         is_sound = np.ones(len(ordinals), dtype=np.bool_)
         is_known = is_sound
@@ -219,7 +194,7 @@ class CsvBatches(FileBatches):
         return ordinals, [column.cast(pa.string()) for column in cells]
 
     def _not_text(self, column: pa.Array) -> list[int]:
-        """Returns the rows with a cell that is not UTF-8; only the first, unless bad rows are left out."""
+        """Returns the rows whose cell is not UTF-8; only the first, unless bad rows are left out."""
         try:
             column.cast(pa.string())
         except PROBLEMS:
@@ -250,20 +225,30 @@ def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Header:
-    text = source.read(_HEADER_BYTES).decode("utf-8-sig", errors="surrogateescape")
+    start = source.read(_HEADER_BYTES)
+    text = start.decode("utf-8-sig", errors="surrogateescape")
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         names = next(filter(None, rows), [])
     except csv.Error as error:
         raise InputError(f"{path}, row 1: not a header of column names: {error}") from None
     place = f"{path}, row 1"
+    has_rows = _has_another(rows, blank_counts=len(names) == 1)
+    if not has_rows and len(start) == _HEADER_BYTES:
+        raise InputError(
+            f"{path}: its first MiB has no header with a row below it: shorten the names of the columns, or "
+            "take out blank lines"
+        )
     if not names and known is not None:
         return _Header(known.names, has_rows=False)
     if not names:
         raise InputError(f"{path}: is empty: the first line must name the columns")
-    if any(not name.isprintable() for name in names):
+    if any(_SURROGATE.search(name) for name in names):
+        raise InputError(f"{place}: a column name is not UTF-8: save the file as UTF-8")
+    if strange := next((name for name in names if not name.isprintable()), None):
         raise InputError(
-            f"{place}: a column name is not printable UTF-8 text: save the file as UTF-8"
+            f"{place}: the column name {strange[:_SHOWN_CHARACTERS]!r} has a character that can't be seen: "
+            "take it out, or save the file as UTF-8 if it is in UTF-16"
         )
     if "" in names:
         raise InputError(f"{place}: column {names.index('') + 1} has no name: name every column")
@@ -277,7 +262,7 @@ def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Head
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
     if len(names) == 1 and re.search("[;\t|]", names[0]):
         raise InputError(f"{place}: one column, {names[0]!r}: separate the cells by commas")
-    return _Header(names, has_rows=_has_another(rows, blank_counts=len(names) == 1))
+    return _Header(names, has_rows)
 
 
 def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:

@@ -1,7 +1,7 @@
-"""Cuts a CSV file into rows and cells, a block of whole rows at a time.
+"""Splits a CSV file into rows and cells, a block of whole rows at a time.
 
-Arrow's reader is not used, since it can't work without threads of its own, which may still hold the file
-when the process ends (docs/decisions/0068-work-without-threads.md).
+Arrow's reader needs its own threads, which may still hold the file when the process ends
+(docs/decisions/0068-what-the-machine-lacks.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compactor.files.source import Ordinals
 from lsm_fragment.native.arrays import cells
 
 FIRST_ROW: Final = 2
-"""Number of the first row; the header is row 1."""
+"""Number of the first row in messages; the header is row 1."""
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_ENDS: Final = b"\r\n"
 _SHOWN_BYTES: Final = 240
@@ -28,10 +28,10 @@ _SHOWN_CHARACTERS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class OddRow:
-    """A row that has more or fewer cells than the header."""
+    """A row with more or fewer cells than the header."""
 
     ordinal: int
-    """Place among all rows, from 0."""
+    """Position among all rows, from 0."""
     cells: int
     shown: str
     """The beginning of its text."""
@@ -39,10 +39,10 @@ class OddRow:
 
 @dataclass(frozen=True, slots=True)
 class CsvRows:
-    """Rows of a file in their order."""
+    """Consecutive rows of a file."""
 
     ordinals: Ordinals
-    """Places of the rows with the right number of cells among all rows."""
+    """Positions, among all rows, of the rows with the right number of cells."""
     cells: list[pa.Array]
     """Their columns as binaries; an empty cell without quotes is null."""
     odd: list[OddRow]
@@ -53,12 +53,12 @@ class _Readable(Protocol):
 
 
 def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> Iterator[CsvRows]:
-    """Yields the rows after the header. Raises `InputError` for a row that is longer than a block, or has a
-    quote that is never closed."""
+    """Yields the rows after the header. Raises `InputError` for a row that exceeds a block or has an unclosed
+    quote."""
     rest = source.read(block_bytes).removeprefix(_BOM).lstrip(_LINE_ENDS)
+    more = source.read(block_bytes)
     row = -1  # the header
     while rest:
-        more = source.read(block_bytes)
         cut = cells.cut(rest, columns, columns == 1, not more, block_bytes)
         block = _Block(*cut, data=rest, columns=columns)
         place = f"{path}, row {row + block.rows + FIRST_ROW:,}"
@@ -67,18 +67,21 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
                 f"{place} or later: is longer than {block_bytes >> 20} MiB: look for a quote that is never "
                 "closed"
             )
-        if block.end < len(rest) and not more:
+        if block.end < len(rest) and not more and not block.ended_early:
             raise InputError(
                 f"{place}: its quoted last cell never ends: close the quotes, or fetch the file again if it "
                 "is cut off"
             )
         yield block.after(row)
         row += block.rows
-        rest = rest[block.end :] + more
+        rest = rest[block.end :]
+        if not block.ended_early:
+            rest += more
+            more = source.read(block_bytes)
 
 
 class _Block(NamedTuple):
-    """A block of a file, cut into rows."""
+    """A block of a file, split into rows."""
 
     starts: npt.NDArray[np.int32]
     stops: npt.NDArray[np.int32]
@@ -86,14 +89,16 @@ class _Block(NamedTuple):
     odd: list[tuple[int, int, int, int]]
     rows: int
     end: int
-    """Place of the first row that was not cut."""
+    """Offset of the first incomplete row."""
     is_long: bool
-    """Whether that one is longer than a row may be."""
+    """Whether the incomplete row is too long."""
+    ended_early: bool
+    """Whether more rows may follow, after many of other widths."""
     data: bytes
     columns: int
 
     def after(self, first: int) -> CsvRows:
-        """Returns the rows, of which the first has the place `first`, without the header."""
+        """Returns the rows without the header. first: position of the first row."""
         ordinals = np.arange(first, first + self.rows, dtype=np.int64)
         ordinals = np.delete(ordinals, [row for row, *_ in self.odd])
         skipped = int(len(ordinals) > 0 and ordinals[0] < 0)

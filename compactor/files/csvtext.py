@@ -1,7 +1,7 @@
 """Renders Arrow batches as CSV text, whole columns at a time.
 
-Texts and binaries are quoted and nulls are empty, so that an empty string differs from a null.
-Lists, structs and maps are JSON text in a cell; other values look as in JSON, without quotes.
+Texts and binaries are quoted and nulls are empty, which distinguishes an empty string from a null.
+Lists, structs and maps become JSON text in a cell; other values look as in JSON, without quotes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def csv_header(names: list[str]) -> bytes:
 
 
 def csv_lines(batch: pa.RecordBatch) -> bytes:
-    """Returns one line for each row. Raises `UnwritableError` if a column has no text form."""
+    """Returns one line per row. Raises `UnwritableError` if a column has no text form."""
     if batch.num_rows == 0:
         return b""
     parts: list[pa.Array | pa.Scalar] = []

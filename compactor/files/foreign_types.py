@@ -1,7 +1,7 @@
-"""Names the column for whose type Arrow refuses a whole schema, such as Polars' integers of 128 bits.
+"""Finds the column whose type makes Arrow refuse a whole schema, such as Polars' 128-bit integers.
 
-Arrow says what it lacks, and not where. The schema is a FlatBuffer (`Schema.fbs` of Arrow), of which this
-reads names and types. It may be forged, so nothing that it says is believed to be there.
+Arrow's error does not name the column. This module reads names and types from the schema's FlatBuffer
+(Arrow's `Schema.fbs`), which is untrusted: every offset is checked.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from compactor.errors import InputError
 from compactor.files.problems import one_line
 
 _READ_BYTES: Final = 8 << 20
-"""How much of the start and of the end of a file is looked at."""
+"""Search this much of the start and the end of a file."""
 _CONTINUATION: Final = b"\xff\xff\xff\xff"
 _PARQUET_END: Final = b"PAR1"
 _PARQUET_NOTE: Final = re.compile(rb"ARROW:schema\x18[\x80-\xff]*[\x00-\x7f]([A-Za-z0-9+/]+=*)")
-"""The schema that Arrow writers note in the footer. pyarrow opens no footer whose note it does not know."""
+"""Arrow's own schema in a Parquet footer. pyarrow refuses a footer if it does not support that schema."""
 _ARROW_END: Final = b"ARROW1"
 _SCHEMA: Final = 1
 _INTEGER: Final = 2
 _LAST_KNOWN: Final = 26
-"""The highest number of a type that Arrow had when this was written: that of large list views."""
+"""Treat higher type numbers than that of large list views as unknown to Arrow."""
 _MAX_FIELDS: Final = 100_000
 
 
 @contextlib.contextmanager
 def naming_foreign_types(path: str) -> Iterator[None]:
-    """Turns Arrow's refusal of a type in a Parquet or Arrow file into `InputError`."""
+    """Turns Arrow's error about an unsupported type in a Parquet or Arrow file into `InputError`."""
     try:
         yield
     except pa.ArrowNotImplementedError as error:
@@ -50,7 +50,7 @@ def naming_foreign_types(path: str) -> Iterator[None]:
 
 
 def _foreign(path: str) -> tuple[str, str] | None:
-    """Returns the first column of a type that Arrow lacks, and the type; None if it is not found."""
+    """Returns the first column with an unsupported type, and the type; None if none is found."""
     with Path(path).open("rb") as file:
         start = file.read(_READ_BYTES)
         file.seek(max(0, file.seek(0, os.SEEK_END) - _READ_BYTES))
@@ -81,7 +81,7 @@ def _schema_of(message: bytes) -> _Table | None:
 
 
 def _fields(schema: _Table) -> Iterator[tuple[str, _Table]]:
-    """Yields all fields at any depth, each with the name of its column."""
+    """Yields all fields at any depth, each with its column's name."""
     for column in schema.tables(1):
         name = column.text(0)
         yield from ((name, field) for field in _with_children(column))
@@ -103,7 +103,7 @@ def _type_of(field: _Table) -> str | None:
 
 
 class _Table:
-    """A table of a FlatBuffer. Raises `struct.error` for what lies outside of the buffer."""
+    """A table of a FlatBuffer. Raises `struct.error` for offsets outside the buffer."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data

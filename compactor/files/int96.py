@@ -1,13 +1,13 @@
-"""Finds the units of INT96 timestamps, the form in which Spark, Impala and Hive write times to Parquet.
+"""Finds the units of INT96 timestamps, in which Spark, Impala and Hive write times to Parquet.
 
-INT96 counts nanoseconds of a day, and days over millions of years. No type of Arrow holds all of that, and
-what does not fit wraps silently. So the values decide, before the first row is read: a column that uses
-nanoseconds is read in these, all others in microseconds. Whole seconds never wrap; with them, nanoseconds
-give the digits after the seconds even where they have wrapped. (Arrow takes day 0, in the year -4713, which
-stands for no time in files of old writers, for 1970.)
+INT96 counts days, over millions of years, and nanoseconds of a day. No Arrow type holds that range, and
+values that do not fit wrap silently. So a first pass over the values chooses the unit: nanoseconds for a
+column that uses them, microseconds for all others. Whole seconds never wrap; combined with them, nanoseconds
+give the digits after the seconds even if they wrapped. (Arrow maps day 0, in the year -4713, to 1970; old
+writers use that day for missing times.)
 
-Arrow reads both counts without a sign. Spark writes days before the year -4713, and those after 287396, where
-its own count wraps, as negative ones, with nanoseconds below zero.
+Arrow reads both counts as unsigned. Spark writes days before the year -4713, and those after 287396, where
+its own count wraps, as negative numbers, with negative nanoseconds.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from lsm_fragment.arrays.types import storage_type
 
 Unit = Literal["s", "us", "ns"]
 _PER_SECOND: Final = {"us": 10**6, "ns": 10**9}
-_MOST: Final = 2**63 - 1
+_MAX_INT64: Final = 2**63 - 1
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 _NEGATIVE_DAYS: Final = (2**31 - 2_440_588) * 86_400
-"""The second from which days are negative ones that were read without their sign."""
+"""First second whose day is a negative number read as unsigned."""
 
 
 def _wrapped(number: int) -> np.int64:
-    """Returns a number as 64 bits with a sign hold it."""
+    """Wraps a number to a signed 64-bit integer."""
     return np.int64((number + 2**63) % 2**64 - 2**63)
 
 
 _DAYS_SIGN: Final = _wrapped(2**32 * 86_400 * 10**6)
 _NANOSECONDS_SIGN: Final = _wrapped(2**64 // 1000)
-"""Microseconds that negative days, and nanoseconds, have too many where they are read without their sign."""
+"""Excess microseconds of negative days, and of negative nanoseconds, when read as unsigned."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -57,23 +57,23 @@ class _Place(NamedTuple):
 
 
 class Int96Units:
-    """What the INT96 columns of a file need, as their row groups are looked at."""
+    """The units that a file's INT96 columns need, determined row group by row group."""
 
     def __init__(self, path: str, metadata: pq.FileMetaData) -> None:
         self._path = path
         self._is_of_spark = _SPARK_VERSION in (metadata.metadata or {})
         self._fine: dict[str, _Place] = {}
-        """Where a column has its first time that is not a whole number of microseconds."""
+        """Place of the first time by column that is not a whole number of microseconds."""
         self._far: dict[str, _Place] = {}
-        """Where a column has its first time that nanoseconds can't hold."""
+        """Place of the first time by column that nanoseconds cannot hold."""
         self.signed: set[str] = set()
-        """Columns with negative days, which Arrow reads without their sign."""
+        """Columns with negative days, which Arrow reads as unsigned."""
 
     def look(self, seconds: pa.RecordBatch, nanoseconds: pa.RecordBatch, place: _Place) -> None:
-        """Looks at some rows, read in both units; the first of them is at `place`.
+        """Examines rows that were read in both units. place: of the first row.
 
-        Raises `InputError` for a time that microseconds can't hold, and for times of a column that no unit
-        holds together.
+        Raises `InputError` for a time that microseconds cannot hold, and for a column whose times fit no
+        common unit.
         """
         for name, whole, exact in zip(
             seconds.schema.names, seconds.columns, nanoseconds.columns, strict=True
@@ -109,7 +109,7 @@ class Int96Units:
 
 
 def int96_leaves(metadata: pq.FileMetaData) -> list[int]:
-    """Returns the numbers of the INT96 columns, those within other columns included."""
+    """Returns the leaf numbers of all INT96 columns, nested ones included."""
     schema = metadata.schema
     return [place for place in range(len(schema)) if schema.column(place).physical_type == "INT96"]
 
@@ -117,9 +117,9 @@ def int96_leaves(metadata: pq.FileMetaData) -> list[int]:
 def look_at_group(
     units: Int96Units, files: Sequence[pq.ParquetFile], group: int, rows: int
 ) -> None:
-    """Looks at the INT96 columns of a row group, some rows at a time.
+    """Examines the INT96 columns of a row group in slices of `rows` rows.
 
-    files: the file read in seconds and in nanoseconds. Raises what `Int96Units.look` and reading raise.
+    files: the file opened in seconds and in nanoseconds. Raises what `Int96Units.look` and reading raise.
     """
     done = 0
     for seconds, nanoseconds in zip(*(_batches(file, group, rows) for file in files), strict=True):
@@ -136,11 +136,11 @@ def _batches(file: pq.ParquetFile, group: int, rows: int) -> Iterator[pa.RecordB
 
 
 Test = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Flags]
-"""Tells of whole seconds, and of nanoseconds after them, which times are such as it looks for."""
+"""A predicate on times, given as whole seconds and the nanoseconds after them; returns a mask."""
 
 
 def _is_negative(seconds: npt.NDArray[np.int64], _after: npt.NDArray[np.int64]) -> Flags:
-    """Returns which days are negative."""
+    """Returns the mask of times with negative days."""
     return seconds >= _NEGATIVE_DAYS
 
 
@@ -154,16 +154,16 @@ def _is_far(seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Fla
 
 
 def _is_outside(unit: str, seconds: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> Flags:
-    """Returns which times a signed 64-bit number of the unit can't hold. after: units after the seconds."""
-    last, last_after = divmod(_MOST, _PER_SECOND[unit])
-    first, first_after = divmod(-_MOST - 1, _PER_SECOND[unit])
+    """Returns the mask of times that overflow int64 in the unit. after: units after the seconds."""
+    last, last_after = divmod(_MAX_INT64, _PER_SECOND[unit])
+    first, first_after = divmod(-_MAX_INT64 - 1, _PER_SECOND[unit])
     above: Flags = (seconds > last) | ((seconds == last) & (after > last_after))
     below: Flags = (seconds < first) | ((seconds == first) & (after < first_after))
     return above | below
 
 
 def _first(is_so: Test, seconds: pa.Array, nanoseconds: pa.Array) -> int | None:
-    """Returns the first row that has such a time at any level; None if there is none."""
+    """Returns the first row with a matching time at any level; None if there is none."""
     if not _any(is_so, seconds, nanoseconds):
         return None
 
@@ -177,7 +177,7 @@ def _first(is_so: Test, seconds: pa.Array, nanoseconds: pa.Array) -> int | None:
 def _any(is_so: Test, seconds: pa.Array, nanoseconds: pa.Array) -> bool:
     pairs = zip(leaves(to_storage(seconds)), leaves(to_storage(nanoseconds)), strict=True)
     for whole, exact in ((_numbers(a), _numbers(b)) for a, b in pairs):
-        # Both sides of the difference wrap alike.
+        # Both operands wrap in the same way, so the difference is right.
         if is_so(whole, exact - whole * np.int64(10**9)).any():
             return True
     return False
@@ -189,9 +189,9 @@ def _numbers(times: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def with_signs(seconds: pa.Array, nanoseconds: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Returns a column of Spark's in microseconds, where days and nanoseconds have a sign.
+    """Converts a Spark column to microseconds, with the signs of days and nanoseconds restored.
 
-    seconds, nanoseconds: the column as it was read in these. dtype: its type in microseconds.
+    seconds, nanoseconds: the column as read in these units. dtype: its type in microseconds.
     """
     wholes = (leaf for leaf in leaves(to_storage(seconds)) if pt.is_timestamp(leaf.type))
 
@@ -202,7 +202,8 @@ def with_signs(seconds: pa.Array, nanoseconds: pa.Array, dtype: pa.DataType) -> 
         count = _numbers(whole)
         after = _numbers(exact) - count * np.int64(10**9)
         is_negative = _is_negative(count, after)
-        # Without their sign, negative nanoseconds are 2^64 more, and microseconds have whole thousands.
+        # Spark writes whole microseconds. Negative nanoseconds read as unsigned are 2^64 too large, and so no
+        # multiple of 1000.
         below_zero = is_negative & (after % 1000 != 0)
         micros = count * np.int64(10**6) + after // 1000
         micros -= is_negative * _DAYS_SIGN + below_zero * _NANOSECONDS_SIGN

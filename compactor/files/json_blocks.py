@@ -1,7 +1,8 @@
-"""Parses a block of JSON rows to columns, with the checks that Arrow's parser leaves to its caller."""
+"""Parses a block of JSON lines to columns, with the checks that Arrow's parser lacks."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final
 
@@ -10,24 +11,23 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types as pt
 
-from compactor.common.arrow_memory import native_reader
 from compactor.common.shortage import no_thread
 from compactor.files.json_in_python import rows_of
 from lsm_fragment.arrays.batches import one_batch
 from lsm_fragment.arrays.types import MAX_NESTING
 
-# Arrow recurses per level without a bound: some ten thousand levels overflow the stack.
+# Arrow recurses once per level: some ten thousand levels overflow the stack.
 _SAFE_BRACKETS: Final = 2_000
 
 _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[{\n")))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
-"""A string; one without an end quote extends to the end of its line, or the search would be quadratic."""
+"""A string. An unclosed one extends to the end of its line; otherwise the search would be quadratic."""
 _NULL_AT_START: Final = re.compile(rb"[ \t\r\n]*null")
 _NULL_AT_LINE_START: Final = re.compile(rb"\n[ \t\r]*null")
 
 
 class NestingError(ValueError):
-    """A value is nested deeper than a fragment's types may be."""
+    """A value is nested deeper than a fragment allows."""
 
     def __init__(self) -> None:
         super().__init__(f"is nested more than {MAX_NESTING} levels deep: flatten it")
@@ -36,11 +36,11 @@ class NestingError(ValueError):
 def parse_block(
     block: bytes, types: pa.Schema, *, rows: int | None = None, other_fields: str = "infer"
 ) -> pa.RecordBatch:
-    """Returns the rows of `block`: first the columns of `types`, then, unless ignored, the others found.
+    """Parses `block`: first the columns of `types`, then, unless ignored, the other fields.
 
-    rows: number of objects that the block must hold; None for one for each line that is not blank.
+    rows: expected number of objects; None expects one per non-blank line.
     other_fields: "infer", "ignore" or "error", for fields not in `types`.
-    Raises one of `PROBLEMS` on anything but rows that fit.
+    Raises one of `PROBLEMS` for anything but rows that fit.
     """
     _check_bytes(block)
     table = _read(block, types, other_fields)
@@ -56,10 +56,10 @@ def parse_block(
 
 
 def typed_nulls(dtype: pa.DataType) -> pa.DataType:
-    """Returns `dtype` with booleans for nulls at any level.
+    """Replaces null types by boolean at any level.
 
-    Arrow forgets the nulls at the start of a list while their type is unknown (apache/arrow#51305); any type
-    avoids that.
+    Arrow drops leading nulls of a list whose type is unknown (apache/arrow#51305); any known type avoids
+    that.
     """
     if pt.is_null(dtype):
         return pa.bool_()
@@ -84,7 +84,7 @@ def _read(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
 
 def _read_by_arrow(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
     rows = pj.open_json(
-        native_reader(block),
+        _native_reader(block),
         # One chunk, so that what Arrow accepts does not depend on where it would cut.
         read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
         parse_options=pj.ParseOptions(
@@ -105,7 +105,10 @@ def _lost_nulls(table: pa.Table) -> bool:
 def _check_bytes(block: bytes) -> None:
     if b"\0" in block:
         raise ValueError("It has a NUL byte, as in UTF-16")
-    # Arrow crashes on a null before any object (apache/arrow#47409) and makes a row of one after.
+    # Arrow skips it at the start of a block, and so accepts a line alone that it refuses among others.
+    if block.startswith(codecs.BOM_UTF8):
+        raise ValueError("It starts with a byte order mark")
+    # Arrow crashes on a null before the first object (apache/arrow#47409), and turns a later one into a row.
     if _NULL_AT_START.match(block) or _NULL_AT_LINE_START.search(block):
         raise ValueError("It is null")
     offsets = pa.py_buffer(b"".join(n.to_bytes(8, "little") for n in (0, len(block))))
@@ -135,6 +138,18 @@ def _depth(types: list[pa.DataType]) -> int:
 
 
 def _line_count(block: bytes, expected: int) -> int:
-    """Returns the number of lines that are not blank; skips the check if there are `expected` in all."""
+    """Returns the number of non-blank lines; does not look for blank ones if there are `expected` lines."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     return lines if lines == expected else sum(bool(line.strip()) for line in block.split(b"\n"))
+
+
+def _native_reader(block: bytes) -> pa.BufferReader:
+    """Returns a source of the block in Arrow's memory.
+
+    Arrow's threads that read ahead may let go of their source last, after it was closed. If that is an object
+    of Python's, and the interpreter ends at that moment, the process aborts.
+    """
+    buffer = pa.allocate_buffer(len(block))
+    with memoryview(buffer).cast("B") as room:
+        room[:] = block
+    return pa.BufferReader(buffer)

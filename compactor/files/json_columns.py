@@ -1,4 +1,4 @@
-"""Learns the columns of a JSON file block by block."""
+"""Infers the columns of a JSON file block by block."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from compactor.files.text_values import UnreadableTypeError, float_type, from_wi
 
 
 class JsonColumns:
-    """The columns of a file: the table's with their given types, other fields with the types found."""
+    """The columns of a file: the table's with their given types, other fields with inferred types."""
 
     def __init__(self, path: str, known: pa.Schema | None) -> None:
-        """Raises `InputError` if a column of the table is of a type that JSON can't hold."""
+        """Raises `InputError` if a column of the table has a type that JSON cannot hold."""
         self._path = path
         self._has_table = known is not None
         self.known: pa.Schema = pa.schema([]) if known is None else known
@@ -41,15 +41,15 @@ class JsonColumns:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
 
     def absorb(self, lines: bytes) -> None:
-        """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or earlier lines, and
-        `TooManyColumnsError`."""
+        """Updates the columns from `lines`. Raises one of `PROBLEMS` if they contradict the table or earlier
+        lines, and `TooManyColumnsError`."""
         text = with_json_as_text(lines, self.known)
         for piece in pieces(text, self.count, self._known_in_lists):
             self._absorb(piece)
 
     @property
     def count(self) -> int:
-        """Number of columns known so far, including the fields within them."""
+        """Number of columns so far, nested fields included."""
         return len(self.known) + self._fields.count
 
     def _absorb(self, lines: bytes) -> None:
@@ -86,7 +86,7 @@ class JsonColumns:
             raise ColumnError(error.column, dtype, "it does not hold it exactly") from error
 
     def would_absorb(self, lines: bytes) -> None:
-        """Raises what `absorb` would raise, without learning."""
+        """Raises what `absorb` would raise, without an update."""
         copy.deepcopy(self).absorb(lines)
 
     def schema(self) -> pa.Schema:
@@ -101,7 +101,7 @@ class JsonColumns:
         return pa.schema(fields)
 
     def wire_schema(self) -> pa.Schema:
-        """Returns the types that every field of the file is parsed as."""
+        """Returns the types as which the fields of the file are parsed."""
         found = {name: wire_type(shape.outcome) for name, shape in self._shapes.items()}
         return pa.schema(list((self._known_wire | found).items()))
 
@@ -138,4 +138,4 @@ def _exact(lines: bytes, name: str, column: pa.Array) -> pa.Array:
         types = pa.schema([(name, dtype)])
         return parse_block(lines, types, other_fields="ignore").column(name)
     except PROBLEMS:
-        return column  # The check of floats finds the values that they do not hold.
+        return column  # `_check_floats` finds the values that doubles cannot hold.

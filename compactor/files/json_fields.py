@@ -1,7 +1,7 @@
-"""Bounds the fields of a JSON file and the lines that are parsed at a time.
+"""Limits the fields of a JSON file, and the lines parsed at a time.
 
-Arrow makes a value of every field for every row that it parses at a time, so lines that each have a field of
-their own take memory quadratic in their number.
+Arrow allocates a value for every field in every row of a block, so lines with distinct fields take memory
+quadratic in their number.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 MAX_COLUMNS: Final = 10_000
-"""Limit of the columns of a text file, including the fields within them."""
+"""Maximum columns of a text file, nested fields included."""
 MAX_CELLS: Final = 16 << 20
-"""Limit of the values that are parsed at a time: rows times fields, missing ones included."""
+"""Maximum values parsed at a time: rows times fields, missing values included."""
 _MAX_KEYS: Final = 64 << 10
-"""Limit of the keys that are parsed at a time, repeated ones included: each may be a new field that takes a
-kilobyte."""
+"""Maximum keys parsed at a time, repetitions included: each may be a new field, which takes a kilobyte."""
 
 _FIRST_BYTES: Final = 64 << 10
-"""Size of the first piece that is tried."""
+"""Size of the first piece to try."""
 
 _TEXT: Final = re.compile(rb'(?s)("[^"\\]*+(?:\\.[^"\\]*+)*+"?)\s*+(:?)')
 """A string, and the colon after it if it is a key."""
@@ -42,11 +41,11 @@ class TooManyColumnsError(Exception):
 
 
 class TooManyValuesError(TooManyColumnsError):
-    """The objects of one line have more than `MAX_CELLS` values, counting a value of each field in each."""
+    """The objects of one line have more than `MAX_CELLS` values, counting every field in every object."""
 
 
 class Fields:
-    """The fields of a file as they are found, at any depth."""
+    """The fields of a file found so far, at any depth."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,7 +58,7 @@ class Fields:
 
 
 def fields_in_lists(schema: pa.Schema) -> int:
-    """Returns the most values that Arrow makes for each object in a list."""
+    """Returns the maximum number of values that Arrow allocates per object in a list."""
 
     def count(dtype: pa.DataType, *, in_list: bool) -> int:
         if pt.is_struct(dtype):
@@ -70,10 +69,10 @@ def fields_in_lists(schema: pa.Schema) -> int:
 
 
 def have_too_many_values(lines: bytes, known: int, *, are_new: bool) -> bool:
-    """Returns whether the objects in lists may have more values than may be parsed at a time.
+    """Returns whether objects in lists may have too many values to parse at a time.
 
-    known: number of known fields in lists, present or not. are_new: whether fields that the lines name are
-    added to them.
+    known: number of known fields in lists, present or not. are_new: whether fields in the lines are added to
+    these.
     """
     objects = lines.count(b"{")
     if objects <= lines.count(b"\n") + 1:
@@ -88,7 +87,7 @@ def _names(lines: bytes) -> int:
 
 
 def check_values(line: bytes, known: int) -> None:
-    """Raises `TooManyValuesError` for a line whose objects in lists have too many values, and
+    """Raises `TooManyValuesError` if the line's objects in lists have too many values, and
     `TooManyColumnsError`.
 
     known: number of known fields in lists, present or not.
@@ -105,17 +104,17 @@ def check_values(line: bytes, known: int) -> None:
                 if count > MAX_COLUMNS:
                     raise TooManyColumnsError((*path, key))
     except (ValueError, RecursionError):
-        return  # Several lines, or one that Arrow refuses anyway.
+        return  # several lines, or one that Arrow refuses anyway
     cells = {path: objects[path] * (len(fields[path]) + bool(path) * known) for path in objects}
     if sum(cells.values()) > MAX_CELLS:
         raise TooManyValuesError(max(cells, key=lambda path: cells[path]))
 
 
 def pieces(lines: bytes, columns: int, in_lists: int = 0) -> Iterator[bytes]:
-    """Divides lines into pieces that may be parsed at a time, whatever fields they have.
+    """Splits lines into pieces within the limits, whatever fields they have.
 
-    columns: number of known columns, which are parsed whether the lines have them or not. in_lists: those
-    within objects in lists. Raises `TooManyColumnsError` for a single line with too many.
+    columns: number of known columns, which are parsed whether present or not. in_lists: those within objects
+    in lists. Raises `TooManyColumnsError` for a single line with too many.
     """
     start, guess = 0, _FIRST_BYTES
     while start < len(lines):
@@ -130,7 +129,7 @@ def pieces(lines: bytes, columns: int, in_lists: int = 0) -> Iterator[bytes]:
 
 
 def _end(lines: bytes, start: int, stop: int, columns: int, in_lists: int) -> int:
-    """Returns the end of the piece that begins at `start`: at most `stop`, unless one line is longer."""
+    """Returns the end of the piece that starts at `start`: at most `stop`, unless one line is longer."""
     while True:
         stop = lines.rfind(b"\n", start, stop) + 1 if stop < len(lines) else stop
         if stop <= start:
@@ -161,7 +160,7 @@ def _paths(value: Any) -> Iterator[FieldPath]:
 
 
 def _objects(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
-    """Yields the objects of a value, each with its path; all objects of a list have the same path."""
+    """Yields the objects in a value with their paths; all objects of a list share a path."""
     if isinstance(value, dict):
         yield path, value
         for key, inner in value.items():

@@ -1,16 +1,17 @@
-"""Parses lines of JSON in the calling thread, for a process that can start no thread.
+"""Parses lines of JSON in the calling thread, for a process that cannot start threads.
 
-Arrow's parser starts one for each call, so where the system allows no more this takes its place, which is
-slower by far. It accepts and refuses what Arrow does, in the same words, except that all texts are strings:
-what Arrow takes for timestamps, callers read as strings anyway.
+Arrow's parser starts a thread per call; this slow parser replaces it if the system allows none. It accepts
+and refuses the same input, but describes broken JSON in its own words, and infers no timestamps: callers read
+these as strings anyway.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,28 +19,39 @@ from pyarrow import types as pt
 
 from lsm_fragment.arrays.nested import build_list, build_struct
 
+_BLANK: Final = " \t\r\n"
+_STRING_OR_CONSTANT: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|-?\b(?:Inf(?:inity)?|NaN)\b')
+_IN_PYTHON: Final = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
+"""Constants as Arrow also knows them, and as Python does."""
+
 
 class _Number(str):
-    """A number as it is written."""
+    """A number as written."""
 
     __slots__ = ()
 
 
 class _Object(dict[str, Any]):
-    """An object; `twice` is a key that it has more than once."""
+    """An object; `twice` is a duplicate key."""
 
     twice: str | None = None
 
 
 def rows_of(block: bytes, types: pa.Schema, other_fields: str) -> pa.RecordBatch:
-    """Returns the rows of `block`: the columns of `types`, then the others found.
+    """Parses `block`: the columns of `types`, then the other fields.
 
     other_fields: "infer", "ignore" or "error". Raises ValueError, `pa.ArrowInvalid` or `RecursionError`.
     """
-    lines = (line for line in block.decode().split("\n") if line.strip())
-    rows = [_decoded(line) for line in lines]
+    lines = (line for line in block.decode().split("\n") if line.strip(_BLANK))
+    rows = [_decoded(_with_pythons_constants(line)) for line in lines]
     _check_kinds(rows, "object", "")
     return pa.RecordBatch.from_struct_array(_Builder(other_fields).structs(rows, list(types), ""))
+
+
+def _with_pythons_constants(line: str) -> str:
+    if "Inf" not in line and "-NaN" not in line:
+        return line
+    return _STRING_OR_CONSTANT.sub(lambda found: _IN_PYTHON.get(found[0], found[0]), line)
 
 
 def _decoded(line: str) -> Any:
@@ -98,7 +110,7 @@ def _kind_of_type(dtype: pa.DataType) -> str:
 
 
 def _check_kinds(values: Sequence[Any], kind: str, path: str) -> None:
-    """Raises ValueError for the first value of another kind; a null is of any, except as a row."""
+    """Raises ValueError for the first value of another kind. Nulls fit any kind, except as a row."""
     for value in values:
         here = _kind(value)
         if here != kind and not (here == "null" and path) and here not in kind.split("_or_"):
@@ -106,13 +118,13 @@ def _check_kinds(values: Sequence[Any], kind: str, path: str) -> None:
 
 
 class _Builder:
-    """Builds arrays of decoded values. A path is the field's, as Arrow writes it."""
+    """Builds arrays from decoded values. Paths are those of fields, in Arrow's notation."""
 
     def __init__(self, other_fields: str) -> None:
         self._other_fields = other_fields
 
     def structs(self, values: Sequence[Any], given: Sequence[pa.Field], path: str) -> pa.Array:
-        """Returns objects, or nulls, with the given fields and those found."""
+        """Returns objects or nulls as structs of the given fields and of those found."""
         twice = next((v.twice for v in values if v is not None and v.twice is not None), None)
         if twice is not None:
             raise ValueError(f"JSON parse error: Column({path}/{twice}) was specified twice")
@@ -132,7 +144,7 @@ class _Builder:
         return build_struct(pa.struct(fields), len(values), columns, _nulls(values))
 
     def _array(self, values: Sequence[Any], dtype: pa.DataType | None, path: str) -> pa.Array:
-        """Returns values of a type, or of the type that they show."""
+        """Returns an array of the type, or of the inferred type if it is None."""
         first = next((value for value in values if value is not None), None)
         kind = _kind(first) if dtype is None else _kind_of_type(dtype)
         if kind == "null":

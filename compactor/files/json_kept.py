@@ -1,8 +1,7 @@
-"""Replaces values that a column keeps as JSON by strings of their text, so that Arrow can parse the lines.
+"""Replaces arrow.json values by strings of their text, so that Arrow can parse the lines.
 
-Arrow's parser has no type for a value of any kind. msgspec finds the values as views of the lines; they are
-replaced by strings in all lines at once. This is the inverse of what `jsontext` writes for columns of the
-type arrow.json, and for such fields of structs.
+Arrow's parser has no type for arbitrary values. msgspec finds the values as views of the lines; all of them
+are replaced by strings at once. `jsontext` does the inverse for columns and struct fields of type arrow.json.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _KINDS: Final = {"int": "number", "float": "number", "str": "string", "bool": "b
 
 
 def with_json_as_text(lines: bytes, types: pa.Schema) -> bytes:
-    """Returns `lines` with each arrow.json value of `types` as a string of its exact text; null stays.
+    """Replaces each arrow.json value of `types` in the lines by a string of its exact text; null stays.
 
     Raises one of `PROBLEMS` for a line that is not an object.
     """
@@ -39,7 +38,7 @@ def with_json_as_text(lines: bytes, types: pa.Schema) -> bytes:
         values = list(_values(rows, fields))
     except msgspec.ValidationError as error:
         kind = str(error).partition("got `")[2].partition("`")[0]
-        # This is Arrow's wording, which `json_mistakes` parses.
+        # `json_mistakes` parses this message of Arrow's.
         raise ValueError(f"Column() changed from object to {_KINDS.get(kind, kind)}") from None
     except RecursionError:
         raise ValueError("It is nested too deeply") from None
@@ -54,10 +53,10 @@ def _keeps_json(dtype: pa.DataType) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
-    """Returns a decoder of objects to the unparsed values of these names, as `_values_of` takes them.
+    """Returns a decoder from objects to their unparsed values of these names, for `_values_of`.
 
-    A record with the fields `f0`, `f1` and so on is the fastest. It can't have a name with characters that
-    JSON escapes; then each object becomes a dictionary of all its values.
+    A record with fields `f0`, `f1` and so on is fastest, but its names must not need escapes in JSON;
+    otherwise each object becomes a dictionary of all its values.
     """
     if any(json.dumps(name, ensure_ascii=False) != f'"{name}"' for name in names):
         return msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -92,7 +91,7 @@ def _replaced(lines: bytes, values: list[msgspec.Raw]) -> bytes:
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     whole = pa.py_buffer(lines)
     starts -= whole.address
-    is_there = (starts >= 0) & (starts < len(lines))  # `_MISSING` lies outside.
+    is_there = (starts >= 0) & (starts < len(lines))  # excludes `_MISSING`
     starts, sizes = starts[is_there], sizes[is_there]
     is_value = np.frombuffer(lines, np.uint8)[starts] != _NULL
     starts, sizes = starts[is_value], sizes[is_value]

@@ -1,4 +1,4 @@
-"""Explains what is wrong with a line of JSON and what to do about it, in terms of the line."""
+"""Explains an error in a line of JSON in terms of that line, with advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _values: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def explained(error: Exception, line: bytes, types: pa.Schema) -> str:
-    """Returns a message for `error`, which `line` caused.
+    """Returns the message for an error caused by `line`.
 
     types: columns whose type is fixed by the table or by the whole file.
     """

@@ -1,4 +1,4 @@
-"""Renders Arrow arrays as JSON text, whole columns at a time, and nested ones level by level.
+"""Renders Arrow arrays as JSON text, whole columns at a time, nested types level by level.
 
 Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zone), decimals strings (a
 number would be read back as a rounded double), binaries base64, durations integers in the type's unit,
@@ -33,11 +33,12 @@ _raws: Final = msgspec.json.Decoder(msgspec.Raw)
 def json_lines(
     batch: pa.RecordBatch, *, map_objects: bool = True, expanded: str | None = None
 ) -> bytes:
-    """Returns one line with an object for each row. Raises `UnwritableError` if a column has no JSON form.
+    """Returns one line with an object per row. Raises `UnwritableError` if a column has no JSON form.
 
-    map_objects: whether maps with string keys become objects, which readers do not take for maps.
-    expanded: a column of maps from names to JSON texts, which become fields after the others. Raises
-        `ValueError` if one of the names is a column's.
+    map_objects: whether maps with string keys become objects, which readers do not recognise as maps.
+    expanded: a column of maps from names to JSON texts, which become additional fields. Raises `ValueError`
+    if a
+        name is also a column.
     """
     if batch.num_rows == 0:
         return b""
@@ -71,19 +72,21 @@ def _expanded_objects(batch: pa.RecordBatch, expanded: str, map_objects: bool) -
 
 
 def text_bytes(lines: pa.Array) -> bytes:
-    """Returns the concatenated texts (strings without nulls)."""
+    """Concatenates texts (strings without nulls)."""
     offsets, data = binary_parts(lines)
     return bytes(data[int(offsets[0]) : int(offsets[-1])])
 
 
 def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
-    """Returns each value as JSON text in large strings, "null" where `array` is null.
+    """Renders each value as JSON text in large strings; nulls as "null".
 
     Raises `UnwritableError`.
     """
     if isinstance(array.type, pa.JsonType):
         return checked_json(array.storage).fill_null("null")
-    if not pt.is_struct(array.type):  # A struct's storage form would hide which fields hold JSON.
+    if not pt.is_struct(
+        array.type
+    ):  # A struct's storage type does not show which fields hold JSON.
         array = to_storage(array)
     dtype = array.type
     if pt.is_dictionary(dtype):
@@ -104,7 +107,7 @@ def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
 
 
 def checked_json(array: pa.Array) -> pa.Array:
-    """Returns texts of arrow.json as large strings, each on one line; nulls stay.
+    """Returns arrow.json texts as large strings, each on one line; nulls stay.
 
     Raises `UnwritableError` for a text that is not exactly one JSON value.
     """

@@ -1,10 +1,10 @@
 """Restores Arrow types that a file format stores as others.
 
-Parquet lacks seconds, dates in milliseconds, views, and dictionaries of anything but text; Arrow writers note
-the original types in the file (`ARROW:schema`). An IPC file has one dictionary for each column, while every
-batch of a scan has its own: there dictionaries are stored as plain values, and the file notes their types
-under a key of ours, as our Parquet files do for seconds. A noted type is used where stored values have the
-same meaning in it; all other columns keep the stored type.
+Parquet lacks seconds, dates in milliseconds, views, and dictionaries of anything but text; Arrow writers
+record the original types in the file (`ARROW:schema`). An IPC file has one dictionary per column, while every
+batch of a scan has its own: we store plain values there, and record the types under our own metadata key, as
+our Parquet files do for seconds. A recorded type is restored if the stored values mean the same in it; all
+other columns keep the stored type.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from lsm_fragment.arrays.types import is_binary_like, storage_type
 from lsm_fragment.errors import SchemaError
 
 METADATA_KEY: Final = b"lsm-compactor.types"
-"""Key in the schema's metadata. Its value is JSON: the types of columns that the file stores as plain values,
-and of those with seconds in Parquet."""
+"""Key in the schema's metadata. Its value is JSON: the types of columns stored as plain values, and of
+columns with seconds in Parquet."""
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with plain values for dictionaries, and a note of their types."""
+    """Replaces dictionaries by plain values, and records their types in the metadata."""
     plain = [field.with_type(without_dictionaries(field.type)) for field in schema]
     changed = [
         field for field, other in zip(schema, plain, strict=True) if field.type != other.type
     ]
-    return pa.schema(plain, _saying(changed, schema.metadata))
+    return pa.schema(plain, _recording(changed, schema.metadata))
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with a note of the types that Parquet would change.
+    """Records the types that Parquet would change in the schema's metadata.
 
-    Dictionaries that Parquet returns as plain values, and nested types with views, which Arrow can't slice,
-    become plain values.
+    Replaces dictionaries that Parquet returns as plain values, and nested types with views, which Arrow
+    cannot slice, by plain values.
     """
     fields = [
         field.with_type(storage_type(field.type))
@@ -47,18 +47,18 @@ def parquet_schema(schema: pa.Schema) -> pa.Schema:
         else field
         for field in schema
     ]
-    said = [
+    recorded = [
         field
         for field, other in zip(schema, fields, strict=True)
         if field.type != other.type or contains(field.type, is_in_seconds)
     ]
-    return pa.schema(fields, _saying(said, schema.metadata))
+    return pa.schema(fields, _recording(recorded, schema.metadata))
 
 
 def _is_unwritten_dictionary(dtype: pa.DataType) -> bool:
     """Returns whether a type is a dictionary of anything but text and binaries.
 
-    Arrow would accept some of these for a file, but has corrupted half floats.
+    Arrow accepts some of these in files, but has corrupted half floats.
     """
     return pt.is_dictionary(dtype) and not is_binary_like(dtype.value_type)
 
@@ -71,41 +71,41 @@ def is_in_seconds(dtype: pa.DataType) -> bool:
     return (pt.is_timestamp(dtype) and dtype.unit == "s") or bool(dtype == pa.time32("s"))
 
 
-def _saying(
+def _recording(
     fields: Iterable[pa.Field], metadata: Mapping[bytes, bytes] | None
 ) -> dict[bytes, bytes]:
-    said = {field.name: type_to_json(field.type) for field in fields}
-    added = {METADATA_KEY: json.dumps(said, ensure_ascii=False).encode()} if said else {}
+    recorded = {field.name: type_to_json(field.type) for field in fields}
+    added = {METADATA_KEY: json.dumps(recorded, ensure_ascii=False).encode()} if recorded else {}
     return {**(metadata or {}), **added}
 
 
-def with_said_types(stored: pa.Schema) -> pa.Schema:
-    """Returns the schema of an IPC file with the types that its columns had."""
+def with_recorded_types(stored: pa.Schema) -> pa.Schema:
+    """Restores the recorded types in the schema of an IPC file."""
     try:
         document = json.loads((stored.metadata or {})[METADATA_KEY])
-        said = {name: type_from_json(dtype) for name, dtype in document.items()}
+        recorded = {name: type_from_json(dtype) for name, dtype in document.items()}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SchemaError):
-        return stored  # The note is unusable, but the file can be read without it.
-    return with_kept_types(stored, said)
+        return stored  # The recorded types are unusable, but the file is readable without them.
+    return with_kept_types(stored, recorded)
 
 
-def with_kept_types(stored: pa.Schema, said: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Returns the schema of a file with the noted types, where they may be stored that way."""
+def with_kept_types(stored: pa.Schema, recorded: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Restores the recorded types that are consistent with the stored types."""
     fields = []
     for field in stored:
-        dtype = said.get(field.name, field.type)
+        dtype = recorded.get(field.name, field.type)
         is_kept = _is_stored_form(storage_type(field.type), storage_type(dtype))
         fields.append(field.with_type(dtype) if is_kept else field)
     return pa.schema(fields, stored.metadata)
 
 
 def without_dictionaries(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type with plain values for dictionaries at any level; a changed type is in storage form."""
+    """Replaces dictionaries by plain values at any level; a changed type is in storage form."""
     return storage_type(dtype) if contains(dtype, pt.is_dictionary) else dtype
 
 
 def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
-    """Returns whether a type, or one within it, is of a kind."""
+    """Returns whether a type, or a nested type, is of a kind."""
     if is_kind(dtype):
         return True
     if isinstance(dtype, pa.BaseExtensionType):
@@ -116,7 +116,7 @@ def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool
 
 
 def _is_stored_form(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Returns whether a file may store values of the storage type `wanted` as `stored`."""
+    """Returns whether a file may store the storage type `wanted` as `stored`."""
     if stored == wanted or _STORED_AS.get(wanted) == stored:
         return True
     if pt.is_timestamp(stored) and pt.is_timestamp(wanted):
@@ -138,7 +138,7 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 
 def _shape(dtype: pa.DataType) -> object:
-    """Returns what two nested types must share; the names of items, keys and values do not matter."""
+    """Returns the shape that two nested types must share, without the names of items, keys and values."""
     if pt.is_map(dtype):
         return dtype.id, dtype.item_field.nullable
     fields = [dtype.field(index) for index in range(dtype.num_fields)]
@@ -153,4 +153,4 @@ _STORED_AS: Final = {
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
 }
-"""Types that Parquet stores instead, apart from timestamps, decimals and durations."""
+"""Types as which Parquet stores others, apart from timestamps, decimals and durations."""

@@ -53,7 +53,7 @@ FRAGMENT: Final = FileKind(FileFormat.FRAGMENT, Compression.NONE)
 
 
 def kind_of(path: str) -> FileKind | None:
-    """Returns the kind that the ending of `path` names, in any case; None for an unknown ending."""
+    """Returns the kind of file by the ending of `path`, ignoring case; None for an unknown ending."""
     name, compression = path.lower(), Compression.NONE
     for candidate in (Compression.GZIP, Compression.ZSTD):
         if name.endswith(candidate.value):

@@ -1,10 +1,9 @@
 """Reads newline-delimited JSON: one pass over the file for its types, one for its rows.
 
-Types come from the whole file, so that a column that is null or integer at first may be double a
-million lines later. Objects become structs, arrays lists, and ISO 8601 strings dates or timestamps
-(see `readings`), at any level. Integers above int64 make the column uint64; beyond 64 bits, or among
-fractions or negative numbers, they are refused. A column that the table has gets the table's type,
-and is left out if no row names it.
+Types come from the whole file, so that a column that is null or integer at first may be double a million
+lines later. Objects become structs, arrays lists, and ISO 8601 strings dates or timestamps (see `readings`),
+at any level. Integers above int64 make the column uint64; beyond 64 bits, or among fractions or negative
+numbers, they are refused. A column of the table gets the table's type, and is omitted if no row has it.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ from compactor.files.json_fields import (
 )
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_mistakes import explained
-from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, first_failing
-from compactor.files.source import BadRow, FileBatches
+from compactor.files.source import BadRow, TextBatches
 from compactor.files.text_values import from_json_texts
 
 MAX_LINE_BYTES: Final = 16 << 20
@@ -47,7 +45,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class LineBlock:
-    """Whole lines of a file, at least one of them not blank."""
+    """Complete lines of a file, at least one of them not blank."""
 
     data: bytes
     first_line: int
@@ -55,14 +53,14 @@ class LineBlock:
 
 class _Line(NamedTuple):
     ordinal: int
-    """Place among the lines that are not blank, from 0."""
+    """Position among the non-blank lines, from 0."""
     number: int
     """Line number in the file, from 1."""
     text: bytes
 
 
 def _divided(block: LineBlock, max_lines: int) -> Iterator[LineBlock]:
-    """Yields the block in blocks of at most `max_lines` lines."""
+    """Splits the block into blocks of at most `max_lines` lines."""
     if block.data.count(b"\n") < max_lines:
         yield block
         return
@@ -74,9 +72,10 @@ def _divided(block: LineBlock, max_lines: int) -> Iterator[LineBlock]:
 
 
 def _narrowed(block: LineBlock, in_lists: int) -> Iterator[LineBlock]:
-    """Yields the block in blocks without too many values in lists. in_lists: values of each object in a list.
+    """Splits the block into blocks within the limit of values in lists. in_lists: values per object in a
+    list.
 
-    Raises `TooManyColumnsError` for a single line that has too many.
+    Raises `TooManyColumnsError` for a single line with too many.
     """
     if not have_too_many_values(block.data, in_lists, are_new=False):
         yield block
@@ -107,37 +106,11 @@ def _is_object(text: bytes) -> bool:
     return True
 
 
-class NdjsonBatches(FileBatches):
+class NdjsonBatches(TextBatches):
     """An open NDJSON file; see `compactor.files.read.open_table_file`."""
 
-    def __init__(
-        self,
-        path: str,
-        compression: Compression,
-        batch_bytes: int,
-        known_schema: pa.Schema | None,
-        on_scan: Callable[[int], None],
-        *,
-        leaves_out_bad_rows: bool = False,
-        kept_column: str | None = None,
-    ) -> None:
-        super().__init__(path, batch_bytes)
-        self._compression = compression
-        self._leaves_out = leaves_out_bad_rows
-        self._kept_column = kept_column
-        self._source = FileBytes(path, compression)
-        try:
-            self._learn(JsonColumns(path, known_schema), on_scan)
-        finally:
-            self._source.close()
-        self._source = FileBytes(path, compression)
-
-    @property
-    def bytes_consumed(self) -> int:
-        return self._source.bytes_consumed
-
-    def close(self) -> None:
-        self._source.close()
+    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
+        self._learn(JsonColumns(self.path, known), on_scan)
 
     def _learn(self, columns: JsonColumns, on_scan: Callable[[int], None]) -> None:
         rows = 0
@@ -156,7 +129,7 @@ class NdjsonBatches(FileBatches):
         self._in_lists = fields_in_lists(self._wire)
 
     def _absorbed(self, columns: JsonColumns, block: LineBlock, first_row: int) -> JsonColumns:
-        """Returns what is known after the block."""
+        """Returns the columns updated by the block."""
         before = copy.deepcopy(columns)
         try:
             columns.absorb(block.data)
@@ -164,7 +137,7 @@ class NdjsonBatches(FileBatches):
             if not self._leaves_out:
                 raise self._located(block, before.known, before.would_absorb) from None
             lines = _lines_of(block, first_row)
-            # Broken lines are tried one by one, so that only lines of another type need the halving.
+            # Checks syntax line by line, so that only lines of another type need bisection.
             whole = [_is_object(line.text) for line in lines]
             columns = self._absorb_good(before, list(compress(lines, whole)))
             for line in compress(lines, (not is_whole for is_whole in whole)):
@@ -186,7 +159,7 @@ class NdjsonBatches(FileBatches):
         )
 
     def _absorb_good(self, columns: JsonColumns, lines: Sequence[_Line]) -> JsonColumns:
-        """Returns what is known after the lines that fit, in their order, and notes the others."""
+        """Returns the columns updated by the lines that fit, in order, and records the others as bad."""
         if not lines:
             return columns
         tried = copy.deepcopy(columns)
@@ -205,7 +178,7 @@ class NdjsonBatches(FileBatches):
         return self._absorb_good(self._absorb_good(columns, lines[:half]), lines[half:])
 
     def _keep(self, line: _Line) -> None:
-        """Keeps the value of the column to keep, if the line is an object that has it."""
+        """Stores the value of the kept column, if the line is an object that has it."""
         if self._kept_column is None:
             return
         try:
@@ -257,7 +230,7 @@ class NdjsonBatches(FileBatches):
     def _located(
         self, block: LineBlock, types: pa.Schema, attempt: Callable[[bytes], object]
     ) -> InputError:
-        """Returns the error of the first line of `block` at which `attempt` on the lines up to it fails.
+        """Returns the error of the first line of `block` for which `attempt`, on the lines up to it, fails.
 
         types: columns whose type the user has given or can look up.
         """
@@ -265,7 +238,7 @@ class NdjsonBatches(FileBatches):
 
         def attempt_first(count: int) -> None:
             start = b"\n".join(lines[:count])
-            # Blank lines alone are not a mistake.
+            # Blank lines alone are no error.
             if start.strip():
                 attempt(start)
 
@@ -275,7 +248,8 @@ class NdjsonBatches(FileBatches):
 
 
 def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[LineBlock]:
-    """Yields the lines of a file, about `batch_bytes` at a time. Raises `InputError` for an endless line."""
+    """Yields the lines of a file, about `batch_bytes` at a time. Raises `InputError` for a line that is too
+    long."""
     rest, first_line = source.read(batch_bytes).removeprefix(_BOM), 1
     while rest:
         more = source.read(batch_bytes)

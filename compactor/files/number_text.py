@@ -1,9 +1,9 @@
-"""Reads numbers in text exactly, or not at all.
+"""Parses numbers in text exactly, or refuses them.
 
-Integers are exact in every column. In a column of floats a whole number must be exact and within int64; a
-fraction or a number with an exponent is read as the nearest value, if it has at most 17 significant digits,
-which is all that a double distinguishes, or if a double printed with as many digits is the same text. No
-number becomes infinite or zero unless it is written so.
+Integers are exact in every column. In a float column an integer must be exact and within int64. A fraction,
+or a number with an exponent, is rounded to the nearest value if it has at most 17 significant digits, the
+precision of a double, or if that value prints as the same digits. No number becomes infinite or zero unless
+it is written so.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_DIGITS: Final = 17
-"""Significant digits that distinguish every double from all others."""
+"""Significant digits that identify every double."""
 MAX_EXACT: Final = 1 << 53
-"""Number up to which a double holds all whole numbers."""
+"""A double holds all integers up to this one."""
 _EXACT_BITS: Final = {16: 11, 32: 24, 64: 53}
-"""Power of two up to which whole numbers are exact, by the width of the float."""
+"""Exponent of the power of two up to which integers are exact, by the width of the float."""
 _IDENTIFIER: Final = r"^(?:[-+]?0[0-9xX]|\+[0-9]+$)"
-"""Leading zeros and plus signs of whole numbers, which a number would lose. Arrow reads 0x1F as 31."""
+"""Integers with leading zeros or plus signs, which are probably identifiers. Arrow reads 0x1F as 31."""
 _NOT_FINITE: Final = r"^[-+]?(?i:nan|inf|infinity)$"
 _IS_SOMETHING: Final = r"^[-+]?[0.]*[1-9]"
 _LONG: Final = rf"^[-+]?[0.]*[1-9](?:\.?[0-9]){{{MAX_DIGITS}}}"
-"""More significant digits than distinguish doubles, counting trailing zeros."""
+"""More than `MAX_DIGITS` significant digits, counting trailing zeros."""
 _WHOLE: Final = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _BEYOND_INT64: Final = 2.0**63
 _INT64: Final = range(-(2**63), 2**63)
 
 
 class NumberError(ValueError):
-    """The type does not hold the number that a text states."""
+    """The type cannot hold a number in a text."""
 
     def __init__(self, text: object, dtype: pa.DataType) -> None:
         super().__init__(f"{dtype} does not hold {str(text)[:60]} exactly")
@@ -42,14 +42,14 @@ class NumberError(ValueError):
 
 
 def read_integers(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Reads texts as integers. Raises `ValueError` for one that an integer would not print as."""
+    """Parses integers. Raises `ValueError` for a text that differs from the printed integer."""
     numbers = texts.cast(dtype)
     _refuse(texts, _IDENTIFIER, dtype)
     return numbers
 
 
 def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Reads texts as floats. Raises `ValueError` for one that the type does not hold."""
+    """Parses floats. Raises `ValueError` for a number that the type cannot hold."""
     doubles = texts.cast(pa.float64())
     _refuse(texts, _IDENTIFIER, dtype)
     values = doubles.to_numpy(zero_copy_only=False)
@@ -60,7 +60,7 @@ def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         _refuse(texts.filter(pc.equal(doubles, 0)), _IS_SOMETHING, dtype)
     large = texts.filter(pa.array((np.abs(values) >= _max_exact(dtype)) & np.isfinite(values)))
     _check_each(large.filter(pc.match_substring_regex(large, rf"^{_WHOLE.pattern}$")), dtype)
-    # A long text may be a sign, zeros and an exponent around 17 digits: only an expression counts digits.
+    # A long text may be 17 digits with sign, zeros and exponent: only a regular expression counts digits.
     long = texts.filter(pc.greater(pc.binary_length(texts), MAX_DIGITS + 1))
     _check_each(long.filter(pc.match_substring_regex(long, _LONG)), dtype)
     return narrowed(doubles, dtype)
@@ -73,7 +73,8 @@ def _check_each(texts: pa.Array, dtype: pa.DataType) -> None:
 
 
 def float_holds(text: str, dtype: pa.DataType) -> bool:
-    """Returns whether a float column accepts a number as written; all spellings of infinity and NaN are."""
+    """Returns whether a float column accepts a number as written, including all spellings of infinity and
+    NaN."""
     value = float(text)
     if not math.isfinite(value):
         return re.match(_NOT_FINITE, text) is not None
@@ -94,7 +95,7 @@ def float_holds(text: str, dtype: pa.DataType) -> bool:
 def narrowed(doubles: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Rounds doubles to the nearest floats of a type.
 
-    Raises `NumberError` where one would become infinite or zero.
+    Raises `NumberError` if one would become infinite or zero.
     """
     if dtype == doubles.type:
         return doubles
@@ -109,22 +110,23 @@ def narrowed(doubles: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def has_inexact(integers: pa.Array) -> bool:
-    """Returns whether there is an int64 that a double does not hold."""
+    """Returns whether any int64 is not exact as a double."""
     values = integers.drop_null().to_numpy()
     doubles = values.astype(np.float64)
-    is_beyond = doubles >= _BEYOND_INT64  # These were rounded up.
+    is_beyond = doubles >= _BEYOND_INT64  # rounded up
     doubles[is_beyond] = 0
     return bool((is_beyond | (doubles.astype(np.int64) != values)).any())
 
 
 def may_be_rounded(doubles: pa.Array, dtype: pa.DataType) -> bool:
-    """Returns whether a value may have been a whole number that the type does not hold."""
+    """Returns whether a value may come from an integer that the type cannot hold."""
     largest = pc.max(pc.abs(doubles)).as_py()
     return largest is not None and not largest < _max_exact(dtype)
 
 
 def _refuse(texts: pa.Array, pattern: str, dtype: pa.DataType, *, is_wanted: bool = False) -> None:
-    """Raises `NumberError` for a text that matches a pattern or, if `is_wanted`, for one that does not."""
+    """Raises `NumberError` for a text that matches a pattern or, if `is_wanted`, for one that does not
+    match."""
     is_found = pc.match_substring_regex(texts, pattern)
     if is_wanted:
         is_found = pc.invert(is_found)

@@ -1,7 +1,7 @@
-"""Chooses the columns of a Parquet file that are read as dictionary codes, which need not be found again.
+"""Chooses the columns of a Parquet file to read as dictionary codes, which saves encoding them again.
 
-Arrow removes equal values from a dictionary page, and then takes codes for those of other values. So a column
-is believed to have codes only while its dictionary has as many values as its page says.
+Arrow removes duplicate values from a dictionary page, but does not renumber the codes. So codes are trusted
+only while the dictionary has as many values as its page states.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _PLAIN_BYTES: Final = 4
-"""The least bytes of a string that is stored as such: those of its length."""
+"""Minimum bytes of a plain string: its length."""
 _USES: Final = 3
-"""Rows to each value of a dictionary, at least, for which codes spare work."""
+"""Read codes only if there are at least this many rows per dictionary value; otherwise they save no work."""
 _HEADER_BYTES: Final = 64
 _INT32, _STRUCT = 5, 12
 _PAGE_BYTES: Final = 2
-"""The number of the field of a page's header that has the length of the page, decompressed."""
+"""Field number in a page header: the decompressed size."""
 _DICTIONARY_HEADER: Final = 7
-"""The number of the field of a page's header that describes a dictionary."""
+"""Field number in a page header: the description of a dictionary."""
 
 Sizes = Mapping[str, int]
-"""How many values the dictionary of each coded column has."""
+"""Number of dictionary values by coded column."""
 
 
 class DictionaryPage(NamedTuple):
-    """What the header of a dictionary page says."""
+    """The header of a dictionary page."""
 
     values: int
     page_bytes: int
-    """The bytes of the page without its header, decompressed."""
+    """Decompressed size of the page without its header."""
 
 
 def coded_columns(path: str, file: pq.ParquetFile) -> list[Sizes]:
-    """Returns the columns that are codes throughout the file, with their sizes in each row group.
+    """Returns the columns that are codes in all row groups, with their dictionary sizes in each.
 
-    Raises `OSError` where the footer contradicts itself.
+    Raises `OSError` if the footer is inconsistent.
     """
     schema, metadata = file.schema_arrow, file.metadata
     candidates = {f.name for f in schema if f.type in (pa.string(), pa.binary())}
@@ -56,10 +56,10 @@ def coded_columns(path: str, file: pq.ParquetFile) -> list[Sizes]:
 
 
 def _check_described(file: pq.ParquetFile, group: int) -> None:
-    """Raises `OSError` if Arrow refuses what the footer says of a row group's columns.
+    """Raises `OSError` if Arrow refuses the footer's description of a row group's columns.
 
-    A batch of no rows opens all columns, of which there must be some, and reads none of them. Without that,
-    Arrow refuses by an exception that pyarrow does not expect, which ends the process.
+    Reading batches of zero rows opens all columns (at least one) and reads none. Otherwise Arrow would later
+    throw an exception that pyarrow does not catch, which ends the process.
     """
     for _ in file.reader.iter_batches(0, [group], use_threads=False):
         pass
@@ -78,16 +78,16 @@ def _sizes(
 
 
 def _has_codes(chunk: pq.ColumnChunkMetaData, page: DictionaryPage) -> bool:
-    """Returns whether rows are codes, as far as the lengths of pages tell, and not of too many values."""
+    """Returns whether all rows are codes, judging by page sizes, and the dictionary is small enough."""
     rows: int = chunk.num_values
     other_bytes: int = chunk.total_uncompressed_size - page.page_bytes
     return other_bytes < _PLAIN_BYTES * rows and page.values * _USES <= rows
 
 
 def dictionary_page(header: bytes) -> DictionaryPage | None:
-    """Returns what the header of a page says if it is that of a dictionary.
+    """Parses the header of a dictionary page; returns None for other pages.
 
-    header: the beginning of a page, in Thrift's compact protocol.
+    header: the first bytes of a page, in Thrift's compact protocol.
     """
     at = field = page_bytes = 0
     try:
@@ -106,7 +106,8 @@ def dictionary_page(header: bytes) -> DictionaryPage | None:
 
 
 def _integer(header: bytes, at: int) -> tuple[int, int]:
-    """Returns a variable-length integer, and where it ends. Raises `IndexError` if the header ends first."""
+    """Decodes a variable-length integer; returns it and its end. Raises `IndexError` if the header ends
+    first."""
     value = shift = 0
     while header[at] >= 128:
         value |= (header[at] & 127) << shift
@@ -116,5 +117,5 @@ def _integer(header: bytes, at: int) -> tuple[int, int]:
 
 
 def agrees(batch: pa.RecordBatch, sizes: Sizes) -> bool:
-    """Returns whether the dictionaries have as many values as their pages say."""
+    """Returns whether the dictionaries have as many values as their pages state."""
     return all(len(batch.column(name).dictionary) == size for name, size in sizes.items())

@@ -30,10 +30,10 @@ def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def plain_text(array: pa.Array) -> pa.Array:
-    """Returns large strings, null where `array` is; `array` is in storage form and not nested.
+    """Renders a storage array as large strings; nulls stay null.
 
-    Floats always have a point or an exponent, so that they are read back as floats. Raises
-    `UnwritableError` for nested types.
+    Floats always have a point or an exponent, so that they are read back as floats. Raises `UnwritableError`
+    for nested types.
     """
     dtype = array.type
     if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
@@ -59,7 +59,8 @@ def _float_text(array: pa.Array) -> pa.Array:
 
 
 def _interval_text(array: pa.Array) -> pa.Array:
-    """Returns ISO 8601, such as P1M2DT3.000000004S, which keeps the three parts apart as Arrow does."""
+    """Renders ISO 8601, such as P1M2DT3.000000004S, with months, days and time as separate parts, like
+    Arrow."""
     parts = np.frombuffer(array.buffers()[1], dtype=_INTERVAL)[array.offset :][: len(array)]
     nulls = array.is_null().to_numpy(zero_copy_only=False)
     nanoseconds = np.stack([parts["nanoseconds"], parts["nanoseconds"] >> 63], axis=1)

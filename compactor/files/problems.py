@@ -10,17 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.common.foreign import shown_path
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import InputError, MachineError
 from lsm_fragment.errors import FormatError
 from lsm_fragment.value_errors import OF_VALUES
 
 PROBLEMS: Final = (ValueError, NotImplementedError, *OF_VALUES, FormatError)
-"""Errors that parsing and converting raise when the values, not the code or the machine, are at fault."""
+"""Errors of parsing and converting that are caused by the values, rather than the code or the machine."""
 
 
 class ColumnError(ValueError):
-    """Values of one column can't be converted to `dtype`."""
+    """A value of the column cannot be converted to `dtype`."""
 
     def __init__(self, column: str, dtype: pa.DataType, cause: str) -> None:
         super().__init__(f"column {column!r}: a value can't be read as {dtype} ({cause})")
@@ -30,15 +31,14 @@ class ColumnError(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """Returns the first line of the error's text without a final full stop."""
+    """Returns the first line of the error's message, without a final full stop."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
 def first_failing(count: int, attempt: Callable[[int], object]) -> tuple[int, Exception]:
     """Returns the smallest n for which `attempt(n)` raises one of `PROBLEMS`, and the error.
 
-    `attempt(count)` must raise, and if `attempt(n)` raises, so must `attempt(n + 1)`; this takes
-    log2(count) attempts.
+    `attempt(count)` must raise, and failures must be monotonic in n. Takes log2(count) attempts.
     """
     low, high, found = 0, count, None
     while found is None or high - low > 1:
@@ -58,14 +58,14 @@ def failing_rows(
 ) -> Iterator[tuple[int, Exception]]:
     """Yields each n, ascending, for which `attempt(n, n + 1)` raises one of `problems`, and the error.
 
-    If `attempt` raises for some rows, it must also raise for any range that contains them. Each level tries
-    ranges a 16th as long: if many rows fail, most tries are of one row.
+    If `attempt` raises for some rows, it must also raise for every range that contains them. Each level
+    divides ranges by 16: if many rows fail, most attempts are on single rows.
     """
     yield from _failing_within(0, count, attempt, problems)
 
 
 def null_where_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Returns `convert(values)`, with nulls for the values for which it raises one of `PROBLEMS`."""
+    """Returns `convert(values)`, with nulls for values for which it raises one of `PROBLEMS`."""
     try:
         return convert(values)
     except PROBLEMS:
@@ -97,17 +97,17 @@ def _failing_within(
 def reading(
     path: str, advice: str = "it is damaged, or not what its ending says"
 ) -> Iterator[None]:
-    """Turns errors of the system and of Arrow on a bad path or a damaged file into `InputError`."""
+    """Turns errors of the system and of Arrow about a bad path or a damaged file into `InputError`."""
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file: check the path") from None
+        raise InputError(f"{shown_path(path)}: no such file: check the path") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder: name the files in it") from None
     except PermissionError:
         raise InputError(f"{path}: permission denied: check its owner and mode") from None
     except OSError as error:
-        if error.errno is None:  # Arrow raised it for the file's content.
+        if error.errno is None:  # raised by Arrow for the file's content
             raise _unreadable(path, error, advice) from error
         raise InputError(f"{path}: cannot be read: {cause_and_advice(error)}") from error
     except MemoryError as error:

@@ -1,7 +1,7 @@
-"""Promotes attributes to columns: a map or struct column of a file becomes a column for each of its keys.
+"""Promotes attributes to columns: a map or struct column of a file becomes one column per key.
 
-`attributes` {"a": 1, "b": 2} becomes `attributes.a` and `attributes.b`; rows without a key have null there. A
-file with maps is read once more, before its rows, for its keys.
+`attributes` {"a": 1, "b": 2} becomes `attributes.a` and `attributes.b`; rows without a key get null. A file
+with maps is read twice, the first time for its keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lsm_fragment.arrays.moves import take
 
 _BATCH_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 8
-"""Approximate size of a value, missing ones included."""
+"""Approximate size of a value, present or missing."""
 
 
 class PromotedBatches(BatchesOf):
@@ -31,7 +31,7 @@ class PromotedBatches(BatchesOf):
         """Raises `UsageError` for a column that is neither a map with text keys nor a struct."""
         super().__init__(open_file())
         self.absent = tuple(name for name in columns if name not in self._file.schema.names)
-        """Columns to promote that the file does not have."""
+        """Columns to promote that the file lacks."""
         try:
             self._columns = [name for name in columns if name in self._file.schema.names]
             keys: dict[str, list[str]] = {}
@@ -39,7 +39,7 @@ class PromotedBatches(BatchesOf):
             if maps:
                 with open_file() as once:
                     keys = _keys_of(once, maps)
-            # The sort stays, since sort columns are never maps or structs.
+            # The sort order stays, since sort columns are never maps or structs.
             self.schema = self._promoted_schema(keys)
         except BaseException:
             self._file.close()
@@ -114,12 +114,12 @@ def _keys_of(file: FileBatches, columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _live(column: pa.MapArray) -> pa.MapArray:
-    """Returns the same maps without entries that belong to no row."""
+    """Drops entries that belong to no row."""
     return take(column, np.arange(len(column)))
 
 
 def _entries(name: str, column: pa.MapArray) -> Iterator[tuple[str, pa.Array]]:
-    """Yields a column for each key; where a row has a key twice, the last entry counts."""
+    """Yields one column per key; if a row has a key twice, the last entry wins."""
     column = _live(column)
     counts = np.diff(column.offsets.to_numpy())
     row = np.repeat(np.arange(len(column)), counts)

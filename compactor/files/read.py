@@ -1,4 +1,4 @@
-"""Opens users' files as streams of Arrow batches, in bounded memory."""
+"""Opens users' files as streams of Arrow batches in bounded memory."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def open_table_file(
     kept_column: str | None = None,
     keeps_codes: bool = False,
 ) -> FileBatches:
-    """Opens a file in the format that its name states; a text file is read once for its types.
+    """Opens a file in the format of its ending; reads a text file once for its types.
 
-    known_schema: the table's; its types, other than null, apply to the columns of text files that it
-        names. A file with values that don't fit is refused here, before the first batch.
+    known_schema: the table's; its types, other than null, apply to columns of text files. A text file with
+        values that do not fit is refused here, before the first batch.
     batch_bytes: approximate Arrow bytes of a batch; memory is a small multiple of it, and of the largest
         line of a text file (at most 16 MiB for JSON, 4 MiB for CSV) or batch of an IPC file.
-    on_scan: called while a text file is read for its types, with the bytes read so far.
-    leaves_out_bad_rows: leaves out rows of text files that can't be read, and lists them in `bad_rows`,
-        which is complete before the first batch.
-    kept_column: column whose values of bad rows are kept for `kept_of_bad_rows`.
-    keeps_codes: leaves strings and binaries that a Parquet file has as dictionary codes in that form.
+    on_scan: called with the bytes read so far while a text file is read for its types.
+    leaves_out_bad_rows: omits invalid rows of text files, and lists them in `bad_rows`, which is complete
+        before the first batch.
+    kept_column: column whose values in bad rows are available from `kept_of_bad_rows`.
+    keeps_codes: returns dictionary-encoded strings and binaries of Parquet files as codes.
     Raises `InputError`, here and while iterating.
     """
     with reading(path):
@@ -60,7 +60,7 @@ def open_table_file(
     if kind.format is FileFormat.FRAGMENT:
         return FragmentBatches(path, batch_bytes)
     if known_schema is not None:
-        # The null type means that the column never had a value, so the file decides.
+        # A column of the null type never had a value, so the file decides its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
     reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
     return reader(
@@ -68,11 +68,11 @@ def open_table_file(
         kind.compression,
         batch_bytes,
         known_schema,
-        on_scan or _unheard,
+        on_scan or _ignore,
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=kept_column,
     )
 
 
-def _unheard(_bytes_read: int) -> None:
+def _ignore(_bytes_read: int) -> None:
     return

@@ -1,13 +1,13 @@
-"""Finds the types that all texts of a column can be read as: the whole file decides, not its first rows.
+"""Infers the type of a text column from the whole file, not only its first rows.
 
-A reading is a candidate type. The first text that it can't read rules it out for good, so the outcome does
-not depend on how the file was cut into blocks. The first reading left wins; if none is left, the column is
-text. ISO 8601 becomes date32 (dates alone), timestamp[us] (without a zone; dates count as midnight) or
-timestamp[us, tz=UTC] (every value has a zone); with seven to nine fractional digits, ns instead of us. A
-mixture of texts with and without a zone stays text.
+A **reading** is a candidate type. The first text that it cannot parse eliminates it, so the result does not
+depend on block boundaries. The first remaining reading wins; if none remains, the column is text. ISO 8601
+becomes date32 (dates alone), timestamp[us] (without a zone; dates count as midnight) or timestamp[us, tz=UTC]
+(every value has a zone); with seven to nine fractional digits, ns instead of us. A mixture of texts with and
+without a zone stays text.
 
-The reader that finds a column's type is the one that then reads it, in a table's column too: what a type
-accepts depends on nothing else.
+Inference and reading, also into a table's column, use the same parser, so that a type always accepts the same
+texts.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _FIRST: Final = 32
 
 
 class Readings:
-    """The readings left for one column."""
+    """The remaining readings of one column."""
 
     def __init__(self, candidates: tuple[pa.DataType, ...]) -> None:
         self._left = candidates
         self._any_text = False
 
     def narrow(self, texts: pa.Array) -> None:
-        """Rules out types that `texts` (strings, with nulls) can't be read as; outer spaces count."""
+        """Eliminates types that cannot parse `texts` (strings or null); surrounding spaces count."""
         if texts.null_count == len(texts):
             return
         self._any_text = True
@@ -51,7 +51,7 @@ class Readings:
 
     @property
     def outcome(self) -> pa.DataType:
-        """The type of the column; null if it had no text at all."""
+        """The type of the column; null if it had only nulls."""
         if not self._any_text:
             return pa.null()
         return self._left[0] if self._left else pa.string()
@@ -59,7 +59,7 @@ class Readings:
 
 def _can_read(texts: pa.Array, dtype: pa.DataType) -> bool:
     try:
-        # Arrow formats an error for every text that it can't read; a few texts rule out most columns cheaply.
+        # A failed cast in Arrow is slow; trying a few texts first eliminates most types cheaply.
         read_scalars(texts.slice(0, _FIRST), dtype)
         read_scalars(texts, dtype)
     except PROBLEMS:

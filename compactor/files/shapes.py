@@ -1,8 +1,8 @@
-"""Merges what the rows of a JSON file show of each field, over the whole file.
+"""Merges the kinds of values of each JSON field over the whole file.
 
-Null gives way to any kind, and int64 to uint64 and double. JSON itself distinguishes all other kinds, so two
-of them in one field are a mistake in the file, not a third kind. Integers that no double equals may not stand
-among doubles, and those above int64 only among integers from 0.
+Null is compatible with any kind, and int64 widens to uint64 and double. JSON distinguishes all other kinds,
+so two of them in one field are an error. Integers that are not exact as doubles must not occur among doubles,
+and integers above int64 only among non-negative integers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_BEYOND_INT64: Final = 2.0**63
 
 
 class ShapeConflictError(ValueError):
-    """A field holds two kinds of values."""
+    """A field has two kinds of values."""
 
     def __init__(self, field: str, earlier: str, here: str) -> None:
         super().__init__(f"field {field!r} is {here} here and {earlier} in the lines before")
@@ -48,17 +48,17 @@ _NUMBERS: Final = {
 
 
 class JsonShape:
-    """The kind of one field, and the shapes of what it contains."""
+    """The kind of one field, with the shapes of nested fields."""
 
     def __init__(self, fields: Fields, path: FieldPath) -> None:
-        """fields: counts this field and those within. Raises `TooManyColumnsError`."""
+        """fields: counts this field and nested ones. Raises `TooManyColumnsError`."""
         fields.add(path)
         self._all = fields
         self._path = path
         self._kind = JsonKind.NULL
         self._negative = False
         self._inexact = False
-        """Whether an integer was seen that a double does not hold."""
+        """Whether an integer was seen that is not exact as a double."""
         self._texts = Readings(TIME_READINGS)
         self._fields: dict[str, JsonShape] = {}
         self._item: JsonShape | None = None
@@ -85,14 +85,15 @@ class JsonShape:
                 self._fields[name].absorb(child, f"{path}.{name}")
 
     def _absorb_range(self, integers: pa.Array) -> None:
-        least, most = pc.min_max(integers).as_py().values()
-        self._negative = self._negative or least < 0
-        if not self._inexact and max(-least, most) > MAX_EXACT:
+        low, high = pc.min_max(integers).as_py().values()
+        self._negative = self._negative or low < 0
+        if not self._inexact and max(-low, high) > MAX_EXACT:
             self._inexact = has_inexact(integers)
 
     @property
     def pinned(self) -> pa.DataType | None:
-        """Type of what is text so far. A block parsed by it needs no second parse for Arrow's guesses."""
+        """The type, if all values so far are text. Parsing by it avoids a second parse to undo Arrow's
+        guesses."""
         if self._kind is JsonKind.TEXT:
             return pa.string()
         if self._item is not None and (item := self._item.pinned) is not None:
@@ -102,7 +103,7 @@ class JsonShape:
 
     @property
     def outcome(self) -> pa.DataType:
-        """Type that holds every value seen."""
+        """The type that holds every value seen."""
         if self._kind is JsonKind.TEXT:
             return self._texts.outcome
         if self._item is not None:
@@ -115,7 +116,7 @@ class JsonShape:
 
 
 def text_instead_of_times(dtype: pa.DataType) -> pa.DataType:
-    """Returns `dtype` with strings where Arrow guessed timestamps, which lose zones."""
+    """Replaces timestamps, which Arrow guesses and which lose zones, by strings."""
     if pt.is_timestamp(dtype):
         return pa.string()
     if pt.is_list(dtype):
@@ -126,7 +127,7 @@ def text_instead_of_times(dtype: pa.DataType) -> pa.DataType:
 
 
 def exact_instead_of_rounded(array: pa.Array) -> pa.DataType:
-    """Returns `array.type` with uint64 where Arrow made doubles of what may be integers above int64."""
+    """Replaces doubles that may come from integers above int64 by uint64 in `array.type`."""
     if pt.is_float64(array.type):
         largest = pc.max(pc.abs(array)).as_py()
         return pa.uint64() if largest is not None and largest >= _FIRST_BEYOND_INT64 else array.type

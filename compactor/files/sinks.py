@@ -1,4 +1,4 @@
-"""Sinks for batches, one for each file format, over an open file that the caller opens and closes."""
+"""Sinks for batches, one per file format. The caller opens and closes the file."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class TableSink(ABC):
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows. Raises one of `PROBLEMS` if the format can't hold a value."""
+        """Appends rows. Raises one of `PROBLEMS` if the format cannot hold a value."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Writes the rows still held, and the footer if there is one. Nothing may follow."""
+        """Writes buffered rows and the footer, if any. Must be the last call before `close`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Releases the output before it is closed; what was written is useless unless finished."""
+        """Releases the output before it is closed. The file is invalid unless `finish` was called."""
 
 
 class TextSink(TableSink):
@@ -88,7 +88,7 @@ class TextSink(TableSink):
 class ArrowSink(TableSink):
     """A sink of a zstd-compressed IPC file, which combines small batches.
 
-    It writes dictionaries as plain values and notes their types in the file.
+    It writes dictionaries as plain values and records their types in the file.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class ArrowSink(TableSink):
 class ParquetSink(TableSink):
     """A sink of Parquet row groups of up to `row_group_bytes` of Arrow data or 1,048,576 rows.
 
-    The file states how its rows are sorted and which Arrow types they had. Where Parquet would lose
-    information, the end of the row group raises `pa.ArrowInvalid`, which names the column.
+    The file records how its rows are sorted and their Arrow types. If Parquet would lose information, the end
+    of the row group raises `pa.ArrowInvalid` with the column.
     """
 
     def __init__(
@@ -204,9 +204,10 @@ def _is_empty_list(dtype: pa.DataType) -> bool:
 
 
 def _for_parquet(table: pa.Table) -> pa.Table:
-    """Returns the same rows. Raises `pa.ArrowInvalid` for what Arrow's writer would lose silently."""
+    """Prepares rows for Parquet. Raises `pa.ArrowInvalid` for values that Arrow's writer would lose
+    silently."""
     for index, field in enumerate(table.schema):
-        if contains(field.type, pt.is_date64):  # Parquet keeps whole days of 32 bits.
+        if contains(field.type, pt.is_date64):  # Parquet stores days in 32 bits.
             table[index].validate(full=True)
             _check_days(table[index])
         if contains(field.type, _has_required_field):
@@ -227,10 +228,10 @@ def _has_required_field(dtype: pa.DataType) -> bool:
 
 
 def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Array:
-    """Returns the same values, without the nulls that a required field has only where its struct is null.
+    """Fills nulls of required fields within null structs.
 
-    Arrow's Parquet writer would take these for nulls of the field. is_masked: whether the array's nulls are
-    of that kind.
+    Arrow's Parquet writer would mistake these for nulls of the field. is_masked: whether the array's own
+    nulls are masked by a null struct.
     """
     dtype, mask = array.type, None if is_masked else null_mask(array)
     if isinstance(dtype, pa.BaseExtensionType):
@@ -262,7 +263,7 @@ def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Arr
 
 
 def _unfit_column(table: pa.Table) -> str:
-    """Returns the start of an error that names the first column that can't be written alone."""
+    """Returns the start of an error message with the first column that cannot be written by itself."""
     for name in table.column_names:
         try:
             pq.write_table(_for_parquet(table.select([name])), pa.MockOutputStream())

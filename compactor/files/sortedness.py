@@ -1,9 +1,8 @@
-"""Writes and reads how the rows of a file are sorted: Parquet's sorting columns, and our sort schema beside.
+"""Writes and reads the sort order of a file: Parquet's sorting columns, and our sort schema.
 
-Parquet can express less than a sort schema: it does not define the order of NaN, and of -0.0 and 0.0. So it
-gets the columns up to the first one whose order it does not define; the schema's metadata, which Parquet and
-Arrow IPC files store, has the whole sort schema. What a file states is only a hint: callers check the
-rows.
+Parquet expresses less than a sort schema: it does not define the order of NaN, nor of -0.0 and 0.0. Its
+sorting columns end before the first column whose order it does not define; the schema's metadata in Parquet
+and Arrow IPC files has the whole sort schema. A recorded order is only a hint: callers check the rows.
 """
 
 from __future__ import annotations
@@ -24,26 +23,27 @@ METADATA_KEY: Final = b"lsm-compactor.sort"
 
 
 def with_sort_schema(schema: pa.Schema, sort: SortSchema | None) -> pa.Schema:
-    """Returns the schema with the sort schema in its metadata."""
+    """Adds the sort schema to a schema's metadata."""
     if not sort:
         return schema
     said = json.dumps([column.to_json() for column in ordering(sort)], ensure_ascii=False)
     return schema.with_metadata({**(schema.metadata or {}), METADATA_KEY: said.encode()})
 
 
-def said_sort_schema(
+def recorded_sort_schema(
     metadata: Mapping[bytes, bytes] | None, names: Collection[str]
 ) -> SortSchema | None:
-    """Returns the sort schema in a schema's metadata, as far as its columns exist; None if there is none."""
+    """Returns the sort schema in a schema's metadata, up to the first missing column; None if there is
+    none."""
     try:
         document = json.loads((metadata or {})[METADATA_KEY])
         return _leading([SortColumn.from_json(column) for column in document], names)
     except (KeyError, TypeError, ValueError, RecursionError):
-        return None  # The note is unusable, but the file can be read without it.
+        return None  # The recorded order is unusable, but the file is readable without it.
 
 
 def sorting_columns(schema: pa.Schema, sort: SortSchema | None) -> list[pq.SortingColumn] | None:
-    """Returns the longest prefix of a sort schema that Parquet orders alike; None if it is empty."""
+    """Returns the longest prefix of a sort schema that Parquet can express; None if it is empty."""
     found = []
     for column in ordering(sort or ()):
         index = schema.get_field_index(column.column)
@@ -61,8 +61,8 @@ def sorting_columns(schema: pa.Schema, sort: SortSchema | None) -> list[pq.Sorti
 
 
 def sort_of_parquet(metadata: pq.FileMetaData, schema: pa.Schema) -> SortSchema | None:
-    """Returns the sort schema that a Parquet file states, whoever wrote it; None if it states none."""
-    said = said_sort_schema(metadata.metadata, schema.names)
+    """Returns the sort schema recorded in a Parquet file by any writer; None if there is none."""
+    said = recorded_sort_schema(metadata.metadata, schema.names)
     if said is not None or metadata.num_row_groups == 0:
         return said
     first, *others = (

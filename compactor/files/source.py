@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.files.byte_source import FileBytes
+from compactor.files.names import Compression
 from compactor.files.problems import null_where_failing, reading
 from lsm_fragment.keys.sort_schema import SortSchema
 
@@ -19,59 +21,59 @@ Ordinals = npt.NDArray[np.int64]
 
 
 class BadRow(NamedTuple):
-    """A row that was left out of the batches."""
+    """A row omitted from the batches."""
 
     ordinal: int
-    """Place among the rows of the file, from 0, bad ones included."""
+    """Position among all rows of the file, from 0."""
     reason: str
-    """Message that names the file and the line."""
+    """Message with file, line and cause."""
 
 
 class FileBatches(ABC):
     """An open file of rows: a context manager, iterable once, with memory bounded by `batch_bytes`.
 
-    Iterating raises `InputError` in one line that names the file, the place and the cause.
+    Iterating raises `InputError` with file, place and cause in one line.
     """
 
     schema: pa.Schema
     """Schema of every batch."""
     sort: SortSchema | None = None
-    """How the rows are sorted, if the file states it: an unchecked hint."""
+    """The order of the rows that the file states: an unchecked hint."""
     is_checked: bool = False
-    """Whether batches are canonical, and all their values were found to be such as their types allow."""
+    """Whether batches are canonical and their values validated."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         """Raises `InputError` if the file does not exist."""
         self.path = path
         self._batch_bytes = batch_bytes
         self.bad_rows: list[BadRow] = []
-        """Rows of a text file that were left out, in order, if it was opened to leave them out."""
+        """Omitted rows of a text file, in order, if it was opened with `leaves_out_bad_rows`."""
         self._kept: dict[int, str] = {}
-        """Text of the kept column by the place of a bad row, where it is known."""
+        """Text of the kept column by the position of a bad row, if known."""
         with reading(path):
             self.bytes_total = Path(path).stat().st_size
             """Size of the file as stored."""
 
     def kept_of_bad_rows(self, dtype: pa.DataType) -> pa.Array:
-        """Returns the values of the kept column for each of `bad_rows`, null where unknown."""
+        """Returns the kept column's value for each of `bad_rows`; null if unknown."""
         texts = pa.array([self._kept.get(row.ordinal) for row in self.bad_rows], pa.string())
         return null_where_failing(texts, lambda some: self._values_of(some, dtype))
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-        """Converts texts of this file format to values. Raises one of `PROBLEMS`."""
+        """Parses texts of this file format to values. Raises one of `PROBLEMS`."""
         return texts.cast(dtype)
 
     @property
     @abstractmethod
     def bytes_consumed(self) -> int:
-        """Progress of the iteration in bytes of the file as stored, at most `bytes_total`."""
+        """Progress of the iteration in stored bytes, at most `bytes_total`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Releases the file. May be called twice."""
+        """Releases the file. Idempotent."""
 
     def before_waiting(self) -> None:  # noqa: B027 - most files have nothing to do then
-        """Is called when the caller is about to wait for something else, such as a disk."""
+        """A hook that the caller invokes before it waits for something else, such as a disk."""
 
     @abstractmethod
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -94,10 +96,10 @@ class FileBatches(ABC):
 
 
 class BatchesOf(FileBatches):
-    """The rows of an open file in another way. Batches are as `_batches` yields them."""
+    """A wrapper of an open file that yields other batches, as `_batches` defines."""
 
     def __init__(self, file: FileBatches) -> None:
-        """file: from now on this object's, which closes it."""
+        """file: this object takes ownership, and closes it."""
         self._file = file
         self.path = file.path
         self.schema = file.schema
@@ -116,21 +118,58 @@ class BatchesOf(FileBatches):
 
 
 class Places:
-    """The places of the good rows among all rows."""
+    """Positions of the good rows among all rows."""
 
     def __init__(self, bad: Sequence[int] | Ordinals = ()) -> None:
-        """bad: places of the rows left out, ascending."""
+        """bad: positions of the omitted rows, ascending."""
         self.left_out = len(bad)
         self._good_before = np.asarray(bad, dtype=np.int64) - np.arange(len(bad))
 
     def of(self, start: int, count: int) -> Ordinals:
-        """Returns the places of `count` good rows from number `start` on. Shape (count,)."""
+        """Returns the positions of `count` good rows from number `start` on. Shape (count,)."""
         rows = np.arange(start, start + count)
         return rows + np.searchsorted(self._good_before, rows, side="right")
 
 
 def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yields slices of even row counts, of about `batch_bytes` or less if rows are of similar size."""
+    """Splits a batch into even slices, of at most about `batch_bytes` if rows are of similar size."""
     rows = max(1, batch.num_rows * batch_bytes // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
+
+
+class TextBatches(FileBatches):
+    """An open text file, whose types one pass over it tells; see `compactor.files.read.open_table_file`."""
+
+    def __init__(
+        self,
+        path: str,
+        compression: Compression,
+        batch_bytes: int,
+        known_schema: pa.Schema | None,
+        on_scan: Callable[[int], None],
+        *,
+        leaves_out_bad_rows: bool = False,
+        kept_column: str | None = None,
+    ) -> None:
+        super().__init__(path, batch_bytes)
+        self._compression = compression
+        self._leaves_out = leaves_out_bad_rows
+        self._kept_column = kept_column
+        self._source = FileBytes(path, compression)
+        try:
+            self._scan(known_schema, on_scan)
+        finally:
+            self._source.close()
+        self._source = FileBytes(path, compression)
+
+    @abstractmethod
+    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
+        """Learns the schema, and which rows are bad, from `_source`."""
+
+    @property
+    def bytes_consumed(self) -> int:
+        return self._source.bytes_consumed
+
+    def close(self) -> None:
+        self._source.close()

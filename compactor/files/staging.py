@@ -1,10 +1,10 @@
-"""Unfinished files of an output, which have no name until they are whole.
+"""Unfinished files of an output, which have no name until they are complete.
 
-The kernel removes an unnamed file (`O_TMPFILE`) with the process that writes it, so a killed process leaves
-nothing. A file needs a name before it is published in three cases: the system lacks unnamed files, a file is
-to be replaced (a link can't do that), or an output has more finished files than a process should keep open.
-Such files are in a folder `.NAME.<12 digits>.part` beside the output. Its owner locks a file in it, and the
-kernel releases the lock when the owner ends. The next writer of the output removes folders without an owner.
+The kernel removes an unnamed file (`O_TMPFILE`) with its process, so a killed process leaves nothing behind.
+A file needs a name before it is published in three cases: the system lacks unnamed files, a file must be
+replaced (a link cannot), or an output has more finished files than a process should keep open. Such files are
+in a folder `.NAME.<12 digits>.part` beside the output. The owning process locks a file in it, and the kernel
+releases the lock when the process ends. The next writer of the output removes folders without an owner.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import IO, Final
 
 MAX_UNNAMED: Final = 64
-"""Finished files of one output that stay open without a name; the rest get names and are closed."""
+"""Keep at most this many finished files of one output open without a name; name and close the others."""
 _LOCK: Final = "lock"
 _NAME_BYTES: Final = 200
 _ID: Final = re.compile(r"[0-9a-f]{12}\.part")
 
 
 class Staging:
-    """The place of an output's unfinished files."""
+    """The unfinished files of one output."""
 
     def __init__(self, path: Path) -> None:
-        """Removes what dead writers of the same output left.
+        """Removes leftovers of dead writers of the same output.
 
-        path: the output's file, or the pattern of its files' names. They are all in its folder.
+        path: the output's file, or the pattern of its files' names; all are in the same folder.
         """
         name = path.name.encode()[:_NAME_BYTES].decode(errors="ignore")
         self.folder = path.parent
@@ -48,24 +48,24 @@ class Staging:
         return StagedFile(self, name.open("xb"), name)
 
     def new_name(self) -> Path:
-        """Returns a name in the locked folder, which is created by the first call. Raises `OSError`."""
+        """Returns a name in the locked folder, which the first call creates. Raises `OSError`."""
         if self._named is None:
             self._named = _LockedFolder(self.folder, self._prefix)
         return self._named.new_name()
 
-    def hold(self) -> bool:
-        """Counts one more file that stays open. Returns False if it needs a name instead."""
+    def reserve_open(self) -> bool:
+        """Reserves a place for one more open file. Returns False if the file needs a name instead."""
         if self._unnamed >= MAX_UNNAMED:
             return False
         self._unnamed += 1
         return True
 
-    def let_go(self) -> None:
-        """Counts one file less that stays open."""
+    def release_open(self) -> None:
+        """Releases the place of an open file."""
         self._unnamed -= 1
 
     def close(self) -> None:
-        """Removes the locked folder if there is one. Called after all files were closed."""
+        """Removes the locked folder, if any. Call it after all files are closed."""
         if self._named is not None:
             self._named.remove()
         self._named = None
@@ -82,19 +82,19 @@ class StagedFile:
         self.file = file
 
     def seal(self) -> None:
-        """Puts the content on disk and closes `file`."""
+        """Syncs the content to disk and closes `file`."""
         self.file.flush()
         os.fsync(self.file.fileno())
         if self._name is None:
-            if self._staging.hold():
-                # Libraries may still refer to `file`, but no longer reach the content.
+            if self._staging.reserve_open():
+                # Libraries may still hold `file`; the duplicate keeps the content out of their reach.
                 self._held = os.dup(self.file.fileno())
             else:
                 self._get_name(self.file.fileno())
         self.file.close()
 
     def publish(self, target: Path) -> None:
-        """Makes the sealed file appear as `target`, in place of any earlier one."""
+        """Publishes the sealed file as `target`, replacing any earlier one."""
         if self._name is None:
             assert self._held is not None
             try:
@@ -106,12 +106,12 @@ class StagedFile:
 
     def close(self) -> None:
         """Removes the file unless it is published."""
-        with contextlib.suppress(OSError):  # A full disk has no room for what a buffer still has.
+        with contextlib.suppress(OSError):  # a full disk cannot take buffered data
             self.file.close()
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
-            self._staging.let_go()
+            self._staging.release_open()
         if self._name is not None:
             self._name.unlink(missing_ok=True)
 
@@ -122,7 +122,7 @@ class StagedFile:
 
 
 class _LockedFolder:
-    """A folder of named files, which is locked while its owner lives."""
+    """A folder of named files, locked while its owning process lives."""
 
     def __init__(self, beside: Path, prefix: str) -> None:
         while True:
@@ -145,7 +145,7 @@ class _LockedFolder:
 
 
 def _own_lock(path: Path) -> int | None:
-    """Creates a lock file and locks it; returns None if another writer took its folder for a dead one's."""
+    """Creates and locks a lock file; returns None if another writer mistook the folder for a leftover."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def _own_lock(path: Path) -> int | None:
     except BlockingIOError:
         os.close(lock)
         return None
-    except OSError:  # The file system has no locks, so no writer can take this one for dead.
+    except OSError:  # The file system has no locks, so no other writer removes this folder.
         return lock
     if path.exists():
         return lock
@@ -176,7 +176,7 @@ def _remove_unless_locked(folder: Path) -> None:
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        # Its owner died before it made the lock, or finds out that the folder is gone.
+        # Its owner died before it created the lock, or will notice that the folder is gone.
         folder.rmdir()
         return
     try:
@@ -187,7 +187,7 @@ def _remove_unless_locked(folder: Path) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """Removes a folder whose lock the caller holds. The lock goes last, so that this can be repeated."""
+    """Removes a folder whose lock the caller holds. Removes the lock last, so that this can be repeated."""
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name != _LOCK]
     for name in names:
@@ -197,13 +197,13 @@ def _remove_all(folder: Path) -> None:
 
 
 def _unnamed_file(folder: Path) -> int | None:
-    """Returns a descriptor of a new file without a name; None if the system lacks such files or `/proc`."""
+    """Returns a descriptor of a new unnamed file; None if the system lacks these or `/proc`."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None:
         return None
     try:
         descriptor = os.open(folder, flag | os.O_RDWR | os.O_CLOEXEC, 0o666)
-    except OSError:  # Whatever it is, a file with a name meets it too, or does without.
+    except OSError:  # a named file either works or meets the same error
         return None
     if Path(_place(descriptor)).exists():
         return descriptor
@@ -212,7 +212,7 @@ def _unnamed_file(folder: Path) -> int | None:
 
 
 def _link(descriptor: int, name: Path) -> None:
-    # Only with a descriptor for a folder, which an absolute path ignores, does Python follow the link.
+    # Python follows the link only if a folder's descriptor is given, which an absolute path ignores.
     os.link(_place(descriptor), name, src_dir_fd=descriptor, follow_symlinks=True)
 
 

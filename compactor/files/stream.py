@@ -1,4 +1,4 @@
-"""Reads rows that are in memory, or come from another library, as a stream of Arrow batches."""
+"""Reads rows in memory, or from another library, as a stream of Arrow batches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.column_names import check_names, check_texts
 from compactor.files.problems import PROBLEMS, one_line
-from compactor.files.sortedness import said_sort_schema
+from compactor.files.sortedness import recorded_sort_schema
 from compactor.files.source import FileBatches
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.validity import check_whole
 
 NAME: Final = "appended rows"
-"""Name in errors in place of a path."""
+"""Stands for the path in errors."""
 _OF_PYTHON: Final = ". Detail: Python exception: "
-"""Text before the producer's traceback in the errors of Arrow's C stream."""
+"""Precedes the producer's traceback in errors of Arrow's C stream."""
 _EXCEPTION: Final = re.compile(r"^(?:[\w.<>]*\.)?([A-Za-z_]\w*)(?:: (.*))?$", re.MULTILINE)
 _OURS: Final = (
     "compactor.files.",
@@ -33,16 +33,16 @@ _OURS: Final = (
     "lsm_fragment.arrays.validity",
     "pyarrow.",
 )
-"""Modules that read and check a producer's rows; others, such as a fragment's reader, may be the producer."""
+"""Modules that read and check a producer's rows. Other modules, such as a fragment's reader, may be
+producers."""
 
 
 class StreamBatches(FileBatches):
     """Rows of any object with Arrow's stream interface: tables, readers, data frames of Polars, pandas,
     DuckDB.
 
-    PyArrow's own readers pass on the exception of a Python producer. Other streams pass on only its text,
-    which becomes an `InputError`, or a `KeyboardInterrupt` if it was one. Index levels of pandas without a
-    name are left out.
+    PyArrow's own readers propagate the exception of a Python producer. Other streams propagate only its text,
+    which becomes an `InputError`, or a `KeyboardInterrupt`. Unnamed index levels of pandas are omitted.
     """
 
     is_checked = True
@@ -56,7 +56,7 @@ class StreamBatches(FileBatches):
         schema = self._reader.schema
         self._unnamed = _unnamed_index(schema)
         self.schema = pa.schema([f for f in schema if f.name not in self._unnamed], schema.metadata)
-        self.sort = said_sort_schema(schema.metadata, self.schema.names)
+        self.sort = recorded_sort_schema(schema.metadata, self.schema.names)
 
     @property
     def bytes_consumed(self) -> int:
@@ -70,7 +70,7 @@ class StreamBatches(FileBatches):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader:
-            batch = canonical(batch, check_whole)  # Nobody else has checked what the producer made.
+            batch = canonical(batch, check_whole)  # the producer's data is not validated yet
             yield batch.drop_columns(list(self._unnamed)) if self._unnamed else batch
 
 
@@ -82,14 +82,16 @@ def _reader(rows: Any) -> pa.RecordBatchReader:
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     if isinstance(rows, pa.Table):
-        return rows.to_reader()  # Through C, empty slices of views would no longer validate.
+        return (
+            rows.to_reader()
+        )  # Through the C interface, empty slices of views would not validate.
     if not hasattr(rows, "__arrow_c_stream__"):
         raise InputError(
             f"{NAME}: {type(rows).__name__} has no Arrow stream (__arrow_c_stream__): give a table, "
             "record batch or reader of Arrow (of a dataset: scanner().to_reader()), or a data frame (of a "
             "lazy one: collect())"
         )
-    # C ends a name at a NUL, so names are checked in Python where the data frame has them.
+    # The C interface cuts a name at a NUL, so check the data frame's own names, if it has them.
     names = getattr(rows, "columns", ())
     check_texts([name for name in names if isinstance(name, str)], NAME)
     with _converting():
@@ -97,19 +99,19 @@ def _reader(rows: Any) -> pa.RecordBatchReader:
 
 
 def _unnamed_index(schema: pa.Schema) -> frozenset[str]:
-    """Returns the columns that are levels of a pandas index without a name."""
+    """Returns the columns that are unnamed levels of a pandas index."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         unnamed = {c["field_name"] for c in said.get("columns", []) if c["name"] is None}
         levels = {name for name in said.get("index_columns", []) if isinstance(name, str)}
-    except (ValueError, TypeError, KeyError, AttributeError):  # The note is unusable.
+    except (ValueError, TypeError, KeyError, AttributeError):  # unusable metadata
         return frozenset()
     return frozenset(unnamed & levels & set(schema.names))
 
 
 @contextlib.contextmanager
 def _reading() -> Iterator[None]:
-    """Raises the exception of a producer as it is."""
+    """Raises a producer's exception unchanged."""
     try:
         with _converting():
             yield
@@ -129,13 +131,13 @@ def _converting() -> Iterator[None]:
     except (OSError, *PROBLEMS) as error:
         text = str(error)
         if _OF_PYTHON in text:
-            raise _told(text) from error
+            raise _producer_error(text) from error
         advice = "" if isinstance(error, OSError) else ": cast the column, or leave it out"
         raise InputError(f"{NAME}: cannot be read: {one_line(error)}{advice}") from error
 
 
 def _is_of_producer(trace: TracebackType | None) -> bool:
-    """Returns whether it was raised in Python code that is neither PyArrow's nor reads streams."""
+    """Returns whether the error was raised by the producer: neither in PyArrow nor in our stream readers."""
     while trace is not None:
         frame = trace.tb_frame
         if not str(frame.f_globals.get("__name__", "")).startswith(_OURS):
@@ -144,8 +146,8 @@ def _is_of_producer(trace: TracebackType | None) -> bool:
     return False
 
 
-def _told(text: str) -> BaseException:
-    """Returns an exception for a producer's that came through C as text."""
+def _producer_error(text: str) -> BaseException:
+    """Returns an exception for a producer's error that crossed the C interface as text."""
     *_, trace = text.partition(_OF_PYTHON)[2].rpartition("Traceback (most recent call last):")
     found = _EXCEPTION.search(trace)
     kind, cause = found.groups() if found else ("an exception", None)

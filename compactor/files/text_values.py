@@ -1,18 +1,19 @@
-"""Converts the values that text can hold to values of any type.
+"""Converts values in text files to values of any type.
 
-JSON has booleans, numbers, strings, lists and objects; the *wire type* of a column is the type that its text
-is parsed as first. Other values are written as follows, in files read and written alike:
+JSON has booleans, numbers, strings, lists and objects; the *wire type* of a column is the type as which its
+text is parsed first. Other values have these forms, in files read and written:
 
-- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as `lsm_fragment.arrays.times`
-  says. For a timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with
-  a zone gives the wall time in UTC;
+- dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as in `lsm_fragment.arrays.times`.
+  For a timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with a zone
+  gives the wall time in UTC;
 - durations are integers in the type's unit; decimals are strings or numbers, never rounded, and
   only strings where the scale is negative or above the precision;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
 - columns of the type arrow.json, and such fields of structs, keep their JSON; lists of arrow.json are lists
   of strings;
-- in a CSV cell, lists, structs and maps are JSON text, and a value of arrow.json is its text, within a
-  struct a string.
+- in a CSV cell, lists, structs and maps are JSON text; a value of arrow.json is its own text, or a string if
+it
+  is within a struct.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ class UnreadableTypeError(ValueError):
 
 
 def wire_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type that text is parsed as before it becomes `dtype`. Raises `UnreadableTypeError`."""
+    """Returns the type as which text is parsed before its conversion to `dtype`. Raises
+    `UnreadableTypeError`."""
     return _shaped(dtype, _wire_scalar)
 
 
 def float_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns a type nested as `wire_type(dtype)`, with the floats of `dtype` and null for all else."""
+    """Returns a type with the nesting of `wire_type(dtype)`, the floats of `dtype`, and null for all else."""
     return _shaped(dtype, lambda scalar: scalar if pt.is_floating(scalar) else pa.null())
 
 
@@ -102,9 +104,9 @@ def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Reads CSV texts as numbers, booleans, dates or timestamps; type inference uses this too.
+    """Parses texts as numbers, booleans, dates or timestamps, for CSV cells and for type inference.
 
-    Raises one of `PROBLEMS` for a text that is not a value of the type as written.
+    Raises one of `PROBLEMS` for a text that is not exactly a value of the type.
     """
     if pt.is_integer(dtype):
         return read_integers(texts, dtype)
@@ -114,7 +116,7 @@ def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return times_of(texts, dtype)
     values = texts.cast(dtype)
     if pt.is_boolean(dtype) and pc.any(pc.less(pc.binary_length(texts), len("true"))).as_py():
-        raise ValueError("neither true nor false")  # Arrow would accept 1 and 0.
+        raise ValueError("neither true nor false")  # Arrow also accepts 1 and 0.
     return values
 
 
@@ -197,7 +199,7 @@ def _as_timestamp(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     try:
         return times_of(texts, dtype)
     except pa.ArrowInvalid:
-        # Some texts have no zone where the type has one, or the other way round.
+        # Some texts lack a zone that the type has, or the other way round.
         zoned = pc.match_substring_regex(texts, _ZONED)
         utc = pa.timestamp(dtype.unit, "UTC")
         with_zone = times_of(pc.if_else(zoned, texts, None), utc)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: where they may be, how a small one is written, what errors say."""
+"""Files that appear whole or not at all: checks of the target, writing a small file, errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from compactor.files.staging import Staging
 
 
 def check_target(path: str) -> None:
-    """Raises `UsageError` for a path that can't be a file."""
+    """Raises `UsageError` for a path that cannot be a file."""
     checked_target(path)
 
 
 def checked_target(path: str) -> Path:
-    """Returns the path with links followed, so that a link stays and its target is replaced."""
+    """Resolves links, so that a link's target is replaced instead of the link."""
     try:
         target = Path(path).resolve()
         if target.exists() and not target.is_file():
@@ -31,9 +31,9 @@ def checked_target(path: str) -> Path:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Writes a file at `path`, replacing any earlier one; after an exception nothing has changed.
+    """Writes a file at `path`, replacing any earlier one; an exception leaves everything unchanged.
 
-    Raises `UsageError` for a path that can't be written, `JobError` if writing fails half way.
+    Raises `UsageError` for a path that cannot be written, `JobError` if writing fails half way.
     """
     target = checked_target(path)
     with contextlib.closing(Staging(target)) as staging:

@@ -1,4 +1,4 @@
-"""Writes query results to users' files, each of which appears whole or not at all."""
+"""Writes query results to users' files, which appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ _ZSTD_LEVEL = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Options of some formats, which the others ignore."""
+    """Options of sinks; each applies to some formats and is ignored by the others."""
 
     threads: int = 1
-    """How many encode a fragment's columns; its bytes are the same for any number."""
+    """Number of threads that encode a fragment's columns; the bytes do not depend on it."""
     row_group_bytes: int = ROW_GROUP_BYTES
-    """Limit of a Parquet row group in bytes of Arrow data, which is held until the row group is complete."""
+    """Maximum Arrow bytes of a Parquet row group, which are held until the row group is complete."""
     sort: SortSchema | None = None
-    """Sort schema of the rows: fragments need it, Parquet and Arrow files state it."""
+    """Sort schema of the rows: required for fragments, recorded in Parquet and Arrow files."""
     map_objects: bool = False
-    """Whether maps with text keys become JSON objects, which readers do not take for maps."""
+    """Whether maps with text keys become JSON objects, which readers do not recognise as maps."""
     expanded: str | None = None
-    """A column of maps from names to JSON texts, which become fields of the JSON objects."""
+    """A column of maps from names to JSON texts, which become fields of the row's JSON object."""
     render: Render | None = None
     """Renders rows as NDJSON; None for the usual form."""
 
@@ -63,12 +63,12 @@ class SinkOptions:
 def open_table_sink(
     path: str, schema: pa.Schema, options: SinkOptions = SinkOptions()
 ) -> Iterator[TableSink]:
-    """Opens a sink for batches of `schema`, in the format that the ending of `path` names.
+    """Opens a sink for batches of `schema`, in the format of the ending of `path`.
 
     The rows go to an unfinished file, which replaces `path` once all are on disk. Until then, and after any
-    exception, an existing file is untouched, and nothing is left beside it.
-    Raises `UsageError` for an unknown ending or a path that can't be written, `InputError` for a type or
-    value that the format can't hold, `JobError` if writing fails half way.
+    exception, an existing file is untouched, and no other file remains. Raises `UsageError` for an unknown
+    ending or a path that cannot be written, `InputError` for a type or value that the format cannot hold,
+    `JobError` if writing fails half way.
     """
     with contextlib.closing(StagedSink(path, schema, options)) as sink:
         yield sink
@@ -77,13 +77,13 @@ def open_table_sink(
 
 
 def check_sink_path(path: str) -> None:
-    """Raises `UsageError` for an unknown ending or a path that can't be a file."""
+    """Raises `UsageError` for an unknown ending or a path that cannot be a file."""
     _kind_of_sink(path)
     check_target(path)
 
 
 class StagedSink(TableSink):
-    """A sink of an unfinished file; `publish` moves the finished file to `path`, `close` removes it.
+    """A sink to an unfinished file; `publish` moves the finished file to `path`, `close` removes it.
 
     Errors name the file, and the column if one is at fault.
     """
@@ -97,7 +97,7 @@ class StagedSink(TableSink):
     ) -> None:
         """Raises what `open_table_sink` raises.
 
-        staging: the place that this file shares with other files of the output; the caller closes it.
+        staging: shared with other files of the output; the caller closes it.
         """
         self._path = path
         self._kind = _kind_of_sink(path)
@@ -111,7 +111,7 @@ class StagedSink(TableSink):
             with writing(path):
                 self._output = _compressed(self._staged.file, self._kind.compression)
                 self._sink = _sink(self._output, schema, self._kind, options)
-            opened.callback(self._let_go)
+            opened.callback(self._close_sink)
             self._opened = opened.pop_all()
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -129,19 +129,19 @@ class StagedSink(TableSink):
                 raise _unfit(self._path, None, self._kind, error) from error
             if self._output is not self._staged.file:
                 self._output.close()
-            self._let_go()
+            self._close_sink()
             self._staged.seal()
 
     def publish(self) -> None:
-        """Moves the file to its path. Called once, after `finish`."""
+        """Moves the file to its path. Call it once, after `finish`."""
         with writing(self._path):
             self._staged.publish(self._target)
 
     def close(self) -> None:
         self._opened.close()
 
-    def _let_go(self) -> None:
-        # Some libraries write a trailer when they are collected; the file must still be open then.
+    def _close_sink(self) -> None:
+        # Some libraries write a trailer when their objects are collected; the file must still be open then.
         with contextlib.suppress(OSError, *PROBLEMS):
             self._sink.close()
             if self._output is not self._staged.file:
@@ -166,7 +166,7 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:
     if compression is Compression.GZIP:
-        # Without name and time, equal rows make equal files.
+        # Omits name and time, so that equal rows give equal files.
         return gzip.GzipFile(
             filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=file, mtime=0
         )
@@ -183,7 +183,7 @@ def _kind_of_sink(path: str) -> FileKind:
 
 
 def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> None:
-    """Raises `InputError` for the first column whose type the format can't hold."""
+    """Raises `InputError` for the first column whose type the format cannot hold."""
     if kind.format is FileFormat.FRAGMENT:
         if options.sort is None:
             raise UsageError(f"{path}: a fragment is sorted: name the sort columns")
@@ -202,7 +202,7 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
                 json_lines(_one_null(alone))
             elif kind.format is FileFormat.XML:
                 xml_rows(_one_null(alone))
-        except (*PROBLEMS, OSError) as error:  # Nothing is written to disk here.
+        except (*PROBLEMS, OSError) as error:  # nothing is written to disk here
             raise InputError(
                 f"{path}: column {field.name!r} is {field.type}, which {kind.format.value} can't hold "
                 f"({one_line(error)}): leave the column out, or choose another format"
@@ -215,7 +215,7 @@ def _one_null(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _unfit(path: str, batch: pa.RecordBatch | None, kind: FileKind, error: Exception) -> InputError:
-    """Returns the error of a value. batch: has the value, if the sink does not name the column."""
+    """Returns the error for a value. batch: contains it, if the sink does not name the column."""
     place = "" if batch is None or kind.format is FileFormat.PARQUET else _place(batch, kind)
     return InputError(f"{path}: {place}{kind.format.value} can't hold a value: {one_line(error)}")
 

@@ -1,7 +1,7 @@
-"""Renders Arrow batches as XML, whole columns at a time: one element for each row and each value not null.
+"""Renders Arrow batches as XML, whole columns at a time: one element per row and per non-null value.
 
 `<row><id>7</id><tags><item>a</item></tags></row>`. A column whose name is not an XML name becomes
-`<column name="...">`. Lists have `<item>`s, structs an element for each field. Maps are not supported.
+`<column name="...">`. Lists have `<item>`s, structs one element per field. Maps are not supported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EMPTY: Final = text_scalar("")
 
 
 def xml_rows(batch: pa.RecordBatch) -> bytes:
-    """Returns one line for each row. Raises `UnwritableError` for what XML can't hold."""
+    """Returns one line per row. Raises `UnwritableError` for values that XML cannot hold."""
     if batch.num_rows == 0:
         return b""
     parts: list[pa.Array | pa.Scalar] = [text_scalar("<row>")]
@@ -38,7 +38,7 @@ def xml_rows(batch: pa.RecordBatch) -> bytes:
 
 
 def _element(name: str, array: pa.Array) -> pa.Array:
-    """Returns the element of each value; empty where it is null."""
+    """Returns the element of each value; empty for null."""
     array = to_storage(array)
     start, end = _tags(name)
     inside = joined(text_scalar(start), _content(array), text_scalar(end))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from compactor.common.counts import counted
 from compactor.merge.context import MergeContext
 from compactor.merge.errors import MergeCheckError
-from compactor.merge.outputs import OutputFragment, Page
-from compactor.merge.row_order import GroupOrder
+from compactor.merge.order.row_order import GroupOrder
+from compactor.merge.outputs.sinks import OutputFragment, Page
 from compactor.rows.flags import KEPT
 from lsm_fragment.arrays.hashing import combine
 
@@ -23,10 +23,10 @@ def check_rows(
     """
     rows_in = sum(rows for rows, _ in ends)
     rows_out = sum(output.emitter.rows for output in context.outputs)
-    rows_out += sum(context.dropped.values())
+    rows_out += sum(context.order.dropped.values())
     hash_in = combine(*(row_hash for _, row_hash in ends))
     hash_out = combine(*(value for hashes in row_hashes for value in hashes))
-    if context.dropped:
+    if context.order.dropped:
         # Hashes all rows taken: rows that are not written went through the columns as well.
         orders = context.order.groups()
         hash_out = combine(

@@ -13,13 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.column_cursors import ColumnCursors
 from compactor.merge.context import MergeContext
-from compactor.merge.group_work import ColumnChunk, ColumnRows, make_column_chunk
-from compactor.merge.outputs import OutputFragment, Page
-from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import ColumnPieces, Splits, stops_within
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.groups.column_pieces import ColumnPieces
+from compactor.merge.groups.group_work import ColumnChunk, ColumnRows, make_column_chunk
+from compactor.merge.groups.splits import Splits, stops_within
+from compactor.merge.order.row_order import GroupOrder
+from compactor.merge.outputs.sinks import OutputFragment, Page
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_ROW_BYTES
+from compactor.resources.merge_stages import DECODE
+from compactor.resources.reservation import Reservation
 from compactor.rows.flags import is_divisible
 from compactor.rows.fold import FoldError
 from compactor.rows.policy import RowFunction
@@ -93,7 +96,7 @@ class ColumnPhase:
                 waiting.setdefault(name, []).append(index)
 
         for index, source in enumerate(self._context.inputs):
-            add(index, source.column)
+            add(index, source.columns.column)
         while names:
             name = heapq.heappop(names)
             indices = waiting.pop(name)
@@ -101,7 +104,7 @@ class ColumnPhase:
             present[indices] = True
             yield name.decode(), present
             for index in indices:
-                add(index, self._context.inputs[index].end_column())
+                add(index, self._context.inputs[index].columns.end_column())
 
     def _merge_column(self, name: str, present: npt.NDArray[np.bool_]) -> None:
         dtype = storage_type(self._context.settings.schema.field(name).type)
@@ -133,7 +136,7 @@ class ColumnPhase:
         output: OutputFragment,
     ) -> None:
         index = int(order.inputs[0])
-        block = self._context.inputs[index].next_block() if present[index] else None
+        block = self._context.inputs[index].columns.next_block() if present[index] else None
         self._context.tasks.flush()
         if self.splits:
             return
@@ -147,7 +150,7 @@ class ColumnPhase:
             output.emitter.chunk(make_chunk(pa.nulls(order.rows, dtype), level=level))
         elif block.header.raw_bytes > written_limit_bytes(block.header.stored_bytes):
             # Only this process may read the chunk, because of a larger limit than readers have by default.
-            with self._context.budget.holding("decode", block.header.raw_bytes):
+            with Reservation(self._context.budget, DECODE, block.header.raw_bytes):
                 array = block.decode(dtype, keep_dictionary=True)
                 output.emitter.chunk(make_chunk(array, level=level))
         else:
@@ -164,17 +167,17 @@ class ColumnPhase:
         page: Page,
         number: int,
     ) -> None:
-        """Takes the rows of one output row group of one column, and has its chunk made."""
+        """Takes the rows of one output row group of one column; threads make its chunk."""
         max_bytes = OVERSHOOT_FACTOR * self._target_bytes
         divisible = is_divisible(order.flags, order.rows)
         limit = max_bytes if divisible else sys.maxsize
         pieces = ColumnPieces(dtype, limit, only_weighs=bool(self.splits))
-        release = cursors.take(order, pieces)
+        pins = cursors.take(order, pieces)
         if (bits := pieces.row_bits) is not None:
             if divisible and int(bits.sum()) > 8 * max_bytes:
                 bits = bits[positions_by_source(order.origins().sources)]
                 self.splits.add(number, stops_within(bits, self._target_bytes, order.flags))
-            self._context.tasks.then(release)
+            self._context.tasks.then(pins.free)
             return
         rows = ColumnRows(
             name=name,
@@ -191,11 +194,11 @@ class ColumnPhase:
             partial(_made, rows, number),
             partial(self._write, name, output, page, number),
             size=self._work_bytes(pieces, order.rows),
-            release=release,
+            pins=pins,
         )
 
     def _work_bytes(self, pieces: ColumnPieces, rows: int) -> int:
-        """Returns the bytes to be charged while a chunk of the rows is made."""
+        """Returns the bytes to be reserved while a chunk of the rows is made."""
         size = WORK_COPIES * pieces.work_bytes(rows, is_exact=False)
         if not self._context.budget.has_room(size):
             size = WORK_COPIES * pieces.work_bytes(rows, is_exact=True)
@@ -216,7 +219,7 @@ class ColumnPhase:
         number: int,
         made: ColumnChunk,
     ) -> None:
-        """Takes what was made of a row group, in output order."""
+        """Takes the chunk of a row group, in output order."""
         self._context.watch.add(made.seconds)
         self.splits.add(number, made.stops)
         if self.splits:

@@ -8,20 +8,23 @@ from typing import Final
 
 from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
-from compactor.merge.contract import MergedFragment
-from compactor.merge.outputs import OutputFragment
+from compactor.merge.outputs.contract import MergedFragment
+from compactor.merge.outputs.sinks import OutputFragment
+from compactor.resources.merge_stages import ENCODE
+from compactor.resources.reservation import Reservation
 from lsm_fragment.container.emitter import KnownValues
 from lsm_fragment.container.footer import ValueStats
 from lsm_fragment.container.pages import PAGE_BYTES
 
 _RECORD_OBJECTS: Final = 8
-"""Times that a record's statistics take as Python objects what they take packed."""
+"""Memory of a statistics record as Python objects, as a multiple of its packed size."""
 _PAGE_ENTRY_BYTES: Final = 128
+"""Memory of one page's entry in the directory."""
 
 
 def _copied_values(context: MergeContext, output: OutputFragment) -> KnownValues | None:
-    """Returns what gives the statistics of copied chunks' values, which only the inputs' footers have; None
-    if no chunk was copied."""
+    """Returns a function that looks up the statistics of copied chunks' values, which only the inputs'
+    footers have; None if no chunk was copied."""
     if None not in output.pages:
         return None
 
@@ -77,7 +80,7 @@ def completed(
     """Writes the footer and completes the upload."""
     with (
         context.watch.on("encode"),
-        context.budget.holding("encode", _footer_bytes(output)),
+        Reservation(context.budget, ENCODE, _footer_bytes(output)),
     ):
         summary = output.emitter.finish(row_hashes, _copied_values(context, output))
     with context.watch.on("upload wait"):

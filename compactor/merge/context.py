@@ -9,23 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.column_cursors import ColumnCursors
-from compactor.merge.contract import MergeSettings
-from compactor.merge.copied import CopiedRowGroups
-from compactor.merge.decoded import STAGE as CHUNKS
-from compactor.merge.input_schemas import InputSchemas
-from compactor.merge.merge_input import MergeInput
-from compactor.merge.outputs import OutputFragment
-from compactor.merge.row_numbers import STAGE as ROW_HASHES
-from compactor.merge.row_order import RowOrder
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.inputs.copied import CopiedRowGroups
+from compactor.merge.inputs.input import MergeInput
+from compactor.merge.order.row_order import RowOrder
+from compactor.merge.outputs.contract import MergeSettings
+from compactor.merge.outputs.sinks import OutputFragment
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MergePlan
+from compactor.resources.merge_stages import CHUNKS, FOOTER, PARTS, ROW_HASHES, ROW_ORDER
 from compactor.resources.stopwatch import Stopwatch
-from compactor.resources.tape import Tape
-from compactor.resources.upload_memory import PARTS, BudgetedUploads
-from lsm_fragment.keys.comparator import KeyComparator
+from compactor.resources.upload_memory import BudgetedUploads
 
 
 class MergeContext:
@@ -44,23 +40,18 @@ class MergeContext:
         self.budget = budget
         self.disk = disk
         self.watch = watch
-        self.compare = KeyComparator(settings.schema, settings.sort)
         self.uploads = BudgetedUploads(budget, plan.upload_bytes)
         self.tasks = OrderedTasks(budget, settings.memory.threads)
         self.inputs: Sequence[MergeInput] = ()
-        self.schemas = InputSchemas(settings.schema)
-        self._order_tape = Tape(budget, "row order", disk)
-        self.order = RowOrder(self._order_tape)
+        self.order = RowOrder(budget, disk)
         self.outputs: list[OutputFragment] = []
         self.copied: dict[int, CopiedRowGroups] = {}
         """Copied row groups by input."""
         self._cursors: ColumnCursors | None = None
-        self.dropped: dict[str, int] = {}
-        """Number of rows that are not written, by reason."""
-        budget.spill_by("row order", lambda _: self._order_tape.spill())
+        budget.spill_by(ROW_ORDER, lambda _: self.order.spill())
         budget.spill_by(ROW_HASHES, self._spill_row_hashes)
         budget.spill_by(
-            "footer", lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
+            FOOTER, lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
         )
         budget.spill_by(CHUNKS, self._spill_chunks)
         budget.spill_by(PARTS, self._spill_parts)
@@ -70,9 +61,8 @@ class MergeContext:
         self, present: npt.NDArray[np.bool_], dtype: pa.DataType
     ) -> Iterator[ColumnCursors]:
         """Gives the cursors of one column, whose chunks may spill until they are closed."""
-        cursors = ColumnCursors(
-            self.inputs, present, dtype, self.budget, self.tasks, self.plan.slice_bytes
-        )
+        columns = [source.columns for source in self.inputs]
+        cursors = ColumnCursors(columns, present, dtype, self.budget, self.plan.slice_bytes)
         self._cursors = cursors
         try:
             yield cursors
@@ -82,7 +72,7 @@ class MergeContext:
 
     def close(self) -> None:
         """Releases the memory and the disk space of the row order and the outputs."""
-        self._order_tape.close()
+        self.order.close()
         for output in self.outputs:
             output.close()
 

@@ -6,57 +6,63 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.merge.context import MergeContext
-from compactor.merge.copied import CopiedRowGroups
-from compactor.merge.group_work import KeyChunks, KeyGroup, make_key_chunks
-from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, merge_keys
-from compactor.merge.keys_in_order import WaitingKeys
-from compactor.merge.outputs import OpenOutput, OutputFragment, Page, TimedSink
-from compactor.merge.row_groups import (
+from compactor.merge.groups.group_work import KeyChunks, KeyGroup, make_key_chunks
+from compactor.merge.groups.row_groups import (
     SIZE_UNITS,
     CopiedOutputGroup,
     CutRule,
     OutputGroup,
     cut_row_groups,
 )
-from compactor.merge.row_numbers import RowNumbers
-from compactor.merge.skips import OutputSkips
-from compactor.merge.splits import Splits
+from compactor.merge.groups.splits import Splits
+from compactor.merge.inputs.copied import CopiedRowGroups
+from compactor.merge.inputs.schemas import InputSchemas
+from compactor.merge.order.key_merge import CopiedRowGroup, MergeWindow, merge_keys
+from compactor.merge.order.keys_in_order import WaitingKeys
+from compactor.merge.outputs.row_numbers import RowNumbers
+from compactor.merge.outputs.sinks import OpenOutput, OutputFragment, Page, TimedSink
+from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
-from compactor.resources.tape import Tape
+from compactor.resources.merge_stages import FOOTER, ORDER
+from compactor.resources.record_buffer import RecordBuffer
+from compactor.resources.reservation import Reservation
 from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.keys.comparator import KeyComparator
-
-ORDER: Final = "order"
 
 
 class KeyPhase:
     """The key phase: merges keys a batch at a time, cuts row groups and outputs, and writes key sections."""
 
     def __init__(
-        self, context: MergeContext, open_output: OpenOutput, splits: Splits, max_group_rows: int
+        self,
+        context: MergeContext,
+        schemas: InputSchemas,
+        open_output: OpenOutput,
+        splits: Splits,
+        max_group_rows: int,
     ) -> None:
-        """splits: splits of row groups that an earlier pass found too heavy.
-
-        max_group_rows: limit for a row group.
-        """
+        """schemas: those of the inputs, once these are open. splits: splits of row groups that an earlier
+        pass found too heavy. max_group_rows: limit for a row group."""
         self._context = context
         self._open_output = open_output
         self._splits = splits
         self._max_group_rows = max_group_rows
-        rule = context.settings.rule
+        self._schemas = schemas
+        settings, rule = context.settings, context.settings.rule
+        self._compare = KeyComparator(settings.schema, settings.sort)
         self._key_order = (
-            context.compare if rule is None else KeyComparator(context.settings.schema, rule.key)
+            self._compare if rule is None else KeyComparator(settings.schema, rule.key)
         )
         """Compares keys by which outputs are cut: no two outputs have rows of the same key."""
-        self._keys = WaitingKeys([source.keys for source in context.inputs], context.compare.layout)
-        self._waiting_bytes = 0
+        self._keys = WaitingKeys([source.keys for source in context.inputs], self._compare.layout)
+        self._waiting = Reservation(context.budget, ORDER)
+        """The memory of rows that wait until their row group is full."""
         self.began: tuple[float, float] | None = None
         """When the first keys were in order: seconds of the clock, and of this thread's CPU."""
 
@@ -65,16 +71,16 @@ class KeyPhase:
         abort them."""
         windows = merge_keys(
             self._context.inputs,
-            self._context.compare,
+            self._compare,
             self._context.settings.sort,
             self._context.plan.batch_rows,
             self._context.plan.batch_bytes,
             self._context.settings.rule,
         )
-        # Charged in advance for all windows, because a window takes most memory while it is made.
-        with self._context.budget.holding(ORDER, self._context.plan.order_bytes):
+        # Reserved in advance for all windows, because a window takes most memory while it is made.
+        with Reservation(self._context.budget, ORDER, self._context.plan.order_bytes):
             groups = cut_row_groups(
-                self._noted(windows), self._cut_rule(), self._keys, self._charge_waiting
+                self._noted(windows), self._cut_rule(), self._keys, self._waiting
             )
             for number, whole in enumerate(groups):
                 if isinstance(whole, CopiedOutputGroup):
@@ -96,17 +102,8 @@ class KeyPhase:
         for window in windows:
             self.began = self.began or (time.perf_counter(), time.thread_time())
             if isinstance(window, MergeWindow):
-                for reason, rows in window.dropped.items():
-                    self._context.dropped[reason] = self._context.dropped.get(reason, 0) + rows
+                self._context.order.note_dropped(window.dropped)
             yield window
-
-    def _charge_waiting(self, size: int) -> None:
-        """Charges the bytes of rows that wait until their row group is full."""
-        if size > self._waiting_bytes:
-            self._context.budget.charge(ORDER, size - self._waiting_bytes)
-        else:
-            self._context.budget.discharge(ORDER, self._waiting_bytes - size)
-        self._waiting_bytes = size
 
     def _cut_rule(self) -> CutRule:
         sizes = np.array([s.fragment.size_bytes for s in self._context.inputs], dtype=np.int64)
@@ -124,7 +121,7 @@ class KeyPhase:
 
     def _start_output(self) -> OutputFragment:
         sink = self._open_output(self._context.uploads)
-        present = self._context.schemas.column_names()
+        present = self._schemas.column_names()
         schema = pa.schema(
             [column for column in self._context.settings.schema if column.name in present],
             metadata=self._context.settings.schema.metadata,
@@ -141,7 +138,7 @@ class KeyPhase:
             writer=options.writer_json(),
             sources=tuple(source.fragment.source_id for source in self._context.inputs),
         )
-        shelf = Tape(self._context.budget, "footer", self._context.disk)
+        shelf = RecordBuffer(self._context.budget, FOOTER, self._context.disk)
         try:
             numbers = RowNumbers(self._context.budget, self._context.disk)
             emitter = FragmentEmitter(TimedSink(sink, self._context.watch), header, shelf)
@@ -179,12 +176,12 @@ class KeyPhase:
             partial(make_key_chunks, keys),
             partial(self._append, output),
             size=WORK_COPIES * size + WORK_ROW_BYTES * group.rows,
-            release=taken.give_back,
+            pins=taken.pins,
         )
         self._context.order.append(taken.inputs, taken.origins, group.flags)
 
     def _append(self, output: OutputFragment, made: KeyChunks) -> None:
-        """Takes what was made of a row group's keys, in output order."""
+        """Takes the chunks of a row group's keys, in output order."""
         self._context.watch.add(made.seconds)
         if made.chunks:
             output.emitter.key_group(made.chunks, made.first_key, made.last_key)
@@ -214,4 +211,4 @@ class KeyPhase:
         self._context.copied.setdefault(whole.input, CopiedRowGroups()).add(group.number)
 
     def close(self) -> None:
-        self._charge_waiting(0)
+        self._waiting.free()

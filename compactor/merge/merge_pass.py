@@ -7,21 +7,30 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from compactor.common.counts import counted
+from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
 from compactor.errors import CompactorError
 from compactor.merge.checks import check_rows, row_hashes_of
 from compactor.merge.column_phase import ColumnPhase
 from compactor.merge.completion import completed, write_skips
 from compactor.merge.context import MergeContext
-from compactor.merge.contract import MergeResult, MergeSettings
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.input_sources import InputSources
+from compactor.merge.errors import MergeCheckError
+from compactor.merge.groups.splits import Splits
+from compactor.merge.inputs.decoding import DecodingAhead
+from compactor.merge.inputs.input import MergeInput
+from compactor.merge.inputs.input_fragment import InputFragment
+from compactor.merge.inputs.key_reader import CopyRule, InputSettings
+from compactor.merge.inputs.schemas import InputSchemas
+from compactor.merge.inputs.sources import InputSources
 from compactor.merge.key_phase import KeyPhase
-from compactor.merge.merge_input import CopyRule, InputFragment, MergeInput
-from compactor.merge.outputs import OpenOutput
-from compactor.merge.splits import Splits
+from compactor.merge.outputs.contract import MergeResult, MergeSettings
+from compactor.merge.outputs.sinks import OpenOutput
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.errors import MemoryLimitError
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, MergePlan
+from compactor.resources.merge_stages import FOOTER
+from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import STAGES, Stopwatch
 from compactor.rows.flags import DELETED
 from lsm_fragment.arrays.sizes import nulls_bytes
@@ -29,10 +38,11 @@ from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.limits import max_written_bytes
 
 _MANY_ROWS: Final = 1024
+"""Measure the nulls of a type on this many rows."""
 
 
 class MergePass:
-    """One pass through all inputs. A second pass uses what the first has kept and measured."""
+    """One pass through all inputs. A second pass uses the inputs and the measurements of the first."""
 
     def __init__(
         self,
@@ -56,28 +66,20 @@ class MergePass:
         copying = CopyRule(
             max_group_rows, options.target_row_group_bytes, options.compression_level
         )
-
-        def new_rows() -> DecodedRows:
-            return DecodedRows(budget, disk, plan.slice_bytes, plan.reserve_bytes)
-
+        shared = InputSettings(budget, disk, copying, plan.slice_bytes, plan.reserve_bytes)
+        ahead = None
+        if context.tasks.has_threads:
+            ahead = DecodingAhead(context.tasks, budget, options.target_row_group_bytes)
         context.inputs = [
-            MergeInput(
-                fragment,
-                source,
-                budget,
-                new_rows,
-                options.target_row_group_bytes,
-                copying,
-                watch,
-                disk,
-                context.tasks if context.tasks.has_threads else None,
-            )
+            MergeInput(fragment, source, shared, watch, ahead)
             for fragment, source in zip(inputs, self._sources.all, strict=True)
         ]
         splits = before.splits if before else Splits()
-        self._keys = KeyPhase(context, open_output, splits, max_group_rows)
+        self._schemas = InputSchemas(settings.schema)
+        self._keys = KeyPhase(context, self._schemas, open_output, splits, max_group_rows)
         self._columns = ColumnPhase(context)
-        self._footer_bytes = 0
+        self._footers = Reservation(budget, FOOTER)
+        """The memory of what the inputs' footers say of copied row groups."""
 
     @property
     def splits(self) -> Splits:
@@ -102,7 +104,7 @@ class MergePass:
     def _run(self) -> MergeResult | None:
         context = self._context
         for source in context.inputs:
-            source.open(context.settings.sort, context.schemas)
+            source.open(context.settings.sort, self._schemas)
         with context.watch.on("order"):
             self._keys.run()
         self._columns.run()
@@ -120,8 +122,6 @@ class MergePass:
         ]
         self._abort_empty()
         deleted = sum(source.dropped_rows for source in context.inputs)
-        if deleted:
-            context.dropped[DELETED] = deleted
         return MergeResult(
             outputs=fragments,
             rows_in=sum(rows for rows, _ in ends) + deleted,
@@ -134,7 +134,7 @@ class MergePass:
             peak_bytes=context.budget.peak_bytes,
             stage_peak_bytes=context.budget.peaks,
             copied_rows=context.order.copied_rows,
-            dropped=context.dropped,
+            dropped=context.order.dropped | ({DELETED: deleted} if deleted else {}),
             stage_seconds=self._stage_seconds(),
         )
 
@@ -143,8 +143,7 @@ class MergePass:
         copied = self._context.copied.get(index)
         end = source.finish(copied)
         if copied is not None:
-            self._context.budget.charge("footer", copied.nbytes)
-            self._footer_bytes += copied.nbytes
+            self._footers.grow(copied.nbytes)
         return end
 
     def _stage_seconds(self) -> dict[str, float]:
@@ -178,16 +177,55 @@ class MergePass:
         for decoded in self._context.inputs:
             decoded.close()
         self._keys.close()
-        self._context.budget.discharge("footer", self._footer_bytes)
+        self._footers.free()
         self._context.close()
 
 
 def _max_null_rows(settings: MergeSettings) -> int:
-    """Returns the most rows whose nulls are no heavier than values may be, in every column.
+    """Returns the rows per group at which an all-null column of the widest type stays within the size limit.
 
-    Nulls of a wide type take as much as values, and a column may consist of nulls only.
+    Nulls of a wide type take as much as values.
     """
     types = [storage_type(field.type) for field in settings.schema]
     widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
     max_bytes = OVERSHOOT_FACTOR * settings.options.target_row_group_bytes
     return max(1, min(max_written_bytes(), max_bytes) * _MANY_ROWS // max(1, widest))
+
+
+def merge_fragments(
+    inputs: Sequence[InputFragment],
+    settings: MergeSettings,
+    plan: MergePlan,
+    open_output: OpenOutput,
+) -> MergeResult:
+    """Merges sorted fragments into disjoint sorted ones; `open_output` opens the sink of each.
+
+    Rows of equal keys keep the order of `inputs`, then of position. `open_source` is called once for each
+    input, and a second time only if a second pass needs an input that is not on local disk.
+    Raises `FormatError` for damaged inputs, `InputMismatchError`, `MergeCheckError`, `MemoryLimitError`,
+    `LocalDiskError`. On any error all outputs are aborted.
+    """
+    if plan.stages.need_bytes > plan.stages.limit_bytes:
+        raise MemoryLimitError(
+            f"a merge of {counted(len(inputs), 'fragment')} needs {plan.stages.need_bytes / 2**20:.0f} MiB, "
+            f"the memory limit is {plan.stages.limit_bytes / 2**20:.0f} MiB: raise ",
+            MEMORY_LIMIT_BYTES,
+            f" to {-(-plan.stages.need_bytes // 2**20)} MiB or more",
+        )
+    budget = MemoryBudget(plan.stages)
+    disk = LocalDisk(settings.memory.spool_directory)
+    try:
+        first = MergePass(inputs, settings, plan, open_output, budget, disk)
+        result = first.run()
+        if result is not None:
+            return result
+        second = MergePass(inputs, settings, plan, open_output, budget, disk, before=first)
+        result = second.run()
+        if result is None:
+            raise MergeCheckError(
+                "row groups were too heavy again although all were measured: this is a defect; the "
+                "inputs are untouched"
+            )
+        return result
+    finally:
+        disk.close()

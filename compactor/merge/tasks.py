@@ -1,7 +1,7 @@
 """Runs the work on output row groups in threads, while the merging thread takes the rows of the next ones.
 
 Each piece of work depends only on its rows, and the merging thread takes the results in the order in which
-the work came, so the output is the same for any number of threads. Memory is charged before the work begins;
+the work came, so the output is the same for any number of threads. Memory is reserved before the work begins;
 where it is short, the merging thread first waits for results.
 """
 
@@ -10,29 +10,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import WORK_AHEAD
+from compactor.resources.merge_stages import ENCODE
+from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.threads import ThreadPool, Work
 
-STAGE: Final = "encode"
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Work that was put, and what follows it."""
+    """Work that was put, and the action that follows it."""
 
     work: Work[Any] | None
-    """None if there is only what follows."""
+    """None if there is only an action."""
     then: Callable[[Any], None]
-    release: Callable[[], None]
-    size: int
+    memory: Reservation | None = None
+    pins: Pins | None = None
 
-
-def _nothing() -> None:
-    pass
+    def free(self) -> None:
+        if self.memory is not None:
+            self.memory.free()
+        if self.pins is not None:
+            self.pins.free()
 
 
 class OrderedTasks:
@@ -52,18 +55,17 @@ class OrderedTasks:
         then: Callable[[T], None],
         *,
         size: int,
-        release: Callable[[], None] = _nothing,
+        pins: Pins | None = None,
     ) -> None:
-        """Begins `work`; calls `then` with its result after everything that was put before, and `release`.
+        """Begins `work`; calls `then` with its result after everything that was put before.
 
-        size: the bytes that the work takes. `release` is also called if the work fails or is dropped.
+        size: the bytes that the work takes. pins: memory of its input, which is freed after `then`, and also
+        if the work fails or is dropped.
         """
+        pins = pins or Pins()
         if not self.has_threads:
-            try:
-                with self._budget.holding(STAGE, size):
-                    then(work())
-            finally:
-                release()
+            with pins, Reservation(self._budget, ENCODE, size):
+                then(work())
             return
         try:
             while self._pending and (
@@ -71,11 +73,11 @@ class OrderedTasks:
                 or not self._budget.has_room(size)
             ):
                 self._finish_first()
-            self._budget.charge(STAGE, size)
+            memory = Reservation(self._budget, ENCODE, size)
         except BaseException:
-            release()
+            pins.free()
             raise
-        self._pending.append(_Pending(self.begin(work), then, release, size))
+        self._pending.append(_Pending(self.begin(work), then, memory, pins))
 
     def begin(self, work: Callable[[], T]) -> Work[T]:
         """Begins work whose result only its caller waits for (`wait`), whatever was put before. There must be
@@ -83,7 +85,7 @@ class OrderedTasks:
         return self._pool.begin(work)
 
     def wait(self, work: Work[T]) -> T:
-        """Returns the result of what was begun. Raises what the work raised."""
+        """Returns the result of work that was begun. Raises its error."""
         return self._pool.wait(work)
 
     def then(self, action: Callable[[], None]) -> None:
@@ -91,7 +93,7 @@ class OrderedTasks:
         if not self._pending and not self._is_finishing:
             action()
             return
-        self._pending.append(_Pending(None, lambda _: action(), _nothing, 0))
+        self._pending.append(_Pending(None, lambda _: action()))
 
     def flush(self) -> None:
         """Waits for everything that was put. Does nothing while a result is being taken."""
@@ -104,7 +106,7 @@ class OrderedTasks:
             pending = self._pending.popleft()
             if pending.work is not None:
                 pending.work.drop()
-            self._done(pending)
+            pending.free()
         self._pool.close()
 
     @property
@@ -127,8 +129,4 @@ class OrderedTasks:
             pending.then(None if work is None else work.take())
         finally:
             self._is_finishing = False
-            self._done(pending)
-
-    def _done(self, pending: _Pending) -> None:
-        self._budget.discharge(STAGE, pending.size)
-        pending.release()
+            pending.free()

@@ -1,5 +1,4 @@
-"""Groups rows: keeps one row of state per group, and spills states by parts of the keys if memory is
-short."""
+"""Hash aggregation with one state row per group; spills states, partitioned by key, when memory is short."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import one_batch
 from lsm_fragment.arrays.hashing import add_column
 from lsm_fragment.arrays.storage import to_storage
@@ -28,7 +28,7 @@ _BITS: Final = 5
 _FIRST_BIT: Final = 40
 _MAX_DEPTH: Final = 8
 _WORK_COPIES: Final = 4
-"""How often states are in memory while they are merged: both end to end, the hash table, the result."""
+"""Copies of the states that a merge holds: concatenated, hash table, result."""
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
 _FUNCTIONS: Final = ("count", "sum", "min", "max", "mean")
 _STATES: Final = {
@@ -38,7 +38,7 @@ _STATES: Final = {
     "max": ("max",),
     "mean": ("sum", "count"),
 }
-_AGAIN: Final = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+_MERGES: Final = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Measure:
     name: str
     function: str
     column: str | None
-    """None if rows are counted."""
+    """None counts rows."""
 
 
 def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> list[Measure]:
-    """Parses measures by their result's name. Raises `ConfigError` naming the column."""
+    """Parses aggregate calls by result name. Raises `ConfigError` naming the column."""
     measures = []
     for name, text in columns.items():
         match = _CALL.fullmatch(text)
@@ -70,8 +70,8 @@ def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> 
 
 
 class Grouper:
-    """A hash aggregation: takes batches, gives one row per group, in any order or in that of the first
-    rows."""
+    """A hash aggregation: takes batches, returns one row per group, unordered or in order of first
+    appearance."""
 
     def __init__(
         self,
@@ -84,7 +84,8 @@ class Grouper:
         *,
         keeps_order: bool = False,
     ) -> None:
-        """keeps_order: keeps the groups in order, for `finished`; groups that spill come part by part."""
+        """keeps_order: keep groups in order of first appearance, for `finished`. Spilled groups come out by
+        partition."""
         self._keys = list(keys)
         self._measures = [*measures, Measure("", "min", None)] if keeps_order else list(measures)
         self._keeps_order = keeps_order
@@ -94,7 +95,7 @@ class Grouper:
         self._disk = disk
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self._charged = 0
+        self._memory = Reservation(budget, stage)
         self._types = {
             m.name: schema.field(m.column).type for m in measures if m.column is not None
         }
@@ -105,34 +106,32 @@ class Grouper:
 
     def append(self, batch: pa.RecordBatch) -> None:
         state = self._first_state(pa.Table.from_batches([batch]))
-        size = _WORK_COPIES * state.nbytes
-        self._budget.charge(self._stage, size)
-        self._charged += size
+        self._memory.grow(_WORK_COPIES * state.nbytes)
         self._waiting.append(state)
         self._waiting_rows += state.num_rows
-        # States are merged when as many wait as there are groups, so each group is merged only a few times.
+        # Merge once the waiting states outnumber the groups, so that each group is merged only a few times.
         if self._waiting_rows > max(65_536, self._state.num_rows):
             self._settle()
 
     def finished(self) -> pa.Table:
-        """Returns all groups but the last, which may go on, and drops them. The input must be sorted."""
+        """Returns and drops all groups but the last, which may continue. The input must be sorted."""
         self._settle()
         self._state = self._state.sort_by(self._state.column_names[-1])
         done = max(0, self._state.num_rows - 1)
         result = self._result(self._state.slice(0, done))
         self._state = pa.Table.from_batches([one_batch(self._state.slice(done))])
-        self._recharge(_WORK_COPIES * self._state.nbytes)
+        self._shrink_to(_WORK_COPIES * self._state.nbytes)
         return result
 
     def results(self) -> Iterator[pa.Table]:
-        """Yields the results, one table for each part of the groups."""
+        """Yields the results, one table per partition."""
         self._settle()
         if not self._parts:
             result = self._result(self._state)
             self._state = self._no_state
-            self._recharge(result.nbytes)
+            self._shrink_to(result.nbytes)
             yield result
-            self._recharge(0)
+            self._shrink_to(0)
             return
         self.spill(0)
         for part in self._parts:
@@ -140,20 +139,20 @@ class Grouper:
                 yield self._result(state)
 
     def _united_part(self, part: BatchBuffer, depth: int) -> Iterator[pa.Table]:
-        """Yields the merged groups of a part, by smaller parts if there are too many to be held at once."""
+        """Yields the merged groups of a partition, dividing it further if it does not fit into memory."""
         size = _WORK_COPIES * part.bytes
         if depth < _MAX_DEPTH and not self._budget.make_room(size):
             smaller = self._new_parts()
             max_bytes = gathered_bytes(self._budget, _PARTS)
-            with self._budget.holding(self._stage, max_bytes):
+            with Reservation(self._budget, self._stage, max_bytes):
                 self._divide(part.drain(), smaller, depth, max_bytes)
             for each in smaller:
                 yield from self._united_part(each, depth + 1)
         elif part.rows:
-            with self._budget.holding(self._stage, size - part.held_bytes):
+            with Reservation(self._budget, self._stage, size - part.held_bytes):
                 united = self._united([pa.Table.from_batches(list(part.drain()))])
-            # From here on only the result is charged; the rest is for the caller.
-            with self._budget.holding(self._stage, united.nbytes):
+            # From here on, hold only the result: the caller may use the rest.
+            with Reservation(self._budget, self._stage, united.nbytes):
                 yield united
 
     def _new_parts(self) -> list[BatchBuffer]:
@@ -169,9 +168,9 @@ class Grouper:
         depth: int,
         max_bytes: int,
     ) -> None:
-        """Moves groups to disk, to parts by `_BITS` bits of their hashes, other bits at each depth.
+        """Partitions groups onto disk by `_BITS` bits of their hash, different bits at each depth.
 
-        max_bytes: as in `PartitionBuffers`.
+        max_bytes: see `PartitionBuffers`.
         """
         divider = PartitionBuffers(parts, max_bytes)
         for state in states:
@@ -183,17 +182,17 @@ class Grouper:
         divider.finish()
 
     def spill(self, _size: int) -> int:
-        """Moves all groups to disk, divided by their keys."""
-        before = self._charged
+        """Partitions all groups onto disk by key."""
+        before = self._memory.size
         self._settle()
         if not self._state.num_rows:
             return 0
         self._parts = self._parts or self._new_parts()
         state, self._state = self._state, self._no_state
-        # Each part gets one piece, which the charge of the state covers.
+        # Each partition gets one piece, which the charge for the state covers.
         self._divide([one_batch(state)], self._parts, 0, max_bytes=0)
         self.spills += 1
-        self._recharge(0)
+        self._shrink_to(0)
         return before
 
     @property
@@ -201,7 +200,7 @@ class Grouper:
         return self._state.schema.empty_table()
 
     def close(self) -> None:
-        self._recharge(0)
+        self._shrink_to(0)
         for part in self._parts:
             part.close()
 
@@ -209,18 +208,14 @@ class Grouper:
         if self._waiting:
             self._state = self._united([self._state, *self._waiting])
             self._waiting, self._waiting_rows = [], 0
-            self._recharge(_WORK_COPIES * self._state.nbytes)
+            self._shrink_to(_WORK_COPIES * self._state.nbytes)
 
-    def _recharge(self, size: int) -> None:
-        """Lowers the charge to `size`; never raises it."""
-        self._budget.discharge(self._stage, self._charged - min(size, self._charged))
-        self._charged = min(size, self._charged)
+    def _shrink_to(self, size: int) -> None:
+        """Lowers the reservation to `size`; never raises it."""
+        self._memory.shrink(max(0, self._memory.size - size))
 
     def _first_state(self, rows: pa.Table) -> pa.Table:
-        """Returns the state of new rows.
-
-        Its columns have names of our own, so that users' names never clash.
-        """
+        """Returns the state of new rows, under internal column names that cannot clash with users' names."""
         columns = {f"k{n}": _as_key(rows.column(key)) for n, key in enumerate(self._keys)}
         wanted: list[tuple[Any, str, Any]] = []
         for number, measure in enumerate(self._measures):
@@ -241,7 +236,7 @@ class Grouper:
         return _renamed(grouped, keys)
 
     def _numbers(self, rows: int) -> pa.ChunkedArray:
-        """Returns row numbers, by which groups are ordered: Arrow's order is that of its hash table."""
+        """Numbers rows for ordering the groups: Arrow returns them in hash-table order."""
         numbers = pa.chunked_array([pa.array(np.arange(self._rows, self._rows + rows))])
         self._rows += rows
         return numbers
@@ -250,7 +245,7 @@ class Grouper:
         return self._keeps_order and measure is self._measures[-1]
 
     def _united(self, states: Sequence[pa.Table]) -> pa.Table:
-        kinds = [_AGAIN[state] for m in self._measures for state in _STATES[m.function]]
+        kinds = [_MERGES[state] for m in self._measures for state in _STATES[m.function]]
         keys = [f"k{n}" for n in range(len(self._keys))]
         again = [(f"s{n}", kind) for n, kind in enumerate(kinds)]
         grouped = pa.concat_tables(states).group_by(keys, use_threads=False).aggregate(again)
@@ -277,7 +272,7 @@ class Grouper:
         return pa.table(columns, names=names)
 
     def _sum(self, total: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
-        """Casts sums to their type. Raises `DataError` where one does not fit."""
+        """Casts sums to their declared type. Raises `DataError` on overflow."""
         dtype = _sum_type(self._types[measure.name])
         if not pt.is_decimal(total.type):
             return total
@@ -290,18 +285,18 @@ class Grouper:
 
 
 def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Makes -0.0 equal to 0.0 and all NaN equal, as in every sort order."""
+    """Normalises floats for grouping, as sort orders do: -0.0 equals 0.0, and all NaN are equal."""
     if not pt.is_floating(column.type):
         return column
-    # Arrow does not add 16-bit floats.
+    # Arrow cannot add float16.
     wide = column.cast(pa.float32()) if pt.is_float16(column.type) else column
     one_zero = pc.add(wide, pa.scalar(0.0, wide.type)).cast(column.type)
     return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), one_zero)
 
 
 def _combinable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
-    """Widens integers and decimals for sums, since Arrow's sums wrap, and turns durations into integers for
-    extremes, which Arrow does not compute of durations."""
+    """Widens integers and decimals for sums, because Arrow's wrap around, and casts durations to integers for
+    min and max, which Arrow lacks for them."""
     if state in ("min", "max") and pt.is_duration(column.type):
         return column.cast(pa.int64())
     if state != "sum":
@@ -322,7 +317,7 @@ def _sum_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def _renamed(grouped: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Renames columns, keys first: Arrow puts keys first or last, depending on its version."""
+    """Renames columns, keys first: where Arrow puts the keys depends on its version."""
     others = [n for n, name in enumerate(grouped.column_names) if name not in keys]
     columns = [*(grouped.column(name) for name in keys), *(grouped.column(n) for n in others)]
     return pa.table(columns, names=[*keys, *(f"s{n}" for n in range(len(others)))])

@@ -1,7 +1,6 @@
-"""Joins as of a time: each row of one side with the other side's last row of equal keys at or before it.
+"""As-of join: matches each left row with the last right row of equal keys at or before its time.
 
-Both sides come in the order of keys and time. Of the rows that have passed, only the last can match a later
-row.
+Both sides are sorted by keys and time, so of the right rows already passed only the last can still match.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from lsm_fragment.arrays.moves import take
 class AsofJoin:
     """An as-of join of two sorted sides.
 
-    Result rows are ordered by keys and time, then as the left side's rows came. Of right rows at the same
-    time the last one counts. Null and NaN are at no time, and equal nothing.
+    Results are ordered by keys and time, then by left row. Of right rows with equal times the last one wins.
+    Null and NaN, as key or time, never match.
     """
 
     def __init__(
         self, left: SortedRows, right: SortedRows, joined: Joined, *, keeps_all: bool
     ) -> None:
-        """left, right: sorted by keys and time, ascending. keeps_all: keeps left rows without a match too."""
+        """left, right: sorted by keys and time, ascending. keeps_all: keep unmatched left rows."""
         self._left = left
         self._right = right
         self._joined = joined
         self._keeps_all = keeps_all
         self._names = [part.column for part in right.sort]
         self._last = no_rows(right.schema)
-        """The right side's row that passed last, or no row."""
+        """The last right row passed, or no row."""
 
     def rows(self) -> Batches:
         """Yields the joined rows; may be called once. Raises `MemoryLimitError`."""
@@ -54,7 +53,7 @@ class AsofJoin:
                 yield from self._matched(rows, [take(key, known) for key in keys], known)
 
     def _matched(self, rows: pa.RecordBatch, keys: Sequence[pa.Array], known: I64) -> Batches:
-        """Yields the chunk's rows with their matches. keys: those of the rows that `known` lists."""
+        """Yields the chunk's rows with their matches. keys: keys of the rows listed in `known`."""
         start, done = 0, 0
         if len(known):
             last = [key.slice(len(known) - 1) for key in keys]
@@ -64,37 +63,40 @@ class AsofJoin:
                     [[key.slice(start) for key in keys], key_arrays(passed, self._names)],
                     self._right.sort,
                 )
-                # Rows at the time of the last right row wait: a later row of that time may match them.
+                # Rows at the time of the last right row wait: a later right row of the same time may match
+                # them.
                 stop = start + int(np.searchsorted(at, theirs[-1]))
                 if stop > start:
                     until = int(known[stop]) if stop < len(known) else rows.num_rows
                     some = [key.slice(start, stop - start) for key in keys]
-                    yield from self._beside(rows, (done, until), known[start:stop], some, passed)
+                    yield from self._with_matches(
+                        rows, (done, until), known[start:stop], some, passed
+                    )
                     start, done = stop, until
                 self._last = passed.slice(passed.num_rows - 1)
         some = [key.slice(start) for key in keys]
-        yield from self._beside(rows, (done, rows.num_rows), known[start:], some, self._last)
+        yield from self._with_matches(rows, (done, rows.num_rows), known[start:], some, self._last)
 
-    def _beside(
+    def _with_matches(
         self, rows: pa.RecordBatch, span: tuple[int, int], known: I64,
         keys: Sequence[pa.Array], others: pa.RecordBatch,
     ) -> Batches:  # fmt: skip
-        """Yields the rows of this span, each with its match among `others`."""
+        """Yields the rows of this span, each with its match from `others`."""
         found = np.full(span[1] - span[0], -1)
         found[known - span[0]] = self._last_before(keys, others)
         every = np.arange(*span)
         if not self._keeps_all:
             every, found = every[found >= 0], found[found >= 0]
         sides = [batch.nbytes / batch.num_rows for batch in (rows, others) if batch.num_rows]
-        most = self._left.room.rows_of(sum(sides))
-        for start in range(0, len(every), most):
-            some = slice(start, start + most)
+        max_rows = self._left.room.rows_of(sum(sides))
+        for start in range(0, len(every), max_rows):
+            some = slice(start, start + max_rows)
             yield self._joined.rows(rows, every[some], others, found[some])
 
     def _last_before(self, keys: Sequence[pa.Array], others: pa.RecordBatch) -> I64:
-        """Returns the last of `others` at or before each row; -1 if there is none. Shape (rows,).
+        """Returns the index in `others` of the last row at or before each row; -1 if none. Shape (rows,).
 
-        Right rows whose time is null or NaN sort after all rows of their keys, and so never match.
+        Right rows whose time is null or NaN sort last within their keys, so they never match.
         """
         theirs = key_arrays(others, self._names)
         at, when = common_ranks([keys, theirs], self._right.sort)

@@ -1,4 +1,4 @@
-"""Settings of nodes against the columns that reach them: mistakes are found before anything runs."""
+"""Checks node settings against input schemas, before anything runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, parse_sort_schema
 
 WIDENED: Final = "$widened"
-"""Map of the fields that a source's columns do not know, from their names to their values as JSON texts."""
+"""Map column of the undeclared fields of a source, from name to JSON text."""
 WIDENED_TYPE: Final = pa.map_(pa.string(), pa.string())
 
 
-class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipelines know it by
-    """A writer was given a column that holds maps, and has no place for them."""
+class UnserializableMapValue(InputError):  # noqa: N818 - public name in pipelines
+    """A writer without map support got a map column."""
 
     def __init__(self, format_name: str, column: str) -> None:
         self.format = format_name
@@ -40,7 +40,8 @@ class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipeline
 
 
 def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
-    """Without dictionaries and views, and with room for nulls: merges, joins and spills make either of it."""
+    """Returns the schema without dictionaries and views, all nullable: merges, joins and spills produce that
+    form."""
     for name in schema.names:
         if name in HIDDEN_NAMES:
             raise ConfigError(
@@ -76,7 +77,7 @@ def sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:
 
 
 def checked_order(order: SortSchema, schema: pa.Schema, what: str) -> SortSchema:
-    """The order, if the columns have it. Raises `ConfigError`."""
+    """Returns the order if all its columns exist. Raises `ConfigError`."""
     try:
         check_sort_schema(schema, order)
     except SchemaError as error:
@@ -84,13 +85,13 @@ def checked_order(order: SortSchema, schema: pa.Schema, what: str) -> SortSchema
     return order
 
 
-def alike(
+def common_schema(
     inputs: Sequence[str],
     schemas: Sequence[pa.Schema],
     what: str,
     cure: str = "a transform can make them alike",
 ) -> pa.Schema:
-    """The one schema of all; a column without values is of any type. Raises `ConfigError`."""
+    """Returns the common schema; a column of nulls takes any type. Raises `ConfigError`."""
     first = schemas[0]
     if any(WIDENED in schema.names for schema in schemas):
         schemas = [_with_widened(schema) for schema in schemas]
@@ -116,7 +117,7 @@ def _with_widened(schema: pa.Schema) -> pa.Schema:
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With these columns in this order; what has no values, or is not there, in any type."""
+    """Returns the batch in this schema; missing and null columns become nulls of the declared type."""
     if batch.schema.equals(schema):
         return batch
     columns = []

@@ -1,9 +1,10 @@
-"""Holds batches between two nodes: in memory, and on local disk when memory is short."""
+"""Buffers batches between two nodes, in memory and, when memory is short, on local disk."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -11,13 +12,18 @@ from compactor.common.ipc import READING, writing
 from compactor.pipelines.provenance import boundary_of
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
+from compactor.resources.reservation import Reservation
+
+
+class _InMemory(NamedTuple):
+    batch: pa.RecordBatch
+    memory: Reservation
 
 
 class BatchBuffer:
     """An ordered buffer of batches of one schema and of document boundaries.
 
-    Batches are charged when they come and discharged when they go. One thread may spill them while another
-    takes them.
+    Each batch carries its reservation. One thread may spill while another drains.
     """
 
     def __init__(
@@ -28,26 +34,28 @@ class BatchBuffer:
         self._stage = stage
         self._disk = disk
         self._lock = threading.Lock()
-        self._parts: list[pa.RecordBatch | Region | None] = []
-        self.held_bytes = 0
-        """Bytes in memory."""
+        self._parts: list[_InMemory | Region | None] = []
         self.rows = 0
         self.bytes = 0
-        """Bytes of all batches that came, in memory or on disk."""
+        """Total bytes of all batches, in memory or on disk."""
         self.spills = 0
-        """Number of batches that went to disk."""
+        """Number of batches spilled."""
 
     def append(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows and boundary_of(batch) is None:
             return
-        self._budget.charge(self._stage, batch.nbytes)
-        self._parts.append(batch)
-        self.held_bytes += batch.nbytes
+        memory = Reservation(self._budget, self._stage, batch.nbytes)
+        self._parts.append(_InMemory(batch, memory))
         self.bytes += batch.nbytes
         self.rows += batch.num_rows
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory."""
+        return sum(part.memory.size for part in self._parts if isinstance(part, _InMemory))
+
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Yields every batch once and drops it afterwards."""
+        """Yields every batch once, then drops it."""
         for index in range(len(self._parts)):
             yield self._loaded(index)
             self._drop(index)
@@ -61,17 +69,16 @@ class BatchBuffer:
         return self._loaded(index)
 
     def spill(self, size: int) -> int:
-        """Moves about `size` bytes to disk, last batches first. Returns how many bytes that freed."""
+        """Spills about `size` bytes, last batches first. Returns the number of bytes freed."""
         freed = 0
         for index in reversed(range(len(self._parts))):
             if freed >= size:
                 break
             with self._lock:
                 part = self._parts[index] if index < len(self._parts) else None
-                if isinstance(part, pa.RecordBatch):
-                    self._parts[index] = self._put_aside(part)
-                    self._discharge(part.nbytes)
-                    freed += part.nbytes
+                if isinstance(part, _InMemory):
+                    self._parts[index] = self._put_aside(part.batch)
+                    freed += part.memory.free()
                     self.spills += 1
         return freed
 
@@ -96,7 +103,7 @@ class BatchBuffer:
             if isinstance(part, Region):
                 stored = pa.py_buffer(self._disk.read(part))
                 return pa.ipc.open_stream(stored, options=READING).read_next_batch()
-            return part
+            return part.batch
 
     def _drop(self, index: int) -> None:
         with self._lock:
@@ -104,8 +111,4 @@ class BatchBuffer:
             if isinstance(part, Region):
                 self._disk.release(part)
             elif part is not None:
-                self._discharge(part.nbytes)
-
-    def _discharge(self, size: int) -> None:
-        self.held_bytes -= size
-        self._budget.discharge(self._stage, size)
+                part.memory.free()

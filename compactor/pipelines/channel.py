@@ -1,5 +1,4 @@
-"""Hands batches from thread to thread, a bounded number of records at a time; a full channel blocks its
-writer."""
+"""A bounded queue of batches between threads; a full channel blocks its producer."""
 
 from __future__ import annotations
 
@@ -11,17 +10,18 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
 
 _JOINED_BYTES: Final = 256 << 10
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: the other side has gone
-    """Signals that nobody takes batches any more."""
+class Stopped(Exception):  # noqa: N818 - a signal, not an error
+    """Signals that the consumer is gone."""
 
 
 class Channel:
-    """A bounded queue of batches from one thread to another. A batch is divided to fit."""
+    """A bounded queue of batches between two threads. Batches are sliced to fit."""
 
     def __init__(
         self,
@@ -30,27 +30,29 @@ class Channel:
         stage: str,
         changed: threading.Condition | None = None,
     ) -> None:
-        """records: the most that wait. changed: shared by channels that one thread waits for together."""
+        """records: maximum records in the queue. changed: condition shared by channels that one thread
+        polls."""
         self._room = records
         self._budget = budget
-        self._stage = stage
+        self._memory = Reservation(budget, stage)
+        """That of the batches that wait; used under `changed`."""
         self._changed = changed or threading.Condition()
         self._batches: deque[pa.RecordBatch] = deque()
         self._is_closed = self._is_stopped = False
         self._error: BaseException | None = None
         self.records = 0
-        """Number of records that wait."""
+        """Number of queued records."""
         self.peak_records = 0
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Waits for room and puts a batch. Raises `Stopped` if nobody takes batches any more."""
+        """Appends a batch, waiting for room. Raises `Stopped` once the consumer is gone."""
         while batch.num_rows:
             with self._changed:
                 self._changed.wait_for(self._has_room)
                 if self._is_stopped:
                     raise Stopped
                 piece = batch.slice(0, self._room - self.records)
-                self._budget.force(self._stage, piece.nbytes)
+                self._memory.grow_beyond(piece.nbytes)
                 self._batches.append(piece)
                 self.records += piece.num_rows
                 self.peak_records = max(self.peak_records, self.records)
@@ -58,29 +60,29 @@ class Channel:
             batch = batch.slice(piece.num_rows)
 
     def _has_room(self) -> bool:
-        """Returns whether records may be added; more than one batch must also fit into the memory limit."""
+        """Returns whether the queue accepts records; every batch after the first must also fit into the
+        memory limit."""
         if self._is_stopped or not self._batches:
             return True
         return self.records < self._room and self._budget.has_room(self._batches[-1].nbytes)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Ends the input. With an error, the other side raises it once it has taken all batches."""
+        """Ends the input. With an error, the consumer raises it after the last batch."""
         with self._changed:
             self._is_closed, self._error = True, self._error or error
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Ends the taking: drops all batches, and makes the other side raise `Stopped`."""
+        """Drops all batches and makes the producer raise `Stopped`."""
         with self._changed:
             self._is_stopped = True
-            for batch in self._batches:
-                self._budget.discharge(self._stage, batch.nbytes)
             self._batches.clear()
+            self._memory.free()
             self.records = 0
             self._changed.notify_all()
 
     def poll(self) -> pa.RecordBatch | None:
-        """Returns what waits, small batches joined to one, or None. Raises the error of the other side."""
+        """Returns the queued batches, small ones joined, or None. Raises the producer's error."""
         with self._changed:
             if not self._batches:
                 if self._error is not None:
@@ -94,7 +96,7 @@ class Channel:
                 batches.append(self._batches.popleft())
                 size += batches[-1].nbytes
             self.records -= sum(batch.num_rows for batch in batches)
-            self._budget.discharge(self._stage, size)
+            self._memory.shrink(size)
             self._changed.notify_all()
         return concat_rows(batches)
 
@@ -106,18 +108,18 @@ class Channel:
 
     @property
     def is_done(self) -> bool:
-        """Whether the channel is empty and closed without an error."""
+        """Whether the channel is empty and closed without error."""
         with self._changed:
             return self._is_closed and not self._batches and self._error is None
 
     @property
     def has_something(self) -> bool:
-        """Whether `poll` would give a batch, or the channel has ended."""
+        """Whether `poll` would return a batch, or the channel has ended."""
         return bool(self._batches) or self._is_closed
 
 
 class Unthreaded(Channel):
-    """A channel without another side, since no thread could start: who takes a batch makes it."""
+    """A channel without a producer thread, for when none could start: `take` computes the batch."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], budget: MemoryBudget, stage: str) -> None:
         super().__init__(1, budget, stage)

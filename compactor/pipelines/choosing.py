@@ -1,5 +1,4 @@
-"""`CASE` and `COALESCE`: chooses each row's value from several. Nested values are not left to Arrow's kernels
-(decision 66)."""
+"""Implements `CASE` and `COALESCE`. Nested values do not go through Arrow's kernels (decision 66)."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.arrays.moves import take
 
 Value = Any
-"""An array, or a scalar that stands for each row's."""
+"""An array, or a scalar for all rows."""
 
 
 def if_else(holds: Value, value: Value, other: Value) -> Value:
     """Returns `value` where a condition without nulls holds, else `other`.
 
-    Raises `pa.ArrowException` where the two have no type in common.
+    Raises `pa.ArrowException` if the two have no common type.
     """
     dtypes = {part.type for part in (value, other) if not pt.is_null(part.type)}
     if not any(map(_has_nested, dtypes)):
@@ -40,7 +39,7 @@ def if_else(holds: Value, value: Value, other: Value) -> Value:
 
 
 def coalesce(values: Sequence[Value]) -> Value:
-    """Returns each row's first value that is not null. Raises what `if_else` raises."""
+    """Returns the first non-null value of each row. Raises what `if_else` raises."""
     if not any(_has_nested(value.type) for value in values):
         return pc.coalesce(*values)
     *firsts, found = values

@@ -1,5 +1,5 @@
-"""Classifies how each node of a pipeline holds rows, and which outputs are written live. Pure: the executor
-and `--explain` use the same answers."""
+"""Decides how each node holds rows and which outputs are written live. Pure: shared by the executor and
+`--explain`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, parse_sort_sch
 
 
 class Form(StrEnum):
-    """How a node's rows get to the nodes that take them."""
+    """How a node passes rows to its consumers."""
 
     FUSED = "fused"
-    """At most one batch in flight."""
+    """At most one batch is in flight."""
     BUILT = "built"
-    """The node's result is built first; it spills batch by batch, and leaves as it is taken."""
+    """The result is complete before it is consumed; it spills, and is dropped, batch by batch."""
     MATERIALIZED = "materialized"
-    """The result is held whole until all nodes that take it are done; it spills whole."""
+    """The result is kept whole until all consumers are done, and spills as a whole."""
 
     @property
     def buffer(self) -> str:
@@ -48,16 +48,15 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """How a node holds rows, and the reason."""
+    """The form of a node, and the reason."""
 
     form: Form
     why: str
-    """The reason, as `--explain` prints it."""
+    """The reason, as printed by `--explain`."""
 
 
-def takers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Returns the nodes that take rows of each node, once for each edge; a route's branches count
-    together."""
+def consumers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+    """Returns the consumers of each node, one per edge; the branches of a route count together."""
     found: dict[str, list[str]] = {key: [] for key in nodes}
     for key, node in nodes.items():
         for name in inputs_of(node):
@@ -66,8 +65,8 @@ def takers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
 
 
 def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
-    """Classifies every node, and those outputs that hold groups until their fate is known."""
-    by = takers(nodes)
+    """Classifies every node, and every output that holds groups until their outcome is known."""
+    by = consumers(nodes)
     found = {
         key: _classify(key, node, nodes, by[key])
         for key, node in nodes.items()
@@ -89,7 +88,7 @@ def has_groups(nodes: Mapping[str, Node]) -> bool:
 
 
 def correlated_source(edge: str, nodes: Mapping[str, Node]) -> str | None:
-    """Returns a source with a correlation key whose rows pass the edge, or None."""
+    """Returns a source with a correlation key upstream of the edge, or None."""
     names, seen = [edge.split(".")[0]], set[str]()
     while names:
         name = names.pop()
@@ -103,7 +102,7 @@ def correlated_source(edge: str, nodes: Mapping[str, Node]) -> str | None:
 
 
 def ancestors(names: Iterable[str], nodes: Mapping[str, Node]) -> set[str]:
-    """Returns these nodes and all nodes that their rows come from."""
+    """Returns these nodes and everything upstream of them."""
     found: set[str] = set()
     left = list(names)
     while left:
@@ -118,7 +117,7 @@ def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) ->
     if len(by) > 1:
         fans = "its branches" if isinstance(node, Route) else "several nodes"
         return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
-    if (why := held_by_taker(key, nodes, by)) is not None:
+    if (why := held_by_consumer(key, nodes, by)) is not None:
         return Classified(Form.MATERIALIZED, why)
     match node:
         case Sort():
@@ -160,8 +159,8 @@ def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) ->
     raise AssertionError(node)
 
 
-def held_by_taker(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str | None:
-    """Returns why the only node that takes its rows holds them whole; None if it does not."""
+def held_by_consumer(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str | None:
+    """Returns why the node's only consumer holds all its rows; None if it does not."""
     if len(by) != 1:
         return None
     match nodes[by[0]]:
@@ -173,23 +172,23 @@ def held_by_taker(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str
 
 
 def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
-    """Returns whether a transform's result has the column unchanged."""
+    """Returns whether a transform passes the column through unchanged."""
     if isinstance(chosen, Mapping):
         return column.isidentifier() and chosen.get(column) == column
     return chosen is None or column in chosen
 
 
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
-    """Returns whether the graph says that rows are sorted by these columns, in any order of the columns.
+    """Returns whether the graph guarantees that rows are sorted by these columns, in any column order.
 
-    Then rows of equal values in these columns come next to each other.
+    Rows with equal values in these columns are then adjacent.
     """
     first = [part.column for part in order_of(edge, nodes)[: len(columns)]]
     return sorted(first) == sorted(columns)
 
 
 def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
-    """Returns the order of an edge's rows, as far as the graph says; empty if it says nothing."""
+    """Returns the sort order that the graph guarantees for an edge; empty if none."""
     node = nodes[edge.split(".")[0]]
     match node:
         case Sort():
@@ -211,9 +210,9 @@ def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
 
 
 def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
-    """Returns the order of a sort-merge join, by the probe side's columns.
+    """Returns the output order of a sort-merge join, in the probe side's columns.
 
-    It is the order that one of the inputs is in already, if that is an order of the keys.
+    Reuses the order of an input that is already sorted by the keys.
     """
     keys = keys_of(node)
     for edge, side in ((node.probe, 0), (node.build, 1)):
@@ -225,13 +224,13 @@ def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
 
 
 def point_order(node: Combine) -> SortSchema:
-    """Returns the order of a range or as-of join, by the probe side's columns."""
+    """Returns the output order of a range or as-of join, in the probe side's columns."""
     points = (node.range.column,) if node.range else tuple(node.at or ())
     return tuple(SortColumn(name) for name in (*(left for left, _ in keys_of(node)), *points))
 
 
 def _parsed(text: str) -> SortSchema:
-    """Parses a sort schema. Returns an empty one for a bad text, which is refused when the node is bound."""
+    """Parses a sort schema; empty if it is invalid, which binding reports."""
     try:
         return parse_sort_schema(text)
     except SchemaError:
@@ -239,15 +238,15 @@ def _parsed(text: str) -> SortSchema:
 
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:
-    by = takers(nodes)
-    # `get`, because the name of a route's branch is not the name of a node.
+    by = consumers(nodes)
+    # `get`, because a route's branch is not a node name.
     return all(isinstance(nodes.get(i), Source) and len(by[i]) == 1 for i in node.inputs)
 
 
 def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) -> tuple[bool, str]:
-    """Returns whether a thread writes an output while its merge emits rows, and the reason.
+    """Returns whether an output is written by its own thread while its merge emits rows, and the reason.
 
-    init: the outputs of the init phase.
+    init: outputs of the init phase.
     """
     node = nodes[output]
     assert isinstance(node, Output)
@@ -258,7 +257,7 @@ def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) 
         return False, "its merge has a seed"
     if not _are_sources(merge, nodes):
         return False, "its merge takes rows of others than sources of its own"
-    if len(takers(nodes)[node.input]) > 1:
+    if len(consumers(nodes)[node.input]) > 1:
         return False, "others take rows of its merge"
     if node.table is not None:
         return False, "a table is written in one commit, not row by row"
@@ -275,8 +274,8 @@ def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) 
     return True, "an interleave merge of sources feeds it alone"
 
 
-def order_of_work(nodes: Mapping[str, Node]) -> list[str]:
-    """Returns the nodes, each after those that it takes rows from."""
+def topological_order(nodes: Mapping[str, Node]) -> list[str]:
+    """Returns the nodes in topological order."""
     done: list[str] = []
 
     def visit(key: str) -> None:

@@ -1,4 +1,4 @@
-"""Joins by hash: a complete table of the build side's rows by the hash of their keys, then look-ups."""
+"""Hash join: a hash table of the complete build side, then look-ups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def joined_schema(
 ) -> pa.Schema:
     """Returns the probe side's columns, then the build side's without its keys.
 
-    on: columns of the probe side and of the build side. Raises `ConfigError` naming the column.
+    on: pairs of probe and build columns. Raises `ConfigError` naming the column.
     """
     for left, right in on:
         for name, schema, side in ((left, probe, "probe"), (right, build, "build")):
@@ -60,13 +60,13 @@ def joined_schema(
 
 
 class BuildTable:
-    """The rows of the build side, which are found by their keys."""
+    """The build side's rows, indexed by key hash."""
 
     def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
         self._rows = one_batch(rows)
         self._keys = list(keys)
         columns = [to_storage(self._rows.column(name)) for name in keys]
-        # Null equals nothing.
+        # Null never matches.
         known = np.flatnonzero(_all_valid(columns))
         hashes = key_hashes([take(column, known) for column in columns])
         order = np.argsort(hashes, kind="stable")
@@ -78,9 +78,9 @@ class BuildTable:
     def probe(
         self, batch: pa.RecordBatch, keys: Sequence[str], room: Room, *, keeps_all: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the batch's rows, once for each match, at most a chunk of `room` at a time.
+        """Yields the batch's rows once per match, at most a chunk of `room` at a time.
 
-        keeps_all: rows without a match come too, with nulls.
+        keeps_all: keep unmatched rows, with nulls.
         """
         if not batch.num_rows:
             return
@@ -89,21 +89,21 @@ class BuildTable:
         first = np.searchsorted(self._hashes, hashes, "left")
         counts = np.searchsorted(self._hashes, hashes, "right") - first
         counts[~_all_valid(columns)] = 0
-        most = room.rows_of(batch.nbytes / batch.num_rows + self._row_bytes)
+        max_rows = room.rows_of(batch.nbytes / batch.num_rows + self._row_bytes)
         running = np.cumsum(counts + int(keeps_all))
         start = 0
         while start < batch.num_rows:
             before = int(running[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(running, before + most, "right")))
+            stop = max(start + 1, int(np.searchsorted(running, before + max_rows, "right")))
             rows = np.arange(start, stop)
             rows = rows[counts[rows] > 0]
             alone = np.arange(start, stop) if keeps_all else rows[:0]
-            # There is more than one slice only if a single row matches more than a chunk.
-            for left, place in Pairing(rows, first[rows], counts[rows]).slices(most):
+            # More than one slice only if a single row has more matches than a chunk holds.
+            for left, place in Pairing(rows, first[rows], counts[rows]).slices(max_rows):
                 left, right = self._equal(columns, left, self._positions[place])
                 alone = np.setdiff1d(alone, left)
                 if stop - start > 1:
-                    left, right = _with_alone(left, right, alone)
+                    left, right = _with_unmatched(left, right, alone)
                     alone = alone[:0]
                 yield self._joined(batch, left, right)
             if len(alone):
@@ -111,7 +111,7 @@ class BuildTable:
             start = stop
 
     def _equal(self, columns: Sequence[pa.Array], left: I64, right: I64) -> tuple[I64, I64]:
-        """Returns those of the pairs of equal hashes whose keys are equal too."""
+        """Filters pairs with equal hashes to those with equal keys."""
         same = np.ones(len(left), dtype=np.bool_)
         for ours, theirs in zip(columns, self._columns, strict=True):
             equal = pc.equal(take(plain(ours), left), take(plain(theirs), right))
@@ -119,15 +119,15 @@ class BuildTable:
         return left[same], right[same]
 
     def _joined(self, batch: pa.RecordBatch, left: I64, right: I64) -> pa.RecordBatch:
-        """Returns joined rows; -1 in `right` gives nulls."""
+        """Returns joined rows; -1 in `right` means null."""
         others = [name for name in self._rows.schema.names if name not in self._keys]
         found = take_rows(self._rows.select(others), right)
         arrays = [*take_rows(batch, left).columns, *found.columns]
         return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *others])
 
 
-def _with_alone(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
-    """Inserts the left rows that nothing matches into their places."""
+def _with_unmatched(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
+    """Inserts unmatched left rows at their places."""
     every = np.concatenate([left, alone])
     order = np.argsort(every, kind="stable")
     return every[order], np.concatenate([right, np.full(len(alone), -1)])[order]

@@ -1,4 +1,4 @@
-"""Casts values to the types that expressions and declared columns name."""
+"""Casts values to the types named in expressions and column declarations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lsm_fragment.arrays.widening import may_be_text
 
 
 def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts a storage array as Arrow does, but with the years and the decimals that Arrow has no text for.
+    """Casts a storage array as Arrow does, and formats the years and decimals that Arrow cannot format.
 
     Raises `pa.ArrowInvalid` for a value that does not fit.
     """

@@ -1,5 +1,5 @@
-"""Handles bad records: the first ends the run, or all are put into the dead-letter file with their source,
-row and reason, together with all records of their groups."""
+"""Handles bad records: either the first one ends the run, or all go to the dead-letter file with source, row
+and reason, together with the rest of their groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BadRecordError(DataError):
     """A node cannot process a row, and `on_error` is not `continue`."""
 
     def __init__(self, source: str, row: int, node: str, reason: str) -> None:
-        """row: number of the row in the source, from 1."""
+        """row: row number in the source, from 1."""
         self.source, self.row, self.node, self.reason = source, row, node, reason
         super().__init__(
             f"node {node!r}: row {row} of {source!r}: {reason}; no file was written "
@@ -43,7 +43,7 @@ class BadRecordError(DataError):
 
 @contextmanager
 def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
-    """Opens the dead-letter file; gives None if bad records are errors."""
+    """Opens the dead-letter file; yields None if bad records are errors."""
     if pipeline.on_error != "continue":
         yield None
         return
@@ -53,22 +53,22 @@ def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
 
 
 class DeadLetters:
-    """A collector of bad records. Several threads may put records aside."""
+    """A thread-safe collector of bad records."""
 
     def __init__(
         self,
         names: Sequence[str],
         report: RunReport,
         sink: Any | None,
-        told: Collection[str] = (),
+        reported: Collection[str] = (),
         *,
         first_row: int = 0,
     ) -> None:
-        """names: the nodes, by their numbers. sink: where dead letters go; None if bad records are errors.
-        told: nodes that ran before, whose bad records are written already. first_row: the number that row 0
-        has in batches."""
+        """names: nodes by number. sink: where dead letters go; None if bad records are errors. reported:
+        nodes that an earlier phase ran, with its bad records already written. first_row: the number of row 0
+        in batches."""
         self._first_row = first_row
-        self._told = frozenset(told)
+        self._reported = frozenset(reported)
         self._names = names
         self._report = report
         self._sink = sink
@@ -80,8 +80,7 @@ class DeadLetters:
     def made(
         self, make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch, node: str
     ) -> Batches:
-        """Yields what `make` makes of a batch; puts rows aside for which it raises one of
-        `OF_VALUES`.
+        """Yields `make(batch)`; sets aside the rows that raise one of `OF_VALUES`.
 
         Raises `DataError` if bad records are errors.
         """
@@ -105,9 +104,9 @@ class DeadLetters:
                 yield from _in_parts(make, keep_rows(batch, is_good))
 
     def _put_aside(self, batch: pa.RecordBatch, node: str, reasons: Sequence[str]) -> None:
-        """Puts aside at least one row. Raises `DataError` if bad records are errors.
+        """Sets aside at least one row. Raises `DataError` if bad records are errors.
 
-        batch: the rows with their hidden columns. reasons: one for each row.
+        batch: the rows with their hidden columns. reasons: one per row.
         """
         if self._sink is None:
             source, row = self._names[batch.column(SOURCE)[0].as_py()], batch.column(ROW)[0].as_py()
@@ -123,9 +122,9 @@ class DeadLetters:
         reasons: Sequence[str],
         groups: pa.Array | None = None,
     ) -> None:
-        """Puts aside rows that a source left out. Raises `DataError` if bad records are errors.
+        """Sets aside rows that a source skipped. Raises `DataError` if bad records are errors.
 
-        rows: at least one row number, from 0, ascending. groups: the rows' groups, null where unknown.
+        rows: row numbers from 0, ascending, at least one. groups: groups of the rows, null if unknown.
         """
         if self._sink is None:
             raise BadRecordError(source, self._first_row + int(rows[0]) + 1, source, reasons[0])
@@ -141,13 +140,13 @@ class DeadLetters:
         return pa.array(self._names, pa.string()).take(batch.column(SOURCE))
 
     def fail_group(self, group: str, reason: str) -> None:
-        """Marks a group to be put aside as a whole. Raises `DataError` if bad records are errors."""
+        """Marks a group to be set aside as a whole. Raises `DataError` if bad records are errors."""
         if self._sink is None:
             raise DataError(f"{reason}; no file was written")
         self._failed.setdefault(group, reason)
 
     def without_failed(self, batch: pa.RecordBatch, node: str) -> pa.RecordBatch:
-        """Returns the rows of sound groups or of no group; puts the others aside, each once."""
+        """Returns the rows of sound groups and of no group; sets the others aside, each once."""
         if not self._failed:
             return batch
         groups, reasons = self._failed_groups()
@@ -161,7 +160,7 @@ class DeadLetters:
         return keep_rows(batch, place.is_null())
 
     def _failed_groups(self) -> tuple[pa.Array, ...]:
-        """Returns failed groups and their reasons; made anew only after another group failed."""
+        """Returns the failed groups and their reasons, cached until another group fails."""
         if len(self._failed_arrays[0]) != len(self._failed):
             columns = (list(self._failed), list(self._failed.values()))
             self._failed_arrays = tuple(pa.array(column, pa.string()) for column in columns)
@@ -169,7 +168,7 @@ class DeadLetters:
 
     def _write(self, sources: Any, rows: Any, node: str, reasons: Any) -> None:
         assert self._sink is not None
-        if node in self._told:
+        if node in self._reported:
             return
         columns = [sources, rows, np.repeat(node, len(rows)), reasons]
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
@@ -179,7 +178,7 @@ class DeadLetters:
 
 
 def _in_parts(make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch) -> Batches:
-    """Processes sound rows, in halves if their result is too long for one array."""
+    """Processes good rows, halving the batch if the result overflows one array."""
     try:
         yield make(batch)
     except OF_VALUES:

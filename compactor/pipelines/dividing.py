@@ -1,4 +1,4 @@
-"""Divides rows into parts on local disk; a part's rows gather in memory until a write is worth it."""
+"""Partitions rows onto local disk, buffering each partition in memory until a write pays."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from compactor.resources.budget import MemoryBudget
 from lsm_fragment.arrays.batches import concat_rows, take_rows
 
 _PIECE_BYTES: Final = 256 << 10
-"""Bytes of one part that are written at a time."""
+"""Write a partition once it has buffered this many bytes."""
 _DIVISOR: Final = 8
-"""The pieces of all parts take at most one part in this many of the soft limit."""
+"""The buffers of all partitions use at most 1/8 of the soft limit."""
 
 
 def gathered_bytes(budget: MemoryBudget, parts: int) -> int:
-    """Returns how many bytes the pieces of `parts` parts may take. The caller charges them."""
+    """Returns the memory for the write buffers of `parts` partitions. The caller charges it."""
     return min(parts * _PIECE_BYTES, budget.soft_bytes // _DIVISOR)
 
 
 class PartitionBuffers:
-    """Appends rows to the buffers of their parts, on disk. Rows of a part keep their order."""
+    """Appends rows to partition buffers on disk, keeping their order within a partition."""
 
     def __init__(self, parts: Sequence[BatchBuffer], max_bytes: int) -> None:
-        """max_bytes: limit for pieces that wait in memory, which the caller charges; with 0 none wait."""
+        """max_bytes: memory for rows not yet written, charged by the caller; 0 writes at once."""
         self._parts = parts
         self._max_bytes = max_bytes
         self._waiting: list[list[pa.RecordBatch]] = [[] for _ in parts]
         self._waiting_bytes: npt.NDArray[np.int64] = np.zeros(len(parts), dtype=np.int64)
 
     def put(self, batch: pa.RecordBatch, part_of: npt.NDArray[np.uint64]) -> None:
-        """Takes a batch. part_of: the number of each row's part, shape (rows,)."""
+        """Takes a batch. part_of: each row's partition number, shape (rows,)."""
         order = np.argsort(part_of, kind="stable")
         ends = np.cumsum(np.bincount(part_of.astype(np.int64), minlength=len(self._parts)))
         start = 0
         for number, end in enumerate(ends.tolist()):
             if end > start:
-                # Copied, because a slice would keep the rows of all parts in memory.
+                # Copy: a slice would keep the rows of all partitions in memory.
                 piece = take_rows(batch, order[start:end])
                 self._waiting[number].append(piece)
                 self._waiting_bytes[number] += piece.nbytes
@@ -52,7 +52,7 @@ class PartitionBuffers:
             self._write(int(self._waiting_bytes.argmax()))
 
     def finish(self) -> None:
-        """Writes everything that still waits to disk."""
+        """Writes all buffered rows to disk."""
         for number in range(len(self._parts)):
             self._write(number)
 

@@ -1,5 +1,4 @@
-"""Sums integers and decimals without overflow: values are split into digits of 32 bits and summed by
-digit."""
+"""Sums integers and decimals without overflow, as vectors of 32-bit digits."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _MASK = np.int64(2**32 - 1)
 
 
 def sum_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type of the sums of an integer or decimal column."""
+    """Returns the sum type of an integer or decimal column."""
     if pt.is_decimal(dtype):
         return (
             pa.decimal128(38, dtype.scale)
@@ -30,7 +29,7 @@ def sum_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def digits_of(values: pa.Array) -> I64:
-    """Returns little-endian digits, shape (rows, digits). The highest has the sign; null is 0."""
+    """Returns little-endian digits, shape (rows, digits). The top digit is signed; null is 0."""
     wide = values.cast(sum_type(values.type))
     wide = pc.fill_null(wide, pa.scalar(0, wide.type))
     if pt.is_decimal(wide.type):
@@ -45,7 +44,7 @@ def digits_of(values: pa.Array) -> I64:
 
 
 def carried(digits: I64) -> I64:
-    """Carries sums of digits over, so that all digits but the highest are below 2**32."""
+    """Propagates carries, so that all digits but the top one are below 2**32."""
     result = digits.copy()
     for place in range(digits.shape[1] - 1):
         result[:, place + 1] += result[:, place] >> _BITS
@@ -54,7 +53,7 @@ def carried(digits: I64) -> I64:
 
 
 def from_digits(digits: I64, is_null: npt.NDArray[np.bool_], dtype: pa.DataType) -> pa.Array:
-    """Returns carried digits as values of a sum's type. Raises `pa.ArrowInvalid` if one does not fit."""
+    """Converts carried digits to values of the sum type. Raises `pa.ArrowInvalid` on overflow."""
     low, high = (0, 2**32) if pt.is_unsigned_integer(dtype) else (-(2**31), 2**31)
     top = digits[:, -1]
     if bool(np.any((top < low) | (top >= high))):
@@ -71,7 +70,7 @@ def from_digits(digits: I64, is_null: npt.NDArray[np.bool_], dtype: pa.DataType)
 
 
 def as_floats(digits: I64, dtype: pa.DataType) -> npt.NDArray[np.float64]:
-    """Returns carried digits of sums of type `dtype` as floats, shape (rows,)."""
+    """Converts carried digits of sums of type `dtype` to floats, shape (rows,)."""
     total = np.zeros(len(digits))
     for place in range(digits.shape[1] - 1, -1, -1):
         total = total * 2.0**32 + digits[:, place]

@@ -1,4 +1,4 @@
-"""Explains what a pipeline will do, from the same answers that the executor uses."""
+"""Explains what a pipeline will do, using the executor's own decisions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from compactor.pipelines import stages
-from compactor.pipelines.classify import ancestors, classify, is_live, order_of_work
+from compactor.pipelines.classify import ancestors, classify, is_live, topological_order
 from compactor.pipelines.config import Node, Output, Pipeline, inputs_of
 
 
@@ -18,11 +18,11 @@ def kind_of_node(node: Node) -> str:
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Returns one record per node, each after those that it takes rows from."""
+    """Returns one record per node, in topological order."""
     forms, nodes = classify(pipeline.nodes), pipeline.nodes
     init = ancestors(pipeline.init, nodes)
     found: list[dict[str, Any]] = []
-    for name in order_of_work(nodes):
+    for name in topological_order(nodes):
         node = nodes[name]
         record: dict[str, Any] = {
             "node": name,
@@ -61,7 +61,7 @@ def as_json(pipeline: Pipeline, *, on_spark: bool = False) -> str:
 
 
 def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:
-    """Returns rows for a printed table: stage, nodes, takes from, shuffle."""
+    """Returns the rows of the printed stage table: stage, nodes, inputs, shuffle."""
     return [
         [
             str(r["stage"]),
@@ -74,8 +74,7 @@ def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:
 
 
 def as_dot(pipeline: Pipeline, *, on_spark: bool = False) -> str:
-    """Returns the graph for Graphviz: materialized nodes are boxes, others are round; bold arrows are Spark
-    shuffles."""
+    """Returns the graph in Graphviz format: boxes are materialized nodes, bold arrows are Spark shuffles."""
     shuffles = _shuffles(pipeline) if on_spark else {}
     lines = ["digraph pipeline {", "  rankdir=LR;"]
     for record in explained(pipeline):
@@ -95,7 +94,7 @@ def as_dot(pipeline: Pipeline, *, on_spark: bool = False) -> str:
 
 
 def _shuffles(pipeline: Pipeline) -> dict[str, str]:
-    """Returns the shuffle before each node that has one."""
+    """Returns each node's preceding shuffle, where it has one."""
     return {
         stage.roots[0]: str(stage.shuffle)
         for stage in stages.plan_stages(pipeline)
@@ -104,7 +103,7 @@ def _shuffles(pipeline: Pipeline) -> dict[str, str]:
 
 
 def rows_of(pipeline: Pipeline) -> list[list[str]]:
-    """Returns rows for a printed table: node, kind, inputs, buffer, form, why."""
+    """Returns the rows of the printed node table: node, kind, inputs, buffer, form, why."""
     return [
         [r["node"], r["kind"], ", ".join(r["inputs"]), r["buffer"], r["form"], r["why"]]
         for r in explained(pipeline)

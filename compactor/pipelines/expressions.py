@@ -1,7 +1,6 @@
-"""Binds SQL expressions to a schema, and evaluates them by Arrow's compute functions.
+"""Binds SQL expressions to a schema and evaluates them with Arrow's compute functions.
 
-What compares a column with a value is a condition, and means what it means in a `filter`: exactly, by the
-column's type.
+A comparison of a column with a value is a condition and has the semantics of `filter`: exact, by column type.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ _UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
     exp.Ceil: pc.ceil,
 }
 MAX_DIGITS: Final = 76
-"""Limit of the digits after the point that ROUND keeps: those of the widest decimals. Arrow's work grows with
-them."""
+"""Limit for the digits of ROUND, that of the widest decimals: Arrow's cost grows with the digits."""
 _MAX_INTERVAL: Final = 10**18
 _UNIT_SECONDS: Final = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 _KNOWN: Final = (
@@ -76,7 +74,7 @@ WINDOW_FUNCTIONS: Final = (
 
 
 def parsed_expression(text: str, what: str) -> exp.Expression:
-    """Returns the syntax tree. Raises `ConfigError` for what is not SQL.
+    """Returns the syntax tree. Raises `ConfigError` for invalid SQL.
 
     what: subject of the message.
     """
@@ -94,9 +92,9 @@ class Expression:
     def __init__(
         self, text: str, schema: pa.Schema, what: str, tree: exp.Expression | None = None
     ) -> None:
-        """Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types.
+        """Raises `ConfigError` for invalid SQL, unknown functions, and type mismatches.
 
-        what: subject of messages. tree: what to evaluate if that is not just the parsed text.
+        what: subject of messages. tree: evaluated instead of the parsed text.
         """
         self.text = text
         self._schema = schema
@@ -118,7 +116,7 @@ class Expression:
             ) from None
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
-        """Raises `pa.ArrowException` for values that it is not defined of."""
+        """Raises `pa.ArrowException` for values outside the expression's domain."""
         value = self._evaluate(batch)
         if isinstance(value, pa.Scalar):
             return pa.repeat(value, batch.num_rows)
@@ -223,7 +221,7 @@ class Expression:
         def choose(batch: pa.RecordBatch) -> Any:
             result = default(batch)
             for condition, value in reversed(branches):
-                # What is unknown does not hold.
+                # Unknown counts as false.
                 holds = pc.fill_null(condition(batch), False)
                 result = if_else(holds, value(batch), result)
             return result
@@ -232,7 +230,7 @@ class Expression:
 
 
 def _is_condition(tree: exp.Expression) -> bool:
-    """Returns whether conditions know this node: it compares a column with a value."""
+    """Returns whether this node compares a column with a value, and so is evaluated as a condition."""
     if isinstance(tree, exp.Is):
         return isinstance(tree.expression, exp.Boolean)
     if type(tree) not in COMPARISONS:
@@ -247,22 +245,22 @@ def _is_value(tree: exp.Expression) -> bool:
 
 
 def _when(case: exp.Expression | None, when: exp.Expression) -> exp.Expression:
-    """Returns the condition of a branch, also of `CASE x WHEN 1`."""
+    """Returns a branch's condition; handles `CASE x WHEN 1` too."""
     return when if case is None else exp.EQ(this=case, expression=when)
 
 
 def quoted(name: str) -> str:
-    """A column's name in SQL."""
+    """Quotes a column name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def whole_number(tree: exp.Expression | None, most: int) -> int | None:
-    """Returns the number that a literal is, with or without quotes; None if it is none from 0 to `most`."""
+def whole_number(tree: exp.Expression | None, limit: int) -> int | None:
+    """Returns the integer of a literal, quoted or not; None unless it is within 0 to `limit`."""
     text = tree.this if isinstance(tree, exp.Literal) else ""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most))):
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(limit))):
         return None
     number = int(text)
-    return number if number <= most else None
+    return number if number <= limit else None
 
 
 def _number(text: str) -> int | float:

@@ -1,8 +1,8 @@
-"""Sort-merge join: reads both sides in the order of their keys, in bounded memory.
+"""Sort-merge join: reads both sides in key order, in bounded memory.
 
-A step takes a chunk of each side. Rows before the lesser of the two last keys are complete on both sides, and
-are joined at once. Rows of that key itself may go on in any number of further chunks: the right side's are
-put into a buffer, which may spill, and the left side's are crossed with them.
+Each step takes a chunk per side. Rows below the lesser of the two last keys are complete on both sides and
+are joined at once. Rows of that key may continue over any number of chunks: the right side's go to a buffer,
+which may spill, and the left side's are crossed with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lsm_fragment.arrays.batches import concat_rows
 
 
 class How(StrEnum):
-    """Which unmatched rows stay in the result."""
+    """Which unmatched rows the join keeps."""
 
     INNER = "inner"
     LEFT = "left"
@@ -48,12 +48,12 @@ class How(StrEnum):
 class MergeJoin:
     """A sort-merge join of two sorted sides.
 
-    Result rows are ordered by key, then by the left side's row, then by the right side's. Right rows without
-    a match come after the left side's rows of that key. Null and NaN equal nothing.
+    Results are ordered by key, then by left row, then by right row. Unmatched right rows follow the left rows
+    of their key. Null and NaN never match.
     """
 
     def __init__(self, left: SortedRows, right: SortedRows, joined: Joined, how: How) -> None:
-        """left, right: both sorted by their keys, which correspond in turn, in the same directions."""
+        """left, right: both sorted by the join keys, pairwise in the same direction."""
         self._left = left
         self._right = right
         self._sort = left.sort
@@ -63,7 +63,7 @@ class MergeJoin:
         self._no_left = no_rows(left.schema)
         self._no_right = no_rows(right.schema)
         self._run: BatchBuffer = left.room.new_buffer(right.schema)
-        """The right side's rows of the current key."""
+        """Right rows of the current key."""
 
     def rows(self) -> Batches:
         """Yields the joined rows; may be called once. Raises `MemoryLimitError`."""
@@ -86,7 +86,7 @@ class MergeJoin:
         yield from self._one_key([key.slice(0, 1) for key in side.keys])
 
     def _pairing(self, lefts: I64, rights: I64, known_left: Flags, known_right: Flags) -> Pairing:
-        """Pairs rows by their ranks. Both sides must be complete for these ranks."""
+        """Pairs rows by rank. Both sides must be complete for these ranks."""
         first = np.searchsorted(rights, lefts)
         count = np.searchsorted(rights, lefts, "right") - first
         count[~known_left] = 0
@@ -101,9 +101,9 @@ class MergeJoin:
         theirs = np.searchsorted(lefts, rights, "right") - np.searchsorted(lefts, rights)
         alone = np.flatnonzero((theirs == 0) | ~known_right)
         order = np.argsort(np.concatenate([lefts[kept], rights[alone]]), kind="stable")
-        nobody = np.full(len(alone), -1)
+        missing = np.full(len(alone), -1)
         return Pairing(
-            np.concatenate([found.left, nobody])[order],
+            np.concatenate([found.left, missing])[order],
             np.concatenate([found.first, alone])[order],
             np.concatenate([found.count, np.ones(len(alone), dtype=np.int64)])[order],
         )
@@ -113,27 +113,29 @@ class MergeJoin:
             yield self._joined.rows(left, of_left, right, of_right)
 
     def _one_key(self, key: Sequence[pa.Array]) -> Batches:
-        """Joins all rows of this key, which is the least that either side has."""
+        """Joins all rows of this key, the lesser of the sides' next keys."""
         is_known = bool(known_rows(key, 1)[0])
         lefts = self._left.take_through(key)
         left = next(lefts, None) if is_known else None
         if left is None:
             for left in lefts if not is_known else ():
-                yield from self._alone(left, is_left=True)
+                yield from self._unmatched(left, is_left=True)
             for right in self._right.take_through(key):
-                yield from self._alone(right, is_left=False)
+                yield from self._unmatched(right, is_left=False)
             return
         for right in self._right.take_through(key):
             self._run.append(right)
         matches = self._matches()
         while left is not None:
-            yield from self._crossed(left, matches) if matches else self._alone(left, is_left=True)
+            yield from (
+                self._crossed(left, matches) if matches else self._unmatched(left, is_left=True)
+            )
             left = next(lefts, None)
         self._run.close()
 
     def _matches(self) -> BatchBuffer | list[pa.RecordBatch]:
-        """Returns the right rows of the current key, as one batch if they fit into a chunk: otherwise every
-        left row would go through all pieces."""
+        """Returns the right rows of the current key, as one batch if they fit into a chunk: each left row
+        loops over all pieces."""
         pieces, rows, size = [], 0, 0
         for piece in self._run:
             pieces.append(piece)
@@ -145,11 +147,11 @@ class MergeJoin:
     def _crossed(
         self, left: pa.RecordBatch, matches: BatchBuffer | list[pa.RecordBatch]
     ) -> Batches:
-        """Yields every row of the left side with all matches."""
+        """Yields the cross product of the left rows and all matches."""
         if isinstance(matches, list):
             yield from self._every(left, np.arange(left.num_rows), matches[0])
             return
-        for row in range(left.num_rows):  # each gives more than a chunk
+        for row in range(left.num_rows):  # each yields more than a chunk
             for right in matches:
                 yield from self._every(left, np.array([row]), right)
 
@@ -157,14 +159,14 @@ class MergeJoin:
         zeros = np.zeros(len(rows), dtype=np.int64)
         return self._paired(left, right, Pairing(rows, zeros, zeros + right.num_rows))
 
-    def _alone(self, rows: pa.RecordBatch, *, is_left: bool) -> Batches:
-        """Yields rows without a match, with nulls for the other side, if such rows stay."""
+    def _unmatched(self, rows: pa.RecordBatch, *, is_left: bool) -> Batches:
+        """Yields unmatched rows padded with nulls, if the join keeps them."""
         every = np.arange(rows.num_rows)
-        nobody, ones = np.full(len(every), -1), np.ones(len(every), dtype=np.int64)
+        missing, ones = np.full(len(every), -1), np.ones(len(every), dtype=np.int64)
         if is_left and self._how.keeps_left:
-            yield from self._paired(rows, self._no_right, Pairing(every, nobody, ones))
+            yield from self._paired(rows, self._no_right, Pairing(every, missing, ones))
         if not is_left and self._how.keeps_right:
-            yield from self._paired(self._no_left, rows, Pairing(nobody, every, ones))
+            yield from self._paired(self._no_left, rows, Pairing(missing, every, ones))
 
     def _max_rows(self, left: pa.RecordBatch, right: pa.RecordBatch) -> int:
         sides = [batch.nbytes / batch.num_rows for batch in (left, right) if batch.num_rows]

@@ -1,4 +1,4 @@
-"""Merges rows of several inputs, a batch at a time: in turn, in a random order by a seed, or by key."""
+"""Merges several inputs batch by batch: round-robin, in a seeded random order, or by key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import DataError
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import loaded_group, merge_rows
-from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
+from compactor.merge.order.key_merge import merge_rows
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.batches import concat_rows, take_rows
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.errors import OrderError
@@ -29,24 +30,24 @@ Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536
 _PIECE_BYTES: Final = 1 << 20
 _COPIES: Final = 2
-"""How often a piece is in memory while it is put in order: its rows end to end, and in their order."""
+"""Copies of a piece while it is reordered: concatenated, and in order."""
 _SLICE_BYTES: Final = 256 << 10
 _BATCH_BYTES: Final = 32 << 20
 
 
 class _InputRows:
-    """The rows of one input, taken from the front."""
+    """The rows of one input, consumed from the front."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self._current: pa.RecordBatch | None = None
         self.held_bytes = 0
-        """Bytes of the batch that rows are taken from."""
+        """Bytes of the current batch."""
         self.row_bytes = 0
-        """Average bytes of a row of that batch."""
+        """Average row size of the current batch."""
 
     def available(self) -> int:
-        """Returns how many rows can be taken at once; 0 at the end."""
+        """Returns the number of rows ready; 0 at the end."""
         while self._current is None or not self._current.num_rows:
             self._current = next(self._batches, None)
             self.held_bytes = 0 if self._current is None else self._current.nbytes
@@ -56,29 +57,27 @@ class _InputRows:
         return int(self._current.num_rows)
 
     def take(self, rows: int) -> pa.RecordBatch:
-        """Takes the first `rows` rows, at most as many as are available."""
+        """Takes the next `rows` rows, at most `available()`."""
         assert self._current is not None
         piece, self._current = self._current.slice(0, rows), self._current.slice(rows)
         return piece
 
 
 class InterleavedRows:
-    """A merge of inputs in an order that keeps the order within each input.
+    """A merge that keeps the order within each input.
 
-    A batch of each input and a piece of the result are in memory at a time, and are charged to a stage.
+    Holds a batch per input and a piece of the result, charged to a stage.
     """
 
     def __init__(self, inputs: Sequence[Batches], budget: MemoryBudget, stage: str) -> None:
         self._rows = [_InputRows(batches) for batches in inputs]
-        self._budget = budget
-        self._stage = stage
-        self._charged = 0
+        self._memory = Reservation(budget, stage)
 
     def close(self) -> None:
-        self._hold(0)
+        self._memory.free()
 
     def in_turn(self) -> Batches:
-        """Yields a row of each input in turn, as long as the input has any."""
+        """Yields rows round-robin, until every input is exhausted."""
         left = np.arange(len(self._rows))
         while True:
             available = np.array([self._rows[n].available() for n in left], dtype=np.int64)
@@ -88,10 +87,10 @@ class InterleavedRows:
             yield from self._ordered(np.tile(left, min(_CHUNK_ROWS // len(left) or 1, *available)))
 
     def drawn(self, counts: Sequence[int], seed: int) -> Batches:
-        """Yields all rows in a random order that depends on the seed and on the inputs' numbers of rows.
+        """Yields all rows in a random order, determined by the seed and the row counts of the inputs.
 
-        All orders are equally likely. Each chunk is drawn in two steps: how many rows of each input come
-        next, then in which order.
+        All orders are equally likely. Each chunk is drawn in two steps: the number of rows per input, then
+        their order.
         """
         rng = np.random.default_rng(seed)
         left = np.array(counts, dtype=np.int64)
@@ -103,7 +102,7 @@ class InterleavedRows:
             left -= chunk
 
     def _ordered(self, which: npt.NDArray[np.int64]) -> Batches:
-        """Yields the next rows, each from the input that `which` names, as many at a time as memory
+        """Yields the next rows, taken from the inputs that `which` lists, as many at a time as memory
         allows."""
         start = 0
         while start < len(which):
@@ -111,33 +110,28 @@ class InterleavedRows:
             counts = np.bincount(mine, minlength=len(self._rows)).tolist()
             taken = [rows.take(n) for rows, n in zip(self._rows, counts, strict=True) if n]
             weight = sum(piece.nbytes for piece in taken)
-            self._hold(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
+            self._memory.resize(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
             yield take_rows(concat_rows(taken), positions_by_source(mine))
             start += len(mine)
 
     def _max_rows(self, which: npt.NDArray[np.int64]) -> int:
-        """Returns how many rows of an order the loaded batches can give, up to the bytes of a piece.
+        """Returns how many rows of an order the loaded batches can supply, up to the size of a piece.
 
-        A batch that is not loaded yet may have rows of any size.
+        Batches not yet loaded may have rows of any size.
         """
         available = np.array([rows.available() for rows in self._rows])
         weights = np.array([max(1, rows.row_bytes) for rows in self._rows])
         which = which[: min(int(available.sum()), 1 + _PIECE_BYTES // int(weights.min()))]
-        most = len(which)
-        if most * int(weights.max()) > _PIECE_BYTES:
-            most = int(np.searchsorted(np.cumsum(weights[which]), _PIECE_BYTES, side="right"))
+        max_rows = len(which)
+        if max_rows * int(weights.max()) > _PIECE_BYTES:
+            max_rows = int(np.searchsorted(np.cumsum(weights[which]), _PIECE_BYTES, side="right"))
         for number in np.flatnonzero(np.bincount(which, minlength=len(available)) > available):
-            most = min(most, int(np.flatnonzero(which == number)[available[number]]))
-        return max(1, most)
-
-    def _hold(self, size: int) -> None:
-        self._budget.discharge(self._stage, self._charged - size)
-        self._budget.charge(self._stage, size - self._charged)
-        self._charged = size
+            max_rows = min(max_rows, int(np.flatnonzero(which == number)[available[number]]))
+        return max(1, max_rows)
 
 
 class _KeyInput:
-    """Sorted batches as an input of the key merge, with all their columns beside the keys."""
+    """Sorted batches as an input of the key merge, with all columns."""
 
     def __init__(
         self, name: str, batches: Batches, keys: Sequence[str], new_rows: Callable[[], DecodedRows]
@@ -174,9 +168,9 @@ def by_key(
     budget: MemoryBudget,
     disk: LocalDisk,
 ) -> Batches:
-    """Yields all rows in sort order; rows of equal keys by input, then as they came.
+    """Yields all rows in sort order; equal keys by input, then in input order.
 
-    inputs: each with its name and its sorted batches. `budget` must have the stage `chunks`.
+    inputs: name and sorted batches of each. `budget` must have the stage `chunks`.
     Raises `DataError` naming an input that is not sorted.
     """
     names = [column.column for column in sort]
@@ -206,13 +200,10 @@ def _gathered(
     sources: Sequence[_KeyInput], which: npt.NDArray[np.uint16], schema: pa.Schema
 ) -> pa.RecordBatch:
     origins = Origins.of(which, len(sources))
-    taken = [
-        source.rows.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)
-    ]
-    columns = []
-    for index, field in enumerate(schema):
-        pieces = [[piece[index] for piece in of_source] for of_source in taken]
-        columns.append(to_logical(gather_arrays(pieces, origins), field.type))
-    for source in sources:
-        source.rows.settle()
+    counts, columns = origins.counts.tolist(), []
+    with Pins() as pins:
+        taken = [source.rows.take(n, pins) for source, n in zip(sources, counts, strict=True)]
+        for index, field in enumerate(schema):
+            pieces = [[piece[index] for piece in of_source] for of_source in taken]
+            columns.append(to_logical(gather_arrays(pieces, origins), field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,8 +1,8 @@
-"""Runs a pipeline on Spark: its stages one after the other, each a job of tasks.
+"""Runs a pipeline on Spark, one job per stage.
 
-Nodes have rows as Arrow batches, which travel between stages in packets: so no type is lost and no row
-becomes a Python object. Spark's driver sees reports and samples of keys. It sees rows only of files, part by
-part, since a file is written in one place.
+Rows stay Arrow batches and travel between stages in packets, so no type is lost and no row becomes a Python
+object. Spark's driver handles only reports, key samples, and the rows of output files, which it writes part
+by part.
 """
 
 from __future__ import annotations
@@ -40,16 +40,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MEMORY_FACTOR: Final = 8
-"""Rows of a task take an eighth of its memory limit where keys can be divided, so that it sorts without
-spilling."""
+"""Where keys can be partitioned, give a task rows of at most 1/8 of its memory limit, so that it sorts
+without spilling."""
 
 
 class SparkRun:
     """One execution of a pipeline."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        """Opens sources for their schemas, and binds everything to them, without Spark. Raises
-        `CompactorError`."""
+        """Opens sources for their schemas and binds all nodes, without Spark. Raises `CompactorError`."""
         self._pipeline = pipeline
         self._nodes = pipeline.nodes
         self._stages = plan_stages(pipeline)
@@ -74,7 +73,7 @@ class SparkRun:
 
     @settings_named(in_pipeline)
     def run(self, spark: SparkSession, options: SparkOptions | None = None) -> RunReport:
-        """Raises `CompactorError`; then no output has anything of this run."""
+        """Runs the pipeline. On `CompactorError` no output contains anything of this run."""
         check_shuffles(spark, "pipelines")
         options = options or SparkOptions()
         started = time.perf_counter()
@@ -103,12 +102,12 @@ class SparkRun:
         assert stage.shuffle is not None
         assert stage.shuffle.by is not None
         feed = stage.takes[0]
-        return sort_schema(stage.shuffle.by, self._schema_of(feed), f"node {feed.taker!r}")
+        return sort_schema(stage.shuffle.by, self._schema_of(feed), f"node {feed.consumer!r}")
 
     def _schema_of(self, feed: Feed) -> pa.Schema:
-        """Returns the schema of the rows that the taker of a feed gets."""
-        is_merge = isinstance(self._nodes[feed.taker], Merge)
-        return self._schemas[feed.taker if is_merge else feed.path[-1]]
+        """Returns the row schema at the consumer of a feed."""
+        is_merge = isinstance(self._nodes[feed.consumer], Merge)
+        return self._schemas[feed.consumer if is_merge else feed.path[-1]]
 
     def _staging(self, spark: SparkSession, options: SparkOptions, stack: ExitStack) -> str | None:
         if self._pipeline.on_error != "continue" and len(self._tables) == len(self._outputs):
@@ -147,7 +146,7 @@ class SparkRun:
         return jobs.run(flows, parts, lambda part, given: run_part(spec, part, given))
 
     def _narrowed(self, stage: SparkStage) -> dict[str, pa.Schema]:
-        """Returns what a stage is sent of its root's input, where that is not all columns."""
+        """Returns the schema of an aggregate's shuffled input, reduced to the columns it needs."""
         node = self._nodes[stage.roots[0]] if stage.roots else None
         if not isinstance(node, Aggregate):
             return {}
@@ -155,18 +154,18 @@ class SparkRun:
         return {node.input: needed_columns(node, self._schemas[node.input], what)}
 
     def _dividers(self, stage: SparkStage, parts: int) -> Sequence[Divider]:
-        """Returns how the rows of each feed that a stage takes are divided."""
+        """Returns the partitioning of each feed that a stage consumes."""
         assert stage.shuffle is not None
         if stage.shuffle.kind is ShuffleKind.HASH:
             return [ByKeys(stage.shuffle.keys[feed.input]) for feed in stage.takes]
         if stage.shuffle.kind is ShuffleKind.ONE:
-            return [ByKeys(())] * len(stage.takes)  # Nobody asks: there is one task.
+            return [ByKeys(())] * len(stage.takes)  # never called: there is one task
         sort = self._sorts[stage.takes[0].number]
         samples = [sample for feed in stage.takes for sample in self._results.size(feed).samples]
         return [ByRange(splitters(samples, sort, parts), sort)] * len(stage.takes)
 
     def _flows(self, feeds: Sequence[Feed], dividers: Sequence[Divider]) -> list[Flow]:
-        """Returns the feeds that have rows, each with its place among them as its rank."""
+        """Returns the non-empty feeds, ranked by their position."""
         return [
             self._results.done(feed).flow(rank, divider, feed.number)
             for rank, (feed, divider) in enumerate(zip(feeds, dividers, strict=True))
@@ -176,12 +175,12 @@ class SparkRun:
     # --- outputs ---
 
     def _feeds_to(self, output: str) -> list[Feed]:
-        """Returns the feeds of an output, in the order of its rows."""
-        feeds = (feed for stage in self._stages for feed in stage.gives if feed.taker == output)
+        """Returns the feeds of an output, in row order."""
+        feeds = (feed for stage in self._stages for feed in stage.gives if feed.consumer == output)
         return sorted(feeds, key=lambda feed: feed.number)
 
     def _count(self, jobs: Jobs, output: str) -> None:
-        """Reports how many rows reached an output, and how many different ones."""
+        """Reports how many rows, and how many distinct rows, reached an output."""
         feeds = self._feeds_to(output)
         rows = different = sum(self._results.rows(feed) for feed in feeds)
         if output in self._counted and rows:
@@ -199,7 +198,7 @@ class SparkRun:
         self.report.outputs[output] = OutputReport(rows, different, documents)
 
     def _documents(self, edge: str) -> int:
-        """Returns the number of files, as far as rows have only been looked at one by one since; else 1."""
+        """Returns the number of source files if only row-by-row nodes follow the source; else 1."""
         node = self._nodes[edge.split(".")[0]]
         if isinstance(node, Source) and node.path is not None:
             return len(self._pieces.of[edge])

@@ -1,4 +1,4 @@
-"""Puts rows of the two sides of a join side by side, a bounded number at a time."""
+"""Combines left and right rows into joined rows, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Which rows stand side by side, as stretches: one row of the left side with consecutive rows of the
-    right side. -1 means no row of that side. All arrays have shape (stretches,)."""
+    """Runs of row pairs: a left row with consecutive right rows. -1 means no row on that side. All arrays
+    have shape (runs,)."""
 
     left: I64
     first: I64
-    """The first row of the right side."""
+    """First right row of the run."""
     count: I64
-    """How many rows the stretch gives: at least 1, and 1 where a side has no row."""
+    """Length of the run; 1 where a side has no row."""
 
-    def slices(self, most: int) -> Iterator[tuple[I64, I64]]:
-        """Yields positions of both sides, row by row, at most `most` at a time, however long a stretch is."""
+    def slices(self, max_rows: int) -> Iterator[tuple[I64, I64]]:
+        """Yields row positions of both sides, at most `max_rows` at a time, splitting runs if needed."""
         ends = np.cumsum(self.count)
         total = int(ends[-1]) if len(ends) else 0
-        for start in range(0, total, most):
-            at = np.arange(start, min(total, start + most))
+        for start in range(0, total, max_rows):
+            at = np.arange(start, min(total, start + max_rows))
             stretch = np.searchsorted(ends, at, "right")
             first = self.first[stretch]
             inside = at - (ends[stretch] - self.count[stretch])
@@ -37,12 +37,12 @@ class Pairing:
 
 
 class Joined:
-    """Makes joined rows: the left side's columns, then the right side's without its keys."""
+    """Builds joined rows: the left columns, then the right columns without the keys."""
 
     def __init__(self, schema: pa.Schema, left: pa.Schema, on: Sequence[tuple[str, str]]) -> None:
-        """schema: that of the result. on: keys of both sides.
+        """schema: schema of the result. on: pairs of key columns.
 
-        A row without a left side takes its keys from the right side.
+        Rows without a left side take their keys from the right side.
         """
         self.schema = schema
         self._lefts = left.names
@@ -52,7 +52,7 @@ class Joined:
     def rows(
         self, left: pa.RecordBatch, of_left: I64, right: pa.RecordBatch, of_right: I64
     ) -> pa.RecordBatch:
-        """Returns the rows at these positions, shape (rows,); -1 gives nulls."""
+        """Joins rows at these positions, shape (rows,); -1 gives nulls."""
         is_right_alone = of_left < 0
         columns = []
         for name in self._lefts:

@@ -1,6 +1,6 @@
-"""Runs a pipeline in its phases.
+"""Runs a pipeline in phases.
 
-Outputs of the init phase are published before the sources of the other outputs are opened, so these may
+The outputs of the init phase are published before the other outputs' sources are opened, so that these can
 read them.
 """
 
@@ -23,24 +23,25 @@ from compactor.settings.names import in_pipeline, settings_named
 def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunReport:
     """Runs a pipeline and returns its report.
 
-    Raises `CompactorError`; then no output of the phase that failed contains anything of this run.
+    On `CompactorError` no output of the failed phase contains anything of this run.
     """
     if not pipeline.init:
         return PipelineRun(pipeline, opener).run()
     first, rest = phases_of(pipeline)
     with opened_dead_letters(pipeline) as sink:
         before = PipelineRun(first, opener, sink)
-        # Binds the second phase before anything runs, unless its sources may not be there yet.
-        told = tuple(first.nodes)
-        after = None if _reads_outputs(rest, first) else PipelineRun(rest, opener, sink, told)
+        # Bind the second phase before anything runs, unless its sources may not exist yet.
+        reported = tuple(first.nodes)
+        after = None if _reads_outputs(rest, first) else PipelineRun(rest, opener, sink, reported)
         report = before.run()
         if rest.nodes:
-            report.add((after or PipelineRun(rest, opener, sink, told)).run())
+            report.add((after or PipelineRun(rest, opener, sink, reported)).run())
     return report
 
 
 def phases_of(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
-    """Returns the init phase and the rest: outputs with all nodes before them. Nodes may be in both."""
+    """Splits a pipeline into the init phase and the rest, each with all upstream nodes. Nodes may be in
+    both."""
     others = [
         name
         for name, node in pipeline.nodes.items()
@@ -56,7 +57,7 @@ def _only(pipeline: Pipeline, outputs: Collection[str]) -> Pipeline:
 
 
 def _reads_outputs(rest: Pipeline, first: Pipeline) -> bool:
-    """Returns whether a source reads, or may read, what the first phase writes."""
+    """Returns whether a source may read an output of the first phase."""
     written = [node for node in first.nodes.values() if isinstance(node, Output)]
     sources = [node for node in rest.nodes.values() if isinstance(node, Source)]
     return any(_may_read(source, output) for source in sources for output in written)

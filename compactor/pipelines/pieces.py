@@ -1,5 +1,4 @@
-"""Divides sources into parts that tasks read in parallel: one file, or fragments of a table that share no
-keys with others."""
+"""Splits sources into parts for parallel tasks: single files, or table fragments with disjoint keys."""
 
 from __future__ import annotations
 
@@ -26,17 +25,17 @@ from lsm_fragment.arrays.cast import as_schema
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """A part of a source that one task reads. Parts are in the order of the source's rows. Picklable."""
+    """The part of a source that one task reads. Parts are in row order. Picklable."""
 
     node: str
     source: Source
     place: str
-    """The absolute path of a file, or the address of the table."""
+    """Absolute path of a file, or address of a table."""
     snapshot: Snapshot | None = None
-    """The table's snapshot, reduced to the fragments of this part; None for a file."""
+    """The table's snapshot, reduced to this part's fragments; None for a file."""
 
     def open(self, schema: pa.Schema, *, leaves_out_bad_rows: bool) -> SourceReader:
-        """Opens the part. schema: that of the whole source. Raises `InputError`."""
+        """Opens the part. schema: schema of the whole source. Raises `InputError`."""
         if self.snapshot is None:
             return open_one_file(
                 self.place, self.source, schema, leaves_out_bad_rows=leaves_out_bad_rows
@@ -51,7 +50,7 @@ class SourcePart:
 
 
 class SourceParts:
-    """Opens sources for their schemas, as a run in one process does, and remembers their parts."""
+    """Opens sources for their schemas, as a local run does, and records their parts."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[SourcePart]] = {}
@@ -74,6 +73,6 @@ class SourceParts:
     def _of_table(self, name: str, source: Source, table: str) -> list[SourcePart]:
         store = open_store(table)
         snapshot = CommitLog(store).current()
-        # The table may have got columns since its schema was read.
+        # The table may have gained columns since its schema was read.
         source = source.model_copy(update={"columns": tuple(self.schemas[name].names)})
         return [SourcePart(name, source, store.url, piece) for piece in pieces_of(snapshot)]

@@ -1,5 +1,4 @@
-"""Runs a pipeline in one process: nodes pull batches from those before them; sources of a merge read in
-threads of their own."""
+"""Runs a pipeline in one process: nodes pull batches from upstream; a merge reads its sources in threads."""
 
 from __future__ import annotations
 
@@ -56,15 +55,15 @@ class PipelineRun:
         pipeline: Pipeline,
         opener: OpenSource = open_source,
         dead_letters_sink: Any | None = None,
-        told: Collection[str] = (),
+        reported: Collection[str] = (),
     ) -> None:
         """Opens sources for their schemas, and binds all nodes to them. Raises `CompactorError`.
 
-        dead_letters_sink: where bad records go; None if the run opens its `dead_letter` file itself.
-        told: nodes that ran before, whose bad records are written already.
+        dead_letters_sink: where bad records go; None to open the pipeline's `dead_letter` file.
+        reported: nodes that an earlier phase ran, with its bad records already written.
         """
         self._dead_letters_sink = dead_letters_sink
-        self._told = told
+        self._reported = reported
         try:
             self._work = RunContext(pipeline, self._stream)
         except RecursionError:
@@ -91,7 +90,7 @@ class PipelineRun:
 
     @property
     def schemas(self) -> Mapping[str, pa.Schema]:
-        """Schemas of the nodes' results; branches of routes as `route.branch`."""
+        """Result schemas by node; route branches as `route.branch`."""
         return self._work.schemas
 
     @property
@@ -133,7 +132,7 @@ class PipelineRun:
                 )
 
     def _claim_places(self) -> None:
-        """Checks that no output overwrites what is read or what another output writes."""
+        """Checks that no output overwrites an input or another output."""
         work = self._work
         for name, node in self._nodes.items():
             if isinstance(node, Source):
@@ -167,15 +166,15 @@ class PipelineRun:
             )
 
     def run(self) -> RunReport:
-        """Runs the pipeline. Raises `CompactorError`; then no output has anything of this run."""
+        """Runs the pipeline. On `CompactorError` no output contains anything of this run."""
         started = time.perf_counter()
         work = self._work
         with ExitStack() as stack:
-            stack.enter_context(work.begun())
+            stack.enter_context(work.opened())
             sink = self._dead_letters_sink or stack.enter_context(
                 opened_dead_letters(work.pipeline)
             )
-            work.dead_letters = DeadLetters(list(self._nodes), work.report, sink, self._told)
+            work.dead_letters = DeadLetters(list(self._nodes), work.report, sink, self._reported)
             outputs = [
                 stack.enter_context(closing(output.Writing(work, name, node)))
                 for name, node in self._nodes.items()
@@ -186,7 +185,7 @@ class PipelineRun:
                     each.hold()
             for each in outputs:
                 each.write()
-            # Tables first: a commit can be refused because of another writer, a file's move cannot.
+            # Tables first: a concurrent writer can make a commit fail, but not a file's move.
             for each in sorted(outputs, key=lambda each: not each.is_table):
                 each.publish()
         work.report.stage_seconds = dict(work.clock.seconds)
@@ -194,22 +193,22 @@ class PipelineRun:
         work.report.seconds = time.perf_counter() - started
         return work.report
 
-    # --- how rows get from node to node ---
+    # --- row transport between nodes ---
 
     def _stream(self, edge: str) -> Batches:
-        """Yields the rows of a node, or of a branch, for a node that takes them."""
+        """Yields the rows of a node or branch, for one consumer."""
         name = edge.split(".")[0]
         node, form = self._nodes[name], self._work.forms[name].form
         if isinstance(node, Route):
             return self._branch(name, node, edge)
-        if form is Form.FUSED or self._work.is_held_by_taker(name):
+        if form is Form.FUSED or self._work.is_held_by_consumer(name):
             return self._rows(name, node)
         if form is Form.BUILT:
             return self._built(name, node)
         return self._materialized(name, node)
 
     def _rows(self, name: str, node: Node) -> Batches:
-        """Runs the node. May be called once for each node, since a source can be read only once."""
+        """Runs the node. Call at most once: a source can be read only once."""
         if isinstance(node, Source):
             return self._work.clock.timed(name, source.rows(self._work, name, self._readers[name]))
         rows = self._work.clock.timed(name, rows_of(self._work, name, node))
@@ -226,7 +225,7 @@ class PipelineRun:
     def _materialized(self, name: str, node: Node) -> Batches:
         if name not in self._results:
             self._results[name] = buffer = self._work.buffer(name, self.schemas[name])
-            self._left[name] = len(self._work.takers[name])
+            self._left[name] = len(self._work.consumers[name])
             for batch in self._rows(name, node):
                 buffer.append(batch)
         yield from self._shared(name)
@@ -243,7 +242,7 @@ class PipelineRun:
         yield from self._shared(edge)
 
     def _shared(self, name: str) -> Batches:
-        """Yields a held result; drops it when the last node that takes it has taken all of it."""
+        """Yields a buffered result; drops it after its last consumer."""
         yield from self._results[name]
         self._left[name] -= 1
         if self._left[name] == 0:

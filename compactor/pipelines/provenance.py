@@ -1,10 +1,10 @@
-"""Tracks where rows came from, and where documents begin and end.
+"""Tracks the origin of rows, and document boundaries.
 
-Hidden columns carry a row's source and its number there until an aggregate or a join makes new rows. So
-outputs can count the distinct rows that reached them, and bad records name their origin. Where a source
-declares a correlation key, the key's text is a third hidden column. Batches without rows mark where a
-document begins and ends, in order among the other batches. They pass through nodes that work row by row; a
-merge, sort, aggregate or join makes one document of all its input.
+Hidden columns carry each row's source and row number until an aggregate or join creates new rows. Outputs use
+them to count distinct source rows, and bad records to name their origin. A third hidden column holds the
+correlation key as text, if a source declares one. Empty batches among the others mark where a document begins
+and ends. Row-by-row nodes pass them through; a merge, sort, aggregate or join makes its whole input one
+document.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _BOUNDARY: Final = b"lsm-compactor.boundary"
 
 
 class Boundary(NamedTuple):
-    """The beginning or the end of a document."""
+    """The start or end of a document."""
 
     is_open: bool
-    """Whether this is the beginning, before the first row; otherwise the end, after the last."""
+    """True for the start, before the first row; False for the end, after the last."""
     name: str
 
 
 def full_schema(schema: pa.Schema, *, has_groups: bool) -> pa.Schema:
-    """Returns the schema with the hidden columns at the end."""
+    """Appends the hidden columns to the schema."""
     return pa.schema([*schema, *_ORIGIN, *([_GROUP] if has_groups else [])])
 
 
 def numbered(
     batch: pa.RecordBatch, number: int, row: int, groups: pa.Array | None
 ) -> pa.RecordBatch:
-    """Returns the batch with hidden columns: its rows are those from `row` on of node `number`."""
+    """Adds the hidden columns: rows `row` and following of node `number`."""
     rows = pa.array(np.arange(row, row + batch.num_rows))
     return placed(batch, number, rows, groups)
 
@@ -70,20 +70,20 @@ def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def boundary_batch(boundary: Boundary, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the batch without rows that marks a boundary. schema: that of the rows around it."""
+    """Returns an empty batch that marks a boundary. schema: schema of the surrounding rows."""
     marked = schema.with_metadata({_BOUNDARY: json.dumps(boundary).encode()})
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in marked], schema=marked)
 
 
 def boundary_of(batch: pa.RecordBatch) -> Boundary | None:
-    """Returns the boundary that a batch marks; None if the batch holds rows, however few."""
+    """Returns the boundary that a batch marks; None for a batch of rows."""
     if batch.num_rows or _BOUNDARY not in (batch.schema.metadata or {}):
         return None
     return Boundary(*json.loads(batch.schema.metadata[_BOUNDARY]))
 
 
 def one_document(name: str, batches: Batches, schema: pa.Schema) -> Batches:
-    """Yields all rows as one document, whichever documents they belonged to."""
+    """Yields all rows as a single document."""
     yield boundary_batch(Boundary(True, name), schema)
     for batch in batches:
         if boundary_of(batch) is None:

@@ -1,10 +1,9 @@
-"""Range join: pairs points of one side with the other side's intervals that contain them, of equal keys if
-there are keys.
+"""Range join: matches points of one side with the intervals of the other side that contain them, optionally
+on equal keys.
 
-The join is a sweep: points come in the order of keys and value, intervals in the order of keys and lower
-bound. For each chunk of points it keeps the intervals that contain any of them or may contain later ones;
-they spill where memory is short. The points of one interval are consecutive, so two binary searches find
-them.
+A sweep: points are sorted by keys and value, intervals by keys and lower bound. For each chunk of points the
+join keeps the intervals that contain one of them or may contain later ones; they spill when memory is short.
+The points in an interval are consecutive, so two binary searches find them.
 """
 
 from __future__ import annotations
@@ -29,13 +28,14 @@ from compactor.pipelines.sorted_rows import (
     nan_rows,
     no_rows,
 )
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows, take_rows
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.keys.sort_schema import Nulls, SortColumn, SortSchema
 
 
 class Closed(StrEnum):
-    """Which of its two bounds an interval contains."""
+    """Which bounds belong to an interval."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -53,7 +53,7 @@ class Closed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The columns of the build side that define its intervals: keys and bounds."""
+    """The build-side columns that define the intervals: keys and bounds."""
 
     keys: tuple[str, ...]
     begin: str
@@ -62,14 +62,14 @@ class Intervals:
 
 
 def interval_order(keys: SortSchema, begin: str) -> SortSchema:
-    """Returns the order of intervals: those without a lower bound come first."""
+    """Returns the sort order of intervals; those without a lower bound come first."""
     return (*keys, SortColumn(begin, nulls=Nulls.FIRST))
 
 
 @dataclass(frozen=True, slots=True)
 class _Intervals:
-    """A piece of the kept intervals: where the points of each begin and end, among the points without null
-    and NaN. Shapes (intervals,)."""
+    """A piece of the kept intervals, as ranges of points, counting only points that are neither null nor NaN.
+    Shapes (intervals,)."""
 
     low: I64
     high: I64
@@ -82,7 +82,7 @@ class _Intervals:
 
 @dataclass(slots=True)
 class _Gathered:
-    """Intervals that gather until they make a piece."""
+    """Accumulates intervals until they make a piece."""
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
     low: list[I64] = field(default_factory=list)
@@ -101,9 +101,9 @@ class _Gathered:
 class RangeJoin:
     """A range join of two sorted sides.
 
-    Result rows are ordered by keys and point, then as the points came; those of one point by the intervals'
-    lower bounds, then as the intervals came. A null bound is unbounded. Null and NaN are in no interval, and
-    an interval with a bound of NaN contains nothing.
+    Results are ordered by keys and point, then by point row; for one point, by the intervals' lower bounds,
+    then by interval row. A null bound is unbounded. No interval contains null or NaN, and one with a NaN
+    bound is empty.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class RangeJoin:
         *,
         keeps_all: bool,
     ) -> None:
-        """points: sorted by keys and value. intervals: sorted by `interval_order`.
-        keeps_all: keeps points in no interval too."""
+        """points: sorted by keys and value. intervals: sorted by `interval_order`. keeps_all: keep unmatched
+        points."""
         self._points = points
         self._intervals = intervals
         self._what = what
@@ -128,7 +128,8 @@ class RangeJoin:
             room.new_buffer(intervals.schema),
         )
         self._pieces: list[_Intervals] = []
-        self._charged = 0
+        self._memory = Reservation(room.budget, room.stage)
+        """That of `_pieces`."""
 
     def rows(self) -> Batches:
         """Yields the joined rows; may be called once. Raises `MemoryLimitError`."""
@@ -142,17 +143,16 @@ class RangeJoin:
                 yield from self._matched(rows, known)
 
     def close(self) -> None:
-        self._room.budget.discharge(self._room.stage, self._charged)
-        self._charged = 0
+        self._memory.free()
         self._active.close()
         self._spare.close()
 
-    # --- which intervals a chunk of points needs ---
+    # --- intervals needed by a chunk of points ---
 
     def _advance(self, points: Sequence[pa.Array]) -> None:
         """Keeps the intervals that contain any of these points, or may contain later ones."""
-        self._room.budget.discharge(self._room.stage, self._charged)
-        self._charged, self._pieces = 0, []
+        self._pieces = []
+        self._memory.free()
         count = len(points[0])
         gathered = _Gathered()
         for given in (
@@ -161,7 +161,7 @@ class RangeJoin:
         ):
             for rows in given:
                 low, high = self._bounds(points, rows)
-                # An interval that ends with or after the last point may contain the next point.
+                # Keep intervals that reach the last point or beyond: they may contain the next point.
                 kept = np.flatnonzero((low < high) | (high == count))
                 if len(kept):
                     gathered.add(take_rows(rows, kept), low[kept], high[kept])
@@ -177,15 +177,13 @@ class RangeJoin:
                 np.concatenate(gathered.high),
                 gathered.size / gathered.count,
             )
-            size = piece.low.nbytes + piece.high.nbytes
-            self._room.budget.charge(self._room.stage, size)
-            self._charged += size
+            self._memory.grow(piece.low.nbytes + piece.high.nbytes)
             self._pieces.append(piece)
             self._spare.append(concat_rows(gathered.rows))
         return _Gathered()
 
     def _bounds(self, points: Sequence[pa.Array], rows: pa.RecordBatch) -> tuple[I64, I64]:
-        """Returns the first point in each interval and the first one behind it."""
+        """Returns each interval's range of points: the first inside, and the first beyond."""
         what, sort, count = self._what, self._intervals.sort, len(points[0])
         keys = key_arrays(rows, what.keys)
         [begin, end] = key_arrays(rows, (what.begin, what.end))
@@ -203,42 +201,44 @@ class RangeJoin:
         low[empty], high[empty] = 0, 0
         return low, high
 
-    # --- what stands side by side ---
+    # --- joined rows ---
 
     def _matched(self, rows: pa.RecordBatch, known: I64) -> Batches:
-        """Yields the chunk's rows with all intervals that contain them. known: rows without null and NaN."""
+        """Yields the chunk's rows with all intervals that contain them. known: rows that are neither null nor
+        NaN."""
         matches = np.zeros(rows.num_rows, dtype=np.int64)
         if len(known):
             matches[known] = self._counts(len(known))
         heaviest = max((piece.row_bytes for piece in self._pieces), default=0.0)
-        most = self._room.rows_of(rows.nbytes / rows.num_rows + heaviest)
+        max_rows = self._room.rows_of(rows.nbytes / rows.num_rows + heaviest)
         running = np.cumsum(np.maximum(matches, int(self._keeps_all)))
         start = 0
         while start < rows.num_rows:
             before = int(running[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(running, before + most, "right")))
-            if matches[start] > most:
-                yield from self._one_point(rows, start, int(np.searchsorted(known, start)), most)
+            stop = max(start + 1, int(np.searchsorted(running, before + max_rows, "right")))
+            if matches[start] > max_rows:
+                yield from self._one_point(
+                    rows, start, int(np.searchsorted(known, start)), max_rows
+                )
             else:
                 alone = start + np.flatnonzero(matches[start:stop] == 0)
                 yield self._some_points(rows, known, (start, stop), alone)
             start = stop
 
     def _counts(self, points: int) -> I64:
-        """Returns how many intervals contain each of the known points."""
+        """Returns the number of intervals that contain each known point."""
         changes = np.zeros(points + 1, dtype=np.int64)
         for piece in self._pieces:
             changes += np.bincount(piece.low, minlength=points + 1)
             changes -= np.bincount(piece.high, minlength=points + 1)
         return np.cumsum(changes[:-1])
 
-    def _one_point(self, rows: pa.RecordBatch, row: int, place: int, most: int) -> Batches:
-        """Yields a row that is in more intervals than may come at a time. place: its place among the known
-        ones."""
+    def _one_point(self, rows: pa.RecordBatch, row: int, place: int, max_rows: int) -> Batches:
+        """Yields a row that has more matches than fit into a chunk. place: its index among the known rows."""
         for number, piece in enumerate(self._pieces):
             chosen = piece.within(place, place + 1)
-            for start in range(0, len(chosen), most):
-                some = chosen[start : start + most]
+            for start in range(0, len(chosen), max_rows):
+                some = chosen[start : start + max_rows]
                 intervals = take_rows(self._active.batch(number), some)
                 same = np.full(len(some), row)
                 yield self._joined.rows(rows, same, intervals, np.arange(len(some)))
@@ -246,7 +246,7 @@ class RangeJoin:
     def _some_points(
         self, rows: pa.RecordBatch, known: I64, span: tuple[int, int], alone: I64
     ) -> pa.RecordBatch:
-        """Returns the rows of this span with their intervals. alone: the rows in no interval."""
+        """Returns the rows of this span with their intervals. alone: unmatched rows."""
         first, last = (int(place) for place in np.searchsorted(known, span))
         found, of_points, of_intervals, taken = [no_rows(self._intervals.schema)], [], [], 0
         for number, piece in enumerate(self._pieces):
@@ -265,6 +265,6 @@ class RangeJoin:
             of_intervals.append(np.full(len(alone), -1))
         points = np.concatenate([*of_points, np.zeros(0, dtype=np.int64)])
         intervals = np.concatenate([*of_intervals, np.zeros(0, dtype=np.int64)])
-        # Stable, because pieces come in the order of their intervals' lower bounds.
+        # Stable: pieces are in the order of their intervals' lower bounds.
         order = np.argsort(points, kind="stable")
         return self._joined.rows(rows, points[order], concat_rows(found), intervals[order])

@@ -1,4 +1,4 @@
-"""Counts what a run did, in the same way for one process and for Spark."""
+"""The figures of a run, on one process or Spark."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class OutputReport:
 
     records_written: int = 0
     ok_count: int = 0
-    """Number of distinct source rows that reached the output."""
+    """Distinct source rows that reached the output."""
     documents: int = 0
-    """Number of documents that were opened and closed."""
+    """Documents opened and closed."""
     live: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -46,20 +46,20 @@ class RunReport:
     records_read: dict[str, int] = field(default_factory=dict)
     """Rows read, by source."""
     records_without_time: dict[str, int] = field(default_factory=dict)
-    """Rows that are in no window, by aggregate over windows of time."""
+    """Rows outside all time windows, by aggregate."""
     dlq_count: int = 0
-    """Number of bad records that were put aside."""
+    """Bad records set aside."""
     spills: int = 0
     peak_bytes: int = 0
-    """The most bytes that were charged at a time."""
+    """Peak of the charged bytes."""
     peak_waiting: dict[str, int] = field(default_factory=dict)
-    """The most records that waited behind a source, by source."""
+    """Peak number of queued records, by source."""
     stage_seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds of each node, without the nodes before it; all threads are added up."""
+    """Seconds spent in each node itself, summed over threads."""
     seconds: float = 0.0
 
     def add(self, later: RunReport) -> None:
-        """Adds the figures of a run that came after this one."""
+        """Adds the figures of a later run."""
         self.outputs |= later.outputs
         self.records_read = _summed(self.records_read, later.records_read)
         self.stage_seconds = _summed(self.stage_seconds, later.stage_seconds)
@@ -89,7 +89,7 @@ def _summed(one: Mapping[str, _Number], other: Mapping[str, _Number]) -> dict[st
 
 
 class NodeClock:
-    """A clock that counts each second for one node only: a nested node's time is not its caller's."""
+    """A clock that attributes each second to one node: the caller's clock stops while a nested node runs."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -121,13 +121,14 @@ class NodeClock:
 
 
 class SeenRows:
-    """A set of source rows, one bit for each."""
+    """A set of source rows, as bitmaps."""
 
     def __init__(self) -> None:
         self._bits: dict[int, npt.NDArray[np.uint8]] = {}
 
     def new(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Adds a batch's rows. Returns which were not in the set, nor earlier in the batch. Shape (rows,)."""
+        """Adds a batch's rows. Returns which of them are new to the set and not repeated in the batch. Shape
+        (rows,)."""
         sources, rows = (batch.column(name).to_numpy() for name in (SOURCE, ROW))
         found = np.zeros(batch.num_rows, dtype=np.bool_)
         for source in np.unique(sources).tolist():
@@ -144,10 +145,10 @@ class SeenRows:
 
 
 class Counted:
-    """Counts the rows that reach an output, and drops the columns that the output does not show."""
+    """Counts the rows of an output, and drops the columns that it does not show."""
 
     def __init__(self, report: OutputReport, names: Sequence[str], *, may_repeat: bool) -> None:
-        """names: the columns that are shown. may_repeat: a source row may reach the output more than once."""
+        """names: the columns shown. may_repeat: a source row may reach the output more than once."""
         self._report = report
         self._names = list(names)
         self._seen = SeenRows() if may_repeat else None

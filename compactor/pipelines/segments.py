@@ -1,5 +1,4 @@
-"""Computes running values within segments of an array, a whole array at a time, however many segments there
-are and however long they are."""
+"""Computes running values over array segments, vectorised regardless of their number and length."""
 
 from __future__ import annotations
 
@@ -14,11 +13,10 @@ Flags = npt.NDArray[np.bool_]
 
 
 def accumulated(function: np.ufunc, values: Numbers, is_start: Flags) -> Numbers:
-    """Computes `function.accumulate(values)`, restarted at each segment's first row. Row 0 must start one.
+    """Computes `function.accumulate(values)`, restarting at each segment start. Row 0 must be one.
 
-    Works strictly from left to right within a segment, so that sums of floats do not depend on other
-    segments. Segments of about the same length become the columns of one matrix; there is one matrix for each
-    power of two of the length. All shapes are (rows,).
+    Accumulates strictly left to right, so that float sums do not depend on other segments. Packs segments of
+    similar length into the columns of a matrix, one per power of two. All shapes are (rows,).
     """
     starts = np.flatnonzero(is_start)
     lengths = np.diff(np.append(starts, len(values)))
@@ -41,16 +39,16 @@ def accumulated(function: np.ufunc, values: Numbers, is_start: Flags) -> Numbers
 
 
 class Frames:
-    """The frame of each row, from which its value is computed: rows `low` to `at` of the given values.
+    """Each row's frame: rows `low` to `at` of the given values.
 
-    Rows of a partition are consecutive. Without a limit a frame begins at its partition's first row; the
-    caller then puts the result of the row before in front of the values. With a limit the caller gives the
-    values of the rows before too, at least as many as a frame has besides its own row.
+    Rows of a partition are consecutive. Without a limit a frame begins at the start of its partition, and the
+    caller prepends the previous row's result to the values. With a limit the caller prepends the values of at
+    least `limit - 1` previous rows.
     """
 
     def __init__(self, numbers: I64, start: int, stop: int, limit: int | None) -> None:
-        """numbers: numbers of rows within their partition, from 1. start, stop: rows whose values are wanted.
-        limit: the most rows of a frame, its own row included."""
+        """numbers: row numbers within the partition, from 1. start, stop: rows to compute. limit: maximum
+        rows of a frame, including its own."""
         self._start, self._stop, self._limit = start, stop, limit
         mine = numbers[start:stop]
         if limit is None:
@@ -70,15 +68,15 @@ class Frames:
 
     @property
     def rows(self) -> slice:
-        """The rows whose values the caller gives; if running, the result of the row before them as well."""
+        """The rows whose values the caller passes, plus the previous result if running."""
         return slice(self._start if self.is_running else 0, self._stop)
 
     def over(self, function: np.ufunc, values: Numbers) -> Numbers:
-        """Computes an associative function over each frame. Shape (rows wanted,).
+        """Computes an associative function over each frame. Shape (stop - start,).
 
-        Frames of a limited size follow van Herk, Gil and Werman: partitions are divided into blocks of that
-        size, so that a frame is the end of one block and the beginning of the next. Nothing is ever
-        subtracted, so a NaN leaves with its row.
+        Bounded frames use the van Herk/Gil-Werman algorithm: it splits partitions into blocks of the frame
+        size, so that a frame is a suffix of one block and a prefix of the next. Nothing is subtracted, so a
+        NaN leaves with its row.
         """
         upto = accumulated(function, values, self._is_start)
         if self.is_running:
@@ -91,7 +89,7 @@ class Frames:
             return np.where(in_one, upto[self.at], function(since[self.low], upto[self.at]))
 
     def sums(self, values: I64) -> I64:
-        """Returns the sum of each frame, shape (rows wanted, ...).
+        """Returns the sum of each frame, shape (stop - start, ...).
 
         values: integers whose running sums fit into 64 bits, shape (values, ...).
         """

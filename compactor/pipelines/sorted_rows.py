@@ -1,10 +1,9 @@
-"""Reads the sorted rows of one side of a join up to a key, and ranks keys of both sides to compare whole
-arrays at a time."""
+"""Reads one sorted side of a join chunk by chunk, and ranks the keys of both sides so that whole arrays
+compare."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +15,7 @@ from pyarrow import types as pt
 
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.storage import plain, to_storage
@@ -27,38 +27,36 @@ Flags = npt.NDArray[np.bool_]
 Batches = Iterator[pa.RecordBatch]
 
 CHUNK_ROWS: Final = 65_536
-"""The most rows that are compared, or leave a join, at a time."""
+"""Maximum rows that a join compares or emits at a time."""
 _CHUNK_DIVISOR: Final = 32
-"""A chunk takes at most one part in this many of the soft limit."""
+"""A chunk takes at most 1/32 of the soft limit."""
 _WORK_COPIES: Final = 2
-"""How often a chunk is in memory: its batches, and the batch made of them."""
+"""Copies of a chunk in memory: its batches, and their concatenation."""
 _IN_HAND: Final = 2
-"""Number of chunks that a join has in work."""
+"""Chunks that a join works on at a time."""
 _ROW_BYTES: Final = 96
-"""Bytes of keys, ranks and positions for each row of a chunk."""
+"""Bytes of keys, ranks and positions per row of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory in which a join holds rows."""
+    """The memory of a join."""
 
     budget: MemoryBudget
     stage: str
     new_buffer: Callable[[pa.Schema], BatchBuffer]
-    """Makes a buffer that spills when the stage is asked to."""
+    """Makes a buffer that the stage can spill."""
 
     @property
     def chunk_bytes(self) -> int:
         return max(1, self.budget.soft_bytes // _CHUNK_DIVISOR)
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Charges the chunks in work: rows that are put together, and rows that leave."""
-        with self.budget.holding(self.stage, _IN_HAND * self.chunk_bytes):
-            yield
+    def working(self) -> Reservation:
+        """Reserves the chunks in use: rows being joined and rows being emitted."""
+        return Reservation(self.budget, self.stage, _IN_HAND * self.chunk_bytes)
 
     def rows_of(self, row_bytes: float) -> int:
-        """Returns how many rows of this size make a chunk."""
+        """Returns the rows of this size in a chunk."""
         return int(max(1, min(CHUNK_ROWS, self.chunk_bytes / max(1.0, row_bytes))))
 
 
@@ -71,7 +69,7 @@ def key_arrays(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
 
 
 def known_rows(columns: Sequence[pa.Array], rows: int) -> Flags:
-    """Returns which rows have neither null nor NaN, and so can match others. Shape (rows,)."""
+    """Returns which rows are neither null nor NaN, and so can match. Shape (rows,)."""
     known = np.ones(rows, dtype=np.bool_)
     for column in columns:
         known &= np.asarray(column.is_valid())
@@ -88,9 +86,9 @@ def nan_rows(column: pa.Array) -> Flags:
 
 
 def common_ranks(sets: Sequence[Sequence[pa.Array]], sort: SortSchema) -> list[I64]:
-    """Ranks each row among the rows of all sets; equal keys have equal ranks. One array for each set.
+    """Ranks the rows of all sets together; equal keys get equal ranks. Returns one array per set.
 
-    sets: the key columns of each set of rows, as plain storage arrays.
+    sets: key columns per set, as plain storage arrays.
     """
     if not sets[0]:
         return [np.zeros(0, dtype=np.int64) for _ in sets]
@@ -105,48 +103,48 @@ def common_ranks(sets: Sequence[Sequence[pa.Array]], sort: SortSchema) -> list[I
 
 
 class SortedRows:
-    """A reader of batches in the order of their keys, with one chunk in memory."""
+    """A reader of sorted batches that holds one chunk in memory."""
 
     def __init__(
         self, batches: Batches, schema: pa.Schema, keys: Sequence[str], sort: SortSchema, room: Room
     ) -> None:
-        """sort: directions of the keys, in turn; its column names are ignored."""
+        """sort: sort direction per key; its column names are ignored."""
         self.schema = schema
         self._batches = batches
         self._names = list(keys)
         self.sort = sort
         self.room = room
         self._rest: pa.RecordBatch | None = None
-        """The rest of a batch that was more than a chunk."""
-        self._charged = 0
+        """Rest of a batch larger than a chunk."""
+        self._memory = Reservation(room.budget, room.stage)
         self.rows: pa.RecordBatch = no_rows(schema)
         self.keys: list[pa.Array] = key_arrays(self.rows, self._names)
         """Key columns of `rows`, as plain storage arrays."""
 
     def fill(self) -> bool:
-        """Reads a chunk if there are no rows. Returns False at the end."""
+        """Reads a chunk if none is left. Returns False at the end."""
         if not self.rows.num_rows:
             self.close()
             pieces, rows, size = [], 0, 0
             while piece := self._next_piece(rows, size):
                 pieces.append(piece)
                 rows, size = rows + piece.num_rows, size + piece.nbytes
-                self._charge(_WORK_COPIES * piece.nbytes + _ROW_BYTES * piece.num_rows)
+                self._memory.grow(_WORK_COPIES * piece.nbytes + _ROW_BYTES * piece.num_rows)
             if pieces:
                 self._set(concat_rows(pieces))
         return bool(self.rows.num_rows)
 
     def take(self, count: int) -> pa.RecordBatch:
-        """Takes the first `count` rows; they stay charged until others are read."""
+        """Takes the first `count` rows; they stay charged until the next read."""
         taken = self.rows.slice(0, count)
         self.rows = self.rows.slice(count)
         self.keys = [key.slice(count) for key in self.keys]
         return taken
 
     def take_through(self, key: Sequence[pa.Array]) -> Batches:
-        """Yields all rows up to and including those of this key, in pieces.
+        """Yields all rows up to and including this key, in pieces.
 
-        Each piece stays charged until the next is asked for. key: its columns, each of one row.
+        Each piece stays charged until the next one is requested. key: one-row key columns.
         """
         while self.fill():
             ours, theirs = common_ranks([self.keys, key], self.sort)
@@ -158,15 +156,14 @@ class SortedRows:
                 return
 
     def close(self) -> None:
-        self.room.budget.discharge(self.room.stage, self._charged)
-        self._charged = 0
+        self._memory.free()
 
     def _set(self, rows: pa.RecordBatch) -> None:
         self.rows = rows
         self.keys = key_arrays(rows, self._names)
 
     def _next_piece(self, rows: int, size: int) -> pa.RecordBatch | None:
-        """Returns the next rows, as many as fit into a chunk beside these; None if none fit or at the end."""
+        """Returns the next rows that fit into a chunk beside these; None if none fit or at the end."""
         while self._rest is None or not self._rest.num_rows:
             self._rest = next(self._batches, None)
             if self._rest is None:
@@ -178,7 +175,3 @@ class SortedRows:
         piece = self._rest.slice(0, max(1, count))
         self._rest = self._rest.slice(piece.num_rows)
         return piece
-
-    def _charge(self, size: int) -> None:
-        self.room.budget.charge(self.room.stage, size)
-        self._charged += size

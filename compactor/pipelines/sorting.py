@@ -1,4 +1,4 @@
-"""Sorts more rows than memory holds: writes sorted runs and merges them by key."""
+"""External sort: writes sorted runs and merges them by key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_logical, to_storage
@@ -17,14 +18,14 @@ from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema
 
 _WORK_COPIES = 3
-"""How often a run is in memory while it is sorted: its batches, the columns end to end, and their keys, or
-later some in order."""
+"""Copies of a run while it is sorted: its batches, the concatenated columns, and the keys, or later some
+sorted rows."""
 _MERGE_DIVISOR = 8
-"""Bounds how many runs are merged at a time: each may hold some batches within half of the memory."""
+"""Limits the fan-in: each run may hold a few batches, within half of the memory."""
 
 
 class Sorter:
-    """A stable external sort: takes batches, then gives the rows back in order."""
+    """A stable external sort."""
 
     def __init__(
         self,
@@ -37,8 +38,8 @@ class Sorter:
         *,
         at_once: int = 1,
     ) -> None:
-        """at_once: how many sorters give back their rows at the same time, under one budget."""
-        self._share = _MERGE_DIVISOR * at_once
+        """at_once: number of sorters that emit rows at the same time under one budget."""
+        self._divisor = _MERGE_DIVISOR * at_once
         self._schema = schema
         self._sort = sort
         self._batch_rows = batch_rows
@@ -46,39 +47,38 @@ class Sorter:
         self._stage = stage
         self._disk = disk
         self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._memory = Reservation(budget, stage)
         self._rest: Iterator[pa.RecordBatch] | None = None
-        """Rows that were sorted in memory and have not left yet."""
+        """Rows sorted in memory but not yet emitted."""
         self._runs: list[BatchBuffer] = []
         self._batch_bytes = 0
-        """Bytes of the largest batch of any run."""
+        """Size of the largest batch of any run."""
         self.spills = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         size = _WORK_COPIES * batch.nbytes
         if self._held and not self._budget.has_room(size):
             self._end_run()
-        self._budget.charge(self._stage, size)
+        self._memory.grow(size)
         self._held.append(batch)
-        self._held_bytes += size
 
     def sorted(self) -> Iterator[pa.RecordBatch]:
-        """Yields all rows in order; nothing is held afterwards."""
+        """Yields all rows in order, then holds none."""
         if not self._runs:
             self._rest = self._sorted_run()
-            # `_rest` is looked up anew each time: a spill may have replaced it meanwhile.
+            # Look up `_rest` each time: a spill may have replaced it.
             while (batch := next(self._rest, None)) is not None:
                 yield batch
             self._release()
             return
         self._end_run()
-        most = max(2, int(self._budget.soft_bytes // (self._share * max(1, self._batch_bytes))))
-        while len(self._runs) > most:
-            # Only neighbouring runs are merged, so that rows of equal keys keep their order.
+        fan_in = max(2, int(self._budget.soft_bytes // (self._divisor * max(1, self._batch_bytes))))
+        while len(self._runs) > fan_in:
+            # Merge adjacent runs only, so that equal keys keep their order.
             merged = self._new_run()
-            for batch in self._merged(self._runs[:most]):
+            for batch in self._merged(self._runs[:fan_in]):
                 self._put(merged, batch)
-            self._runs[:most] = [merged]
+            self._runs[:fan_in] = [merged]
         yield from self._merged(self._runs)
 
     def _merged(self, runs: Sequence[BatchBuffer]) -> Iterator[pa.RecordBatch]:
@@ -89,7 +89,7 @@ class Sorter:
         return BatchBuffer(self._schema, self._budget, self._stage, self._disk)
 
     def _put(self, run: BatchBuffer, batch: pa.RecordBatch) -> None:
-        """Appends a batch to a run and writes it to disk at once."""
+        """Appends a batch to a run on disk."""
         run.append(batch)
         run.spill(batch.nbytes)
         self._batch_bytes = max(self._batch_bytes, batch.nbytes)
@@ -119,7 +119,7 @@ class Sorter:
         self.spills += 1
 
     def _put_rest(self) -> None:
-        """Moves the rows that have not left yet to disk."""
+        """Spills the rows not yet emitted."""
         assert self._rest is not None
         rest, run = self._rest, self._new_run()
         self._release()
@@ -149,5 +149,5 @@ class Sorter:
             )
 
     def _release(self) -> None:
-        self._budget.discharge(self._stage, self._held_bytes)
-        self._held, self._held_bytes = [], 0
+        self._held = []
+        self._memory.free()

@@ -1,4 +1,4 @@
-"""Makes the outputs of a pipeline on Spark from the parts and fragments that its tasks left."""
+"""Publishes a Spark pipeline's outputs from the parts and fragments that its tasks wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from compactor.write.ingest import IngestOptions, IngestPlan, commit_fragments, 
 
 @dataclass(frozen=True, slots=True)
 class OutputTable:
-    """A table that an output writes, as it was when the run began."""
+    """An output table, as of the start of the run."""
 
     log: CommitLog
     snapshot: Snapshot
@@ -34,9 +34,9 @@ class OutputTable:
 
 
 def open_table(address: str, node: Output, given: pa.Schema, what: str) -> OutputTable:
-    """Returns the table of an output. Raises `CompactorError`.
+    """Opens the table of an output. Raises `CompactorError`.
 
-    given: schema of the rows that reach the output. what: subject of messages.
+    given: row schema at the output. what: subject of messages.
     """
     store = open_store(address)
     log = CommitLog(store)
@@ -55,10 +55,10 @@ def write_outputs(
     results: StageResults,
     staging: Store | None,
 ) -> None:
-    """Writes files, commits tables, and moves the files to their places when all of that is done.
+    """Writes the files and commits the tables, then moves the files to their places.
 
-    schemas: by edge. feeds: by output, in the order of its rows. staging: where the parts are; None if there
-    are none. Raises `CompactorError`.
+    schemas: by edge. feeds: by output, in row order. staging: store of the parts; None if there are none.
+    Raises `CompactorError`.
     """
     written: list[StagedSink] = []
     with ExitStack() as files:

@@ -1,4 +1,4 @@
-"""What the tasks of Spark stages have reported, and the numbers that their rows have in the whole source."""
+"""Collects the task reports of Spark stages, and converts task row numbers to source row numbers."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from compactor.spark.shuffle.task import task_and_place
 class _StageResult:
     done: Done
     reports: Mapping[int, StageTaskReport]
-    """By the number of the task, ascending."""
+    """By task number, ascending."""
 
 
 class StageResults:
-    """The results of all stages that have run."""
+    """The results of all finished stages."""
 
     def __init__(self) -> None:
         self._stages: list[_StageResult] = []
         self._stage_of: dict[int, _StageResult] = {}
-        """By the number of each feed that it gives."""
+        """Producing stage by feed number."""
         self._rows_before: dict[str, npt.NDArray[np.int64]] = {}
-        """By node that numbers rows: how many come before those of each task."""
+        """By numbering node: rows before those of each task."""
 
     def add(
         self, stage: SparkStage, done: Done, nodes: Mapping[str, Node], total: RunReport
     ) -> None:
-        """Adds a stage that has run, also to the report of the run. Raises `BadRecordError` if a bad record
+        """Adds a finished stage, and its figures to the run's report. Raises `BadRecordError` if a bad record
         ended it."""
         reports = {n: StageTaskReport.from_json(said) for n, said in done.summaries.items()}
         result = _StageResult(done, reports)
@@ -65,32 +65,32 @@ class StageResults:
                 total.stage_seconds[name] = total.stage_seconds.get(name, 0.0) + spent
 
     def done(self, feed: Feed) -> Done:
-        """Returns the job that gave a feed."""
+        """Returns the job that produced a feed."""
         return self._stage_of[feed.number].done
 
     def size(self, feed: Feed) -> FeedTotals:
-        """Returns what came in packets by a feed."""
+        """Returns the packet totals of a feed."""
         return self.done(feed).feeds[feed.number]
 
     def written(self, feed: Feed) -> Iterator[WrittenRows]:
-        """Yields what tasks wrote of the rows of a feed, in the order of the rows."""
+        """Yields what the tasks wrote of a feed, in row order."""
         for report in self._stage_of[feed.number].reports.values():
             if (written := report.written.get(str(feed.number))) is not None:
                 yield written
 
     def rows(self, feed: Feed) -> int:
-        """Returns how many rows came by a feed, in packets or to be written."""
+        """Returns the rows of a feed, in packets or written."""
         return self.size(feed).rows + sum(written.rows for written in self.written(feed))
 
     def dead_letters(self) -> Iterator[str]:
-        """Yields the keys of the parts with dead letters."""
+        """Yields the keys of the dead-letter parts."""
         for stage in self._stages:
             for report in stage.reports.values():
                 if report.dead_letters is not None:
                     yield report.dead_letters
 
     def with_whole_numbers(self, letters: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns dead letters with the numbers that their rows have in the whole source."""
+        """Renumbers the rows of dead letters within the whole source."""
         sources = np.asarray(letters.column("source"))
         rows = letters.column("row").to_numpy()
         whole = np.empty_like(rows)
@@ -101,15 +101,15 @@ class StageResults:
         return letters.set_column(place, dead_letters.SCHEMA.field("row"), pa.array(whole))
 
     def _whole(self, source: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """rows: numbers with the task's in their upper bits. All numbers are from 1."""
+        """rows: numbers with the task number in the upper bits. All numbers start at 1."""
         tasks, places = task_and_place(rows - 1)
         return self._rows_before[source][tasks] + places + 1
 
 
 def _rows_before(reports: Mapping[int, StageTaskReport]) -> npt.NDArray[np.int64]:
-    """Returns how many rows come before those of each task. Shape (number of the last task + 2,)."""
+    """Returns the number of rows before each task. Shape (number of the last task + 2,)."""
     counts = np.zeros(max(reports, default=-1) + 2, dtype=np.int64)
     for task, report in reports.items():
-        # Rows that a source left out have numbers too.
+        # Rows that a source skipped have numbers too.
         counts[task + 1] = max(report.records_read, report.root_rows)
     return np.cumsum(counts)

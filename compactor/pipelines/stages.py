@@ -1,10 +1,10 @@
-"""Divides a pipeline into Spark stages: a stage begins where rows must move to other tasks. Pure: the Spark
-run and `--explain --master` use the same answers.
+"""Divides a pipeline into Spark stages, which begin where rows must move to other tasks. Pure: shared by the
+Spark run and `--explain --master`.
 
-Within a stage rows go from node to node in their task. Nodes that keep the order and look at one row at a
-time (transform, route, concat, an interleave without seed) run in the tasks that give them rows, if need be
-in several stages. A **path** says how rows get from the root of a stage to the node that takes them in
-another stage, or to an output. Paths to a node are in the order of its rows.
+Within a stage rows stay in their task. Row-by-row nodes that keep the order (transform, route, concat,
+interleave without seed) run in the tasks of their inputs, in several stages if need be. A **path** leads from
+the root of a stage to an output, or to a consumer in another stage. The paths to a node are in the order of
+its rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from compactor.errors import ConfigError
-from compactor.pipelines.classify import is_sorted_by, order_of, order_of_work
+from compactor.pipelines.classify import is_sorted_by, order_of, topological_order
 from compactor.pipelines.config import (
     Aggregate,
     Combine,
@@ -49,34 +49,34 @@ _KNOWN: Final[dict[type, frozenset[str]]] = {
         {"nodes", "memory", "batch_size", "on_error", "dead_letter", "max_group_buffer"}
     ),
 }
-"""Settings that mean the same when rows are in many tasks; any other is refused."""
+"""Settings that mean the same on many tasks; all others are refused."""
 _MODES: Final = (MergeMode.CONCAT, MergeMode.INTERLEAVE, MergeMode.KEY)
 _HOWS: Final = ("inner", "left")
 
 EdgePath = tuple[str, ...]
-"""Edges: the root, then those that its rows pass. The route comes before its branch."""
+"""Edges from the root on. A route precedes its branch."""
 
 
 class ShuffleKind(StrEnum):
     """How rows are assigned to tasks."""
 
     RANGE = "range"
-    """By ranges of keys: the tasks' rows follow each other in sort order."""
+    """By key range: tasks follow each other in sort order."""
     HASH = "hash"
-    """By hashes of keys: equal keys are in one task."""
+    """By key hash: equal keys share a task."""
     ONE = "one"
-    """All rows are in one task."""
+    """All rows in one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """How rows get from one stage to the tasks of the next."""
+    """How rows move from one stage to the tasks of the next."""
 
     kind: ShuffleKind
     by: str | None = None
     """The sort schema, for ranges."""
     keys: tuple[tuple[str, ...], ...] = ()
-    """The key columns of each input, for hashes."""
+    """Key columns per input, for hashes."""
 
     def __str__(self) -> str:
         match self.kind:
@@ -95,9 +95,9 @@ class Feed:
     number: int
     """Unique within the pipeline."""
     path: EdgePath
-    taker: str
+    consumer: str
     input: int
-    """Which input of the taker this is."""
+    """Index among the consumer's inputs."""
 
     @property
     def root(self) -> str:
@@ -106,30 +106,30 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class SparkStage:
-    """Tasks that run in parallel. All sources of a pipeline share one stage; any other stage has one root."""
+    """Tasks that run in parallel. All sources share one stage; every other stage has one root."""
 
     roots: tuple[str, ...]
     shuffle: Shuffle | None
     """The shuffle before the stage; None if it reads sources."""
     takes: tuple[Feed, ...]
-    """What the root takes, in the order in which it must get the rows."""
+    """The root's inputs, in the order in which it reads them."""
     gives: tuple[Feed, ...]
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that run in the stage, in the order of their work, and the outputs that it writes."""
+        """The nodes that run in the stage, in topological order, and the outputs that it writes."""
         names = [edge.split(".")[0] for feed in self.gives for edge in feed.path]
         return tuple(dict.fromkeys(names))
 
 
 def plan_stages(pipeline: Pipeline) -> tuple[SparkStage, ...]:
-    """Returns stages, each after those that it takes rows from.
+    """Returns the stages in topological order.
 
-    Raises `ConfigError` naming what works only in one process.
+    Raises `ConfigError` naming whatever works only in one process.
     """
     _check_known(pipeline)
     nodes = pipeline.nodes
-    order = order_of_work(nodes)
+    order = topological_order(nodes)
     feeds: list[Feed] = []
     for name in order:
         if not _is_root(nodes[name]) and not isinstance(nodes[name], Output):
@@ -147,14 +147,15 @@ def plan_stages(pipeline: Pipeline) -> tuple[SparkStage, ...]:
     stages = [SparkStage(sources, None, (), tuple(f for f in feeds if f.root in sources))]
     for name in blocking:
         node = nodes[name]
-        takes = sorted((f for f in feeds if f.taker == name), key=lambda f: _turn(node, f))
+        takes = sorted((f for f in feeds if f.consumer == name), key=lambda f: _input_rank(node, f))
         gives = tuple(f for f in feeds if f.root == name)
         stages.append(SparkStage((name,), shuffle_before(node, nodes), tuple(takes), gives))
     return tuple(stages)
 
 
-def _turn(node: Node, feed: Feed) -> int:
-    """Orders a taker's inputs. A build side comes first: it must be complete before the first look-up."""
+def _input_rank(node: Node, feed: Feed) -> int:
+    """Orders a consumer's inputs. A build side comes first, because it must be complete before the first
+    look-up."""
     return -feed.input if isinstance(node, Combine) else feed.input
 
 
@@ -176,14 +177,14 @@ def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
         case Merge(mode=MergeMode.KEY):
             return Shuffle(ShuffleKind.RANGE, by=node.sort_by)
         case Merge() | Aggregate(window=TimeWindow()):
-            # Keys alone do not decide which window of time a row is in.
+            # Keys alone do not determine a row's time window.
             return Shuffle(ShuffleKind.ONE)
         case Transform(window=Window(partition_by=keys)):
             return (
                 Shuffle(ShuffleKind.RANGE, by=_as_text(keys)) if keys else Shuffle(ShuffleKind.ONE)
             )
         case Aggregate():
-            # By ranges and not by hashes, so that groups are in the order of their keys across tasks too.
+            # Ranges, not hashes, so that groups are in key order across tasks too.
             if is_sorted_by(node.input, node.group_by, nodes):
                 order = order_of(node.input, nodes)[: len(node.group_by)]
                 return Shuffle(ShuffleKind.RANGE, by=",".join(map(str, order)))
@@ -199,7 +200,7 @@ def _as_text(columns: Sequence[str]) -> str:
 
 
 def _paths_to(edge: str, nodes: Mapping[str, Node]) -> list[EdgePath]:
-    """Returns all paths of rows to an edge, in the order that the rows have there."""
+    """Returns all paths to an edge, in row order."""
     name = edge.split(".")[0]
     node = nodes[name]
     if _is_root(node):
@@ -236,7 +237,7 @@ def _only_in_one_process(what: str) -> ConfigError:
 
 
 def _given(model: Any) -> set[str]:
-    """Returns the settings that differ from their default."""
+    """Returns the settings that differ from their defaults."""
     fields = type(model).model_fields
     return {
         f for f in fields if getattr(model, f) != fields[f].get_default(call_default_factory=True)
@@ -244,11 +245,11 @@ def _given(model: Any) -> set[str]:
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Returns one record per stage: its nodes, its shuffle, and the nodes it takes rows from."""
+    """Returns one record per stage: its nodes, its shuffle and its inputs."""
     nodes = pipeline.nodes
     records = []
     for number, stage in enumerate(plan_stages(pipeline)):
-        writes = [f.taker for f in stage.gives if isinstance(nodes[f.taker], Output)]
+        writes = [f.consumer for f in stage.gives if isinstance(nodes[f.consumer], Output)]
         records.append(
             {
                 "stage": number,

@@ -1,8 +1,8 @@
-"""Runs one task of a Spark stage: takes the rows of its root through the nodes after it to where they leave
-the stage. The nodes are those of a run in one process, under a memory limit of the task's own.
+"""Runs one task of a Spark stage: passes the root's rows through the nodes after it, up to where they leave
+the stage. The nodes are those of a local run, under the task's own memory limit.
 
-Rows leave to other stages as packets, to a file as a part in the staging place, and to a table as fragments,
-which Spark's driver commits. So attempts that Spark repeats or runs twice change nothing that anybody sees.
+Rows leave as packets to other stages, as a part in the staging store for a file, or as fragments for a table,
+which Spark's driver commits. So retried and speculative attempts change nothing visible.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ _ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
-    """What every task of a stage needs to know. Picklable."""
+    """Input of every task of a stage. Picklable."""
 
     pipeline: Pipeline
     stage: SparkStage
     schemas: Mapping[str, pa.Schema]
-    """Schemas of edges, without the hidden columns."""
+    """Schemas by edge, without the hidden columns."""
     file_schemas: Mapping[str, pa.Schema]
-    """Schemas of sources, as they are read."""
+    """Source schemas, as read."""
     sorts: Mapping[int, SortSchema]
-    """Sort schemas of feeds that are shuffled by ranges, whose keys are sampled."""
+    """Sort schemas of range-shuffled feeds, whose keys are sampled."""
     tables: Mapping[str, tuple[str, IngestPlan]]
-    """Outputs to tables: the address of the table and the plan of its ingest."""
+    """Address and ingest plan of each output table."""
     counted: frozenset[str]
-    """Outputs that a row may reach by several paths: distinct rows are counted later."""
+    """Outputs that a row may reach by several paths: their distinct rows are counted later."""
     staging: str | None
-    """Address of a store for parts of files; None if no task writes any."""
+    """Address of the store for file parts; None if no task writes any."""
     run_id: str
 
 
 @dataclass(slots=True)
 class WrittenRows:
-    """What a task wrote of the rows that reached an output by one feed."""
+    """What a task wrote for an output, from one feed."""
 
     rows: int = 0
-    """0 if they are counted later."""
+    """0 if counted later."""
     part: str | None = None
-    """Key of the part with them, if they are those of a file."""
+    """Key of the part, for a file."""
     entries: list[dict[str, Any]] = field(default_factory=list)
-    """Entries of written fragments, as JSON."""
+    """Entries of the written fragments, as JSON."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,14 +86,14 @@ class StageTaskReport:
 
     root: str
     root_rows: int = 0
-    """Rows that the root gave."""
+    """Rows that the root emitted."""
     written: dict[str, WrittenRows] = field(default_factory=dict)
-    """What was written, by the feed's number."""
+    """By feed number."""
     records_read: int = 0
     records_without_time: int = 0
     dlq_count: int = 0
     dead_letters: str | None = None
-    """Key of the part with the dead letters; None if there are none."""
+    """Key of the dead-letter part; None if there is none."""
     spills: int = 0
     peak_bytes: int = 0
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class StageTaskReport:
 
 
 def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> TaskOutput:
-    """Runs a task of the stage of the sources."""
+    """Runs a task of the source stage."""
     leaves_out = spec.pipeline.on_error == "continue"
 
     def root_rows(work: RunContext) -> Batches:
@@ -118,7 +118,7 @@ def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> TaskOutput:
 
 
 def run_part(spec: StageSpec, task: int, given: TaskInput) -> TaskOutput:
-    """Runs a task of a stage with a shuffle before it, on its part of the rows."""
+    """Runs a task of a later stage on its part of the shuffled rows."""
     [root] = spec.stage.roots
     return _Task(spec, task, root).output(lambda work: rows_of_root(work, root, spec.stage, given))
 
@@ -131,7 +131,7 @@ class _Task:
         self._feeds = [feed for feed in spec.stage.gives if feed.root == root]
         self._report = StageTaskReport(root=root)
         self._first_row = task << PLACE_BITS
-        """The number of the task's row 0 among the rows of all tasks."""
+        """Number of the task's row 0 among all tasks' rows."""
 
     def output(self, root_rows: Callable[[RunContext], Batches]) -> TaskOutput:
         work = RunContext(self._spec.pipeline, _nothing_given)
@@ -139,7 +139,7 @@ class _Task:
         report = self._report
         try:
             with ExitStack() as stack:
-                stack.enter_context(work.begun())
+                stack.enter_context(work.opened())
                 is_tolerant = self._spec.pipeline.on_error == "continue"
                 letters = self._part(stack) if is_tolerant else None
                 work.dead_letters = DeadLetters(
@@ -166,9 +166,9 @@ class _Task:
         return LazyPart(open_store(self._spec.staging), prefix, stack)
 
     def _numbered(self, rows: Batches) -> Batches:
-        """Adds the task's number to row numbers, since nodes count from 0 in each task.
+        """Adds the task number to the row numbers, which start at 0 in each task.
 
-        Boundaries of documents are left out: Spark's driver knows the documents by the graph.
+        Drops document boundaries: Spark's driver derives the documents from the graph.
         """
         counts = isinstance(self._spec.pipeline.nodes[self._root], (Source, Aggregate, Combine))
         for batch in rows:
@@ -181,16 +181,16 @@ class _Task:
                 batch = batch.set_column(place, _ORIGIN.field(ROW), numbers)
             yield batch
 
-    # --- rows that leave ---
+    # --- rows leaving the stage ---
 
     def _leaving(self, work: RunContext, feed: Feed, rows: Batches) -> TaskOutput:
-        taker = work.nodes[feed.taker]
-        if isinstance(taker, Output):
-            yield from self._written(work, feed, taker, rows)
+        consumer = work.nodes[feed.consumer]
+        if isinstance(consumer, Output):
+            yield from self._written(work, feed, consumer, rows)
             return
-        schema = work.schemas[feed.taker if isinstance(taker, Merge) else feed.path[-1]]
-        if isinstance(taker, Aggregate):
-            schema = aggregate.needed_columns(taker, schema, f"node {feed.taker!r}")
+        schema = work.schemas[feed.consumer if isinstance(consumer, Merge) else feed.path[-1]]
+        if isinstance(consumer, Aggregate):
+            schema = aggregate.needed_columns(consumer, schema, f"node {feed.consumer!r}")
         sort = self._spec.sorts.get(feed.number)
         for batch in rows:
             aligned = fitted(batch, work.full(schema))
@@ -201,8 +201,8 @@ class _Task:
     def _written(self, work: RunContext, feed: Feed, node: Output, rows: Batches) -> TaskOutput:
         written = self._report.written[str(feed.number)] = WrittenRows()
         schema = written_schema(node, work.schemas[node.input])
-        came = BatchBuffer(_ORIGIN, work.budget, feed.taker, work.disk)
-        counted = feed.taker in self._spec.counted
+        came = BatchBuffer(_ORIGIN, work.budget, feed.consumer, work.disk)
+        counted = feed.consumer in self._spec.counted
 
         def shown() -> Batches:
             for batch in rows:
@@ -215,10 +215,10 @@ class _Task:
                     yield fitted(batch, schema)
 
         with closing(came):
-            with work.clock.on(feed.taker):
-                if feed.taker in self._spec.tables:
-                    url, plan = self._spec.tables[feed.taker]
-                    file = TableRows(feed.taker, schema, shown())
+            with work.clock.on(feed.consumer):
+                if feed.consumer in self._spec.tables:
+                    url, plan = self._spec.tables[feed.consumer]
+                    file = TableRows(feed.consumer, schema, shown())
                     fragments = write_fragments(open_store(url), plan, file, random_id())
                     written.entries = [entry.to_json() for entry in fragments.entries]
                 else:
@@ -233,7 +233,7 @@ class _Task:
 
 
 def distinct_rows(given: TaskInput, limit_bytes: int) -> int:
-    """Returns how many different rows of sources come, in bounded memory. They have the hidden columns."""
+    """Counts distinct source rows by their hidden columns, in bounded memory."""
     stage = MemoryStage(
         name="rows",
         holds="rows that were seen",

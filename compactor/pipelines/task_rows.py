@@ -1,4 +1,4 @@
-"""The rows within one task of a Spark stage: what its root is given, and what nodes after it make of that."""
+"""The rows within one task of a Spark stage: the root's inputs, and the results along its paths."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from compactor.spark.shuffle.task import TaskInput
 
 
 def rows_of_root(work: RunContext, name: str, stage: SparkStage, given: TaskInput) -> Batches:
-    """Returns what the root of a stage makes of the rows that its task is given."""
+    """Returns the rows that a stage's root makes of the task's input."""
     node = work.nodes[name]
     inputs = _Inputs(stage, inputs_of(node), given)
     if isinstance(node, Merge) and node.mode is MergeMode.KEY:
-        fed = _fed_by(work, _held_apart(work, name, node, inputs))
+        fed = _reading_from(work, _held_apart(work, name, node, inputs))
     else:
-        fed = _fed_by(work, inputs.stream)
+        fed = _reading_from(work, inputs.stream)
     return rows_of(fed, name, node)
 
 
 class PathRows:
-    """Rows along the paths of a task. Where paths part, they are held until each of them has taken them."""
+    """Rows along the paths of a task. Where paths fork, rows are buffered until every branch has read
+    them."""
 
     def __init__(self, work: RunContext, root_rows: Batches, paths: Sequence[EdgePath]) -> None:
         self._work = work
         self._root_rows = root_rows
         ways = {path[:length] for path in paths for length in range(1, len(path) + 1)}
-        # For each node, the paths that go on from it and those that end there.
+        # Per node: the paths that continue from it, plus those that end there.
         self._left = Counter(way[:-1] for way in ways if len(way) > 1) + Counter(paths)
         self._is_shared = {path for path, count in self._left.items() if count > 1}
         self._held: dict[EdgePath, BatchBuffer] = {}
@@ -60,14 +61,14 @@ class PathRows:
     def _made(self, path: EdgePath) -> Batches:
         if len(path) == 1:
             return self._root_rows
-        return _through(self._work, path[-1], self.stream(path[:-1]))
+        return _row_by_row(self._work, path[-1], self.stream(path[:-1]))
 
 
-def _through(work: RunContext, edge: str, given: Batches) -> Batches:
-    """Returns what a node that looks at one row at a time makes of these rows."""
+def _row_by_row(work: RunContext, edge: str, given: Batches) -> Batches:
+    """Returns the rows that a row-by-row node makes of these."""
     name = edge.split(".")[0]
     node = work.nodes[name]
-    fed = _fed_by(work, lambda _edge: given)
+    fed = _reading_from(work, lambda _edge: given)
     match node:
         case Transform():
             return work.clock.timed(name, rows_of(fed, name, node))
@@ -81,7 +82,7 @@ def _through(work: RunContext, edge: str, given: Batches) -> Batches:
 
 
 class _Inputs:
-    """The rows that a task is given, input by input, in the order in which its root asks for them."""
+    """A task's input rows, in the order in which the root reads its inputs."""
 
     def __init__(self, stage: SparkStage, edges: Sequence[str], given: TaskInput) -> None:
         self._input_of = [feed.input for feed in stage.takes]
@@ -92,7 +93,7 @@ class _Inputs:
             self._asked[edges[index]].append(index)
 
     def stream(self, edge: str) -> Batches:
-        # Both sides of a join may be rows of the same node: the first to ask gets what comes first.
+        # Both sides of a join may come from the same node: the first request gets the first input.
         return self._rows(self._asked[edge].pop(0))
 
     def _rows(self, index: int) -> Batches:
@@ -106,7 +107,7 @@ class _Inputs:
 def _held_apart(
     work: RunContext, name: str, node: Merge, inputs: _Inputs
 ) -> Callable[[str], Batches]:
-    """Holds the inputs of a merge by key, which takes rows of all by turns, though they come one by one."""
+    """Buffers the inputs of a merge by key: it reads them in turns, but they arrive one after the other."""
     buffers = {}
     for edge in node.inputs:
         buffers[edge] = work.buffer(name, work.schemas[name])
@@ -115,8 +116,8 @@ def _held_apart(
     return lambda edge: buffers[edge].drain()
 
 
-def _fed_by(work: RunContext, stream: Callable[[str], Batches]) -> RunContext:
-    """Returns the same work with rows from elsewhere."""
+def _reading_from(work: RunContext, stream: Callable[[str], Batches]) -> RunContext:
+    """Returns a copy of the context that reads rows from `stream`."""
     fed = copy.copy(work)
     fed.stream = stream
     return fed

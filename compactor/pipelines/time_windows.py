@@ -1,4 +1,4 @@
-"""Assigns rows to windows of time of one size that begin at regular intervals; they may overlap."""
+"""Assigns rows to time windows of equal size and regular start; they may overlap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lsm_fragment.names import names_text
 
 START, END = "window_start", "window_end"
 MAX_WINDOWS: Final = 10_000
-"""The most windows that one row may fall into."""
+"""Maximum windows per row."""
 _UNIT_NANOSECONDS: Final = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
     "d": 86_400 * 10**9,
@@ -28,27 +28,21 @@ _SIZE: Final = re.compile(r"\s*([0-9]{1,18})\s*(ns|us|ms|s|m|h|d)\s*")
 
 @dataclass(frozen=True, slots=True)
 class WindowSizes:
-    """Windows that begin at `origin` and at every multiple of `slide` before and after.
-
-    All in nanoseconds.
-    """
+    """Windows that start at `origin` and every `slide` before and after. All in nanoseconds."""
 
     size: int
     slide: int
     origin: int = 0
-    """Nanoseconds since 1970 in UTC; for times without a zone, since 1970 on their own clock."""
+    """Nanoseconds since 1970, in UTC; local for times without a zone."""
 
     @property
     def max_windows(self) -> int:
-        """The most windows that one row falls into."""
+        """Maximum windows that contain a row."""
         return -(-self.size // self.slide)
 
 
 def parse_size(text: str) -> int:
-    """Returns `30s`, `5m`, `1h`, `1d` or `250ms` in nanoseconds.
-
-    Raises `ValueError` that says what to write.
-    """
+    """Parses `30s`, `5m`, `1h`, `1d` or `250ms` to nanoseconds. Raises `ValueError` with advice."""
     match = _SIZE.fullmatch(text)
     if match is None or not (number := int(match[1])):
         raise ValueError(f"{text!r} is not a length of time; write 250ms, 30s, 5m, 1h or 1d")
@@ -58,7 +52,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_origin(text: str) -> int:
-    """Returns an ISO date or time in nanoseconds since 1970; UTC if it names no zone. Raises `ValueError`."""
+    """Parses an ISO date or time, in UTC by default, to nanoseconds since 1970. Raises `ValueError`."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -71,7 +65,7 @@ def parse_origin(text: str) -> int:
 
 
 def window_sizes(size: str, slide: str | None, origin: str | None) -> WindowSizes:
-    """Parses the settings of windows. Raises `ValueError` that names the setting and says what to write."""
+    """Parses window settings. Raises `ValueError` naming the setting, with advice."""
     found = {}
     for name, text in (("size", size), ("slide", size if slide is None else slide)):
         try:
@@ -98,7 +92,7 @@ class ColumnWindows:
     """Time windows on one column of a schema."""
 
     def __init__(self, column: str, sizes: WindowSizes, schema: pa.Schema, what: str) -> None:
-        """Raises `ConfigError` for a column that is missing, is not a time, or is coarser than the sizes."""
+        """Raises `ConfigError` for a column that is missing, not a time, or coarser than the sizes."""
         if column not in schema.names:
             there = names_text(schema.names)
             raise ConfigError(f"{what}: window: no column {column!r}; there are: {there}")
@@ -115,7 +109,7 @@ class ColumnWindows:
                 raise ConfigError(
                     f"{what}: window: {name} is finer than column {column!r}, which is {self.type}"
                 )
-        # Dates in milliseconds are whole days too, so their unit is a day as well.
+        # date64 holds whole days too, so its unit is also a day.
         step = unit // 10**6 if pt.is_date64(self.type) else 1
         self._size, self._slide, origin = (
             n // unit * step for n in (sizes.size, sizes.slide, sizes.origin)
@@ -125,13 +119,13 @@ class ColumnWindows:
         self._stored = pa.int32() if self.type == pa.date32() else pa.int64()
 
     def last_starts(self, batch: pa.RecordBatch) -> pa.Array:
-        """Returns the start of the last window that each row falls into, as integers in the column's unit.
+        """Returns the start of each row's last window, as integers in the column's unit; null for null.
 
-        Null gives null. Raises `pa.ArrowInvalid` for a time so far from 1970 that its windows have no bounds.
+        Raises `pa.ArrowInvalid` for a time so far from 1970 that its window bounds overflow.
         """
         times = batch.column(self._column).cast(self._stored).cast(pa.int64())
         phase = pc.subtract_checked(times, pa.scalar(self._offset, pa.int64()))
-        # Arrow rounds quotients towards 0, and has no remainder.
+        # Arrow rounds quotients towards 0 and has no remainder.
         quotient = pc.divide(phase, self._slide)
         rest = pc.subtract(phase, pc.multiply(quotient, self._slide))
         rest = pc.if_else(pc.less(rest, 0), pc.add(rest, self._slide), rest)
@@ -146,19 +140,19 @@ class ColumnWindows:
     def with_windows(
         self, batch: pa.RecordBatch, last: pa.Array, name: str
     ) -> Iterator[pa.RecordBatch]:
-        """Yields each row that has a time once for every window it falls into; column `name` has its start.
+        """Yields each row once per window that contains it, with the window's start in column `name`.
 
-        last: the result of `last_starts`.
+        last: result of `last_starts`.
         """
         times = batch.column(self._column).cast(self._stored).cast(pa.int64())
         for number in range(self._most):
             start = pc.subtract(last, number * self._slide)
-            # Where the slide does not divide the size, some rows are in one window fewer.
+            # If the slide does not divide the size, some rows are in one window less.
             is_within = pc.less(times, pc.add(start, self._size))
             rows = batch.append_column(name, start.cast(self._stored).cast(self.type))
             yield keep_rows(rows, pc.fill_null(is_within, False))
 
     def ends(self, starts: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Returns the ends of windows. starts: their starts, in the column's type, as are the ends."""
+        """Returns the ends of windows from their starts, both in the column's type."""
         numbers = pc.add(starts.cast(self._stored).cast(pa.int64()), self._size)
         return numbers.cast(self._stored).cast(self.type)

@@ -1,4 +1,4 @@
-"""Evaluates each window function on the rows around a row of its partition."""
+"""The window functions, each evaluated over a block of rows at a time."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows in a window's order: those from `start` to `stop` want values, the others are there to be read."""
+    """Rows in window order. Values are computed for `start` to `stop`; the other rows are context."""
 
     numbers: I64
-    """Numbers of all rows within their partition, from 1. Shape (rows held,)."""
+    """Row numbers within the partition, from 1. Shape (rows held,)."""
     start: int
     stop: int
     frames: Frames
 
 
 class WindowFunction(ABC):
-    """One window function, called with the blocks of rows in turn. It keeps what the next block needs."""
+    """A window function, called block by block. It keeps the state that the next block needs."""
 
     type: pa.DataType
     rows_before = 0
-    """Number of rows that the function reads before a row."""
+    """Number of preceding rows that the function reads."""
     rows_after = 0
 
     @abstractmethod
     def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
-        """Returns the values of the rows wanted. values: those of the argument, for all rows held."""
+        """Returns the values of rows `start` to `stop`. values: the argument, for all rows held."""
 
 
 class RowNumber(WindowFunction):
@@ -59,11 +59,10 @@ class RowNumber(WindowFunction):
 
 
 class Shift(WindowFunction):
-    """`lag(x, n)` and `lead(x, n)`: the value `n` rows before or after; null if the partition has no such
-    row."""
+    """`lag(x, n)` and `lead(x, n)`: the value `n` rows before or after; null outside the partition."""
 
     def __init__(self, dtype: pa.DataType, offset: int) -> None:
-        """offset: distance in rows, negative for `lag`."""
+        """offset: row distance, negative for `lag`."""
         self.type = dtype
         self.rows_before, self.rows_after = max(0, -offset), max(0, offset)
         self._offset = offset
@@ -74,13 +73,13 @@ class Shift(WindowFunction):
         inside = (places >= 0) & (places < len(rows.numbers))
         places[~inside] = 0
         wanted = rows.numbers[rows.start : rows.stop] + self._offset
-        # Numbers restart with each partition, so only a row of the same partition has the wanted number.
+        # Row numbers restart in each partition, so a wrong number means another partition.
         inside &= rows.numbers[places] == wanted
         return take(values, np.where(inside, places, -1))
 
 
 class First(WindowFunction):
-    """`first(x)`: the value of the frame's first row."""
+    """`first(x)`: the value of the first row of the frame."""
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
@@ -95,7 +94,7 @@ class First(WindowFunction):
 
 
 class Last(WindowFunction):
-    """`last(x)`: the value of the frame's last row, which is the row itself."""
+    """`last(x)`: the value of the last row of the frame, which is the row itself."""
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
@@ -106,7 +105,7 @@ class Last(WindowFunction):
 
 
 class Count(WindowFunction):
-    """`count(*)` of all rows, and `count(x)` of values that are not null."""
+    """`count(*)` of rows, and `count(x)` of non-null values."""
 
     type = pa.int64()
 
@@ -131,7 +130,7 @@ class Count(WindowFunction):
 
 
 class Sum(WindowFunction):
-    """`sum(x)` and `avg(x)` of integers and decimals, with exact sums."""
+    """`sum(x)` and `avg(x)` of integers and decimals, computed exactly."""
 
     def __init__(self, dtype: pa.DataType, what: str, *, is_mean: bool) -> None:
         """what: the function's name in errors."""
@@ -142,7 +141,7 @@ class Sum(WindowFunction):
         self._before = digits_of(pa.nulls(1, dtype))
 
     def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
-        """Raises `DataError` for a sum that does not fit."""
+        """Raises `DataError` if a sum overflows."""
         assert values is not None
         counts = self._counts.counts(rows, values)
         digits = digits_of(values[rows.frames.rows])
@@ -159,7 +158,7 @@ class Sum(WindowFunction):
 
 
 class FloatSum(WindowFunction):
-    """`sum(x)` and `avg(x)` of floats, added up in the order of the rows."""
+    """`sum(x)` and `avg(x)` of floats, added in row order."""
 
     type = pa.float64()
 
@@ -171,7 +170,7 @@ class FloatSum(WindowFunction):
     def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         counts = self._counts.counts(rows, values)
-        # Adding -0.0 changes no value, not even -0.0 itself.
+        # -0.0 is the neutral element: adding it changes no value, not even -0.0.
         known = pc.fill_null(values[rows.frames.rows].cast(pa.float64()), -0.0).to_numpy()
         if rows.frames.is_running:
             known = np.concatenate([self._before, known])
@@ -183,10 +182,7 @@ class FloatSum(WindowFunction):
 
 
 class Extreme(WindowFunction):
-    """`min(x)` and `max(x)` of any type with an order.
-
-    The result is NaN only if all other values are null.
-    """
+    """`min(x)` and `max(x)` of any ordered type. The result is NaN only if no other value is known."""
 
     def __init__(self, dtype: pa.DataType, *, is_max: bool) -> None:
         self.type = dtype
@@ -206,9 +202,9 @@ class Extreme(WindowFunction):
 
 
 def _ranks(values: pa.Array, *, is_reversed: bool) -> tuple[I64, I64]:
-    """Ranks values, with NaN last and null after NaN.
+    """Ranks values, NaN last and null after NaN.
 
-    Returns ranks, and for each rank a place of its value.
+    Returns the ranks, and the index of a value for each rank.
     """
     keys = sort_keys([to_storage(values)], (SortColumn("value"),))
     order = stable_order(keys)
@@ -216,7 +212,7 @@ def _ranks(values: pa.Array, *, is_reversed: bool) -> tuple[I64, I64]:
     ranks: Any = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(is_new) - 1
     places = order[is_new].astype(np.int64)
-    # Nulls share one rank, the last.
+    # All nulls share the last rank.
     if values.null_count:
         places = places[:-1]
     count = len(places)
@@ -235,7 +231,7 @@ def _given(frames: Frames, before: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _last(values: pa.Array) -> pa.Array:
-    """Returns a copy of the last row, so that the others need not stay in memory."""
+    """Copies the last row, so that the others can be freed."""
     return take(values, np.array([len(values) - 1]))
 
 

@@ -35,6 +35,7 @@ from compactor.pipelines.window_calls import (
 )
 from compactor.predicate.sql import SqlError, field_of, shown_node
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.errors import SchemaError
@@ -42,27 +43,27 @@ from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_schema
 
 _HELD_COPIES: Final = 3
-"""How often held rows are in memory: as they came, end to end, and with their results."""
+"""Copies of the held rows: as they came, concatenated, and with results."""
 _KNOWN: Final = (
     "row_number(), lag(x[, n]), lead(x[, n]), first(x), last(x), count(*), count(x), sum(x), min(x), "
     "max(x), avg(x)"
 )
 _ARGUMENTS: Final = {"this", "offset", "big_int"}
-"""The arguments that window functions may have. The parser sets `big_int` itself."""
+"""Arguments that window functions may have. The parser sets `big_int` itself."""
 
 
 class WindowedColumns:
     """Expressions with window functions, bound to a schema.
 
-    The functions' values become columns first; the expressions are evaluated on these.
+    The values of the functions become columns, which the expressions then read.
     """
 
     def __init__(
         self, texts: Mapping[str, str], schema: pa.Schema, frame_rows: int | None, what: str
     ) -> None:
-        """texts: expressions by the name of their result. frame_rows: the most rows of a frame.
+        """texts: expressions by result name. frame_rows: maximum rows of a frame.
 
-        Raises `ConfigError` for text that is not SQL, is unknown, or does not fit the columns' types.
+        Raises `ConfigError` for invalid SQL, unknown functions, and type mismatches.
         """
         self._schema = schema
         self._frame_rows = frame_rows
@@ -72,7 +73,7 @@ class WindowedColumns:
         self._names: dict[str, str] = {}
         given = {name: parsed_expression(text, what) for name, text in texts.items()}
         self.uses = {name for tree in given.values() for name in self._columns_of(tree)}
-        """The schema's columns that expressions name."""
+        """The schema's columns that the expressions use."""
         trees = {name: self._without_calls(tree) for name, tree in given.items()}
         added = [(name, call.type) for name, (call, _) in self._calls.items()]
         full = pa.schema([*schema, *added])
@@ -81,9 +82,9 @@ class WindowedColumns:
         }
 
     def with_arguments(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Adds the functions' arguments as columns.
+        """Adds the function arguments as columns.
 
-        Raises `pa.ArrowException` for values that an argument is not defined for.
+        Raises `pa.ArrowException` for values outside an argument's domain.
         """
         for name, argument in self._arguments.items():
             batch = batch.append_column(name, argument(batch))
@@ -97,9 +98,9 @@ class WindowedColumns:
         budget: MemoryBudget,
         stage: str,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows with the functions' values; may be called once.
+        """Yields the rows with the values of the functions; call at most once.
 
-        batches: results of `with_arguments`, in the window's order. Raises `DataError` if a sum does not fit.
+        batches: results of `with_arguments`, in window order. Raises `DataError` if a sum overflows.
         """
         calls = [call for call, _ in self._calls.values()]
         frame = self._frame_rows or 1
@@ -109,11 +110,11 @@ class WindowedColumns:
             max([0, *(call.rows_after for call in calls)]),
         )
         for more in _blocks(batches, max(batch_rows, held.rows_around)):
-            with budget.holding(stage, _HELD_COPIES * (held.nbytes + more.nbytes)):
+            with Reservation(budget, stage, _HELD_COPIES * (held.nbytes + more.nbytes)):
                 held.append(more)
                 yield from self._values(held, is_end=False)
         if held.rows is not None:
-            with budget.holding(stage, _HELD_COPIES * held.nbytes):
+            with Reservation(budget, stage, _HELD_COPIES * held.nbytes):
                 yield from self._values(held, is_end=True)
 
     def _values(self, held: _Held, *, is_end: bool) -> Iterator[pa.RecordBatch]:
@@ -214,12 +215,12 @@ class WindowedColumns:
 
 
 def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:
-    """Returns the order of a window's rows."""
+    """Returns the sort order of a window's rows."""
     return (*(SortColumn(name) for name in partition_by), *order_by)
 
 
 class _Held:
-    """The rows that still need values, with those before and after that the functions read."""
+    """Rows not yet computed, with the context rows that the functions read."""
 
     def __init__(self, partition_by: Sequence[str], before: int, after: int) -> None:
         self._partition_by = list(partition_by)
@@ -243,26 +244,26 @@ class _Held:
         if last is not None:
             same = same[1:]
         places = np.arange(more.num_rows)
-        # Rows before the first start of a partition continue the numbers of the block before.
+        # Until the first partition start, rows continue the numbering of the previous block.
         first = -int(self.numbers[-1]) if len(self.numbers) else 0
         begins = np.maximum.accumulate(np.where(same, first, places))
         self.numbers = np.concatenate([self.numbers, places - begins + 1])
         self.rows = more if self.rows is None else concat_rows([self.rows, more])
 
     def wanted(self, *, is_end: bool) -> tuple[int, int]:
-        """Returns the first row, and the one behind the last, whose values can be computed now."""
+        """Returns the range of rows that can be computed now."""
         stop = len(self.numbers) if is_end else len(self.numbers) - self._after
         return self._done, max(self._done, stop)
 
     def forget(self, done: int) -> None:
-        """Drops rows that are not needed once the rows before `done` have their values."""
+        """Drops rows that are no longer needed once all rows before `done` are computed."""
         assert self.rows is not None
         drop = max(0, done - self._before)
         self.rows, self.numbers = self.rows.slice(drop), self.numbers[drop:].copy()
         self._done = done - drop
 
     def _same_partition(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Returns whether each row is in the partition of the row before; False for row 0. Shape (rows,)."""
+        """Returns whether each row continues the previous row's partition; False for row 0. Shape (rows,)."""
         if not self._partition_by:
             return np.arange(rows.num_rows) > 0
         keys = [to_storage(rows.column(name)) for name in self._partition_by]
@@ -270,8 +271,8 @@ class _Held:
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], min_rows: int) -> Iterator[pa.RecordBatch]:
-    """Joins batches to at least `min_rows` rows, so that each row is read only a few times, however far
-    windows reach."""
+    """Joins batches to at least `min_rows` rows, so that each row is read only a few times, however wide the
+    frames."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Holds what the nodes of a run share: memory, local disk, channels between threads, clock and report."""
+"""The context that the nodes of a run share: memory, local disk, channels, clock and report."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ import pyarrow as pa
 
 from compactor.common.threads import started
 from compactor.errors import ConfigError
-from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Channel, Stopped, Unthreaded
 from compactor.pipelines.classify import (
     Classified,
     Form,
     classify,
+    consumers,
     has_groups,
-    held_by_taker,
-    order_of_work,
-    takers,
+    held_by_consumer,
+    topological_order,
 )
 from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
 from compactor.pipelines.dead_letters import DeadLetters
@@ -32,26 +31,24 @@ from compactor.pipelines.run_report import NodeClock, RunReport
 from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.keys.sort_schema import SortSchema
 
 CHANNEL_RECORDS: Final = 1024
-"""The most records that wait between a source and the merge that takes its rows."""
+"""Maximum records queued between a source and its merge."""
 
 
 class RunContext:
-    """The context of one run.
-
-    `stream` gives the rows of a node, or of a branch, to a node that takes them.
-    """
+    """The context of one run. `stream` yields the rows of a node or branch to a consumer."""
 
     def __init__(self, pipeline: Pipeline, stream: Callable[[str], Batches]) -> None:
         self.pipeline = pipeline
         self.nodes: Mapping[str, Node] = pipeline.nodes
         self.stream = stream
-        self.order = order_of_work(self.nodes)
+        self.order = topological_order(self.nodes)
         self.forms: dict[str, Classified] = classify(self.nodes)
-        self.takers = takers(self.nodes)
+        self.consumers = consumers(self.nodes)
         self.numbers = {name: number for number, name in enumerate(self.nodes)}
         self.has_groups = has_groups(self.nodes)
         self.schemas: dict[str, pa.Schema] = {}
@@ -59,7 +56,7 @@ class RunContext:
         self.clock = NodeClock()
         self.budget = MemoryBudget(self.stage_plan())
         self.places: dict[str, str] = {}
-        """What each file that is read or written is used for, by its real path."""
+        """What each file is used for, by real path."""
         self.disk: LocalDisk
         self.dead_letters: DeadLetters
         self._threads: list[threading.Thread] = []
@@ -67,10 +64,7 @@ class RunContext:
         self._buffers: dict[str, list[BatchBuffer]] = {}
 
     def claim(self, path: str, what: str) -> None:
-        """Reserves a file.
-
-        Raises `ConfigError` if something else is read from that place, or written there.
-        """
+        """Reserves a file. Raises `ConfigError` if the run already reads or writes it."""
         place = os.path.realpath(path)
         if self.places.setdefault(place, what) != what:
             raise ConfigError(
@@ -82,7 +76,7 @@ class RunContext:
         return full_schema(schema, has_groups=self.has_groups)
 
     def made(self, name: str, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
-        """Adds hidden columns to rows that the node made: its rows from `row` on, which have no group."""
+        """Adds hidden columns to new rows of the node, numbered from `row`, without a group."""
         groups = pa.nulls(batch.num_rows, pa.string()) if self.has_groups else None
         return numbered(batch, self.numbers[name], row, groups)
 
@@ -112,17 +106,17 @@ class RunContext:
             )
         return StagePlan(limit, 0, tuple(stages))
 
-    def is_held_by_taker(self, name: str) -> bool:
-        """Returns whether the only node that takes its rows holds them whole, so that nobody else has to."""
-        return held_by_taker(name, self.nodes, self.takers[name]) is not None
+    def is_held_by_consumer(self, name: str) -> bool:
+        """Returns whether the node's only consumer holds all its rows, so that they need no other buffer."""
+        return held_by_consumer(name, self.nodes, self.consumers[name]) is not None
 
     def _has_window(self, name: str) -> bool:
         node = self.nodes.get(name)
         return isinstance(node, Transform) and node.window is not None
 
     @contextmanager
-    def begun(self) -> Iterator[None]:
-        """Provides the local disk; afterwards ends all threads and releases everything."""
+    def opened(self) -> Iterator[None]:
+        """Provides the local disk; on exit stops all threads and releases all memory."""
         with closing(LocalDisk()) as self.disk:
             try:
                 yield
@@ -139,24 +133,24 @@ class RunContext:
             for buffer in buffers:
                 buffer.close()
 
-    # --- rows held ---
+    # --- buffered rows ---
 
     def buffer(self, name: str, schema: pa.Schema) -> BatchBuffer:
-        """Returns a buffer of a node, for rows of this schema and the hidden columns."""
+        """Makes a buffer for a node; schema: row schema without the hidden columns."""
         buffer = BatchBuffer(self.full(schema), self.budget, name, self.disk)
         self.keep(name, buffer)
         self.budget.spill_by(name, lambda size: self.spill_buffers(name, size))
         return buffer
 
     def keep(self, name: str, *buffers: BatchBuffer) -> None:
-        """Makes buffers spill when the node is asked to, and closes them in the end."""
+        """Registers buffers to spill when the node must, and to close at the end of the run."""
         self._buffers.setdefault(name, []).extend(buffers)
 
     @contextmanager
     def sorter(
         self, name: str, schema: pa.Schema, sort: SortSchema, batch_rows: int | None = None
     ) -> Iterator[Sorter]:
-        """Gives a node a sorter. When the node is asked to spill, the sorter spills before its buffers."""
+        """Provides a sorter to a node. The sorter spills before the node's buffers."""
         rows = batch_rows or self.batch_rows
         with closing(Sorter(schema, sort, rows, self.budget, name, self.disk)) as sorter:
             self.budget.spill_by(
@@ -169,7 +163,7 @@ class RunContext:
 
     def spill_buffers(self, name: str, size: int) -> int:
         form = self.forms.get(name)
-        # A streaming edge frees as much as is asked for, a blocking stage all it holds.
+        # A streaming edge frees only what is asked for, a blocking stage all it holds.
         wanted = size if form is not None and form.form is Form.BUILT else 1 << 62
         freed = 0
         for buffer in self._buffers.get(name, ()):
@@ -178,8 +172,7 @@ class RunContext:
         return freed
 
     def rows(self, edge: str) -> Batches:
-        """Gives rows as `stream` does, without boundaries, for a node that makes one document of its
-        input."""
+        """Yields rows as `stream` does, without document boundaries."""
         return (batch for batch in self.stream(edge) if batch.num_rows)
 
     # --- threads ---
@@ -192,33 +185,33 @@ class RunContext:
         return channel
 
     def reading_ahead(
-        self, taker: str, edge: str, changed: threading.Condition | None = None
+        self, consumer: str, edge: str, changed: threading.Condition | None = None
     ) -> Channel:
-        """Reads the rows of an edge in a thread of their own."""
-        return self._read_by_thread(taker, edge, self.stream(edge), changed)
+        """Reads the rows of an edge in a thread."""
+        return self._read_by_thread(consumer, edge, self.stream(edge), changed)
 
-    def taken_ahead(self, taker: str, edge: str) -> Batches:
-        """Yields the rows of an edge, read in a thread of their own where possible.
+    def taken_ahead(self, consumer: str, edge: str) -> Batches:
+        """Yields the rows of an edge, read in a thread where possible.
 
-        That is so for sources with their transforms, and for held results once they are complete: only one
-        thread may make results and charge them.
+        That is possible for sources, also through transforms, and for buffered results once they are
+        complete: only one thread may compute results and charge them.
         """
         name = edge.split(".")[0]
         if self.is_fused_chain(name):
-            return taken(self.reading_ahead(taker, edge))
+            return taken(self.reading_ahead(consumer, edge))
         if not self._rests_on_held(name):
             return self.rows(edge)
         batches = self.rows(edge)
         first = next(batches, None)
         if first is None:
             return iter(())
-        return taken(self._read_by_thread(taker, edge, chain([first], batches), None))
+        return taken(self._read_by_thread(consumer, edge, chain([first], batches), None))
 
     def _rests_on_held(self, name: str) -> bool:
-        """Returns whether a node's rows come from a held result, directly or through transforms."""
+        """Returns whether a node's rows come from a buffered result, directly or through transforms."""
         node = self.nodes[name]
         if self.forms[name].form is not Form.FUSED:
-            return not self.is_held_by_taker(name)
+            return not self.is_held_by_consumer(name)
         return (
             isinstance(node, Transform)
             and node.window is None
@@ -226,9 +219,9 @@ class RunContext:
         )
 
     def _read_by_thread(
-        self, taker: str, edge: str, batches: Batches, changed: threading.Condition | None
+        self, consumer: str, edge: str, batches: Batches, changed: threading.Condition | None
     ) -> Channel:
-        channel = self.channel(CHANNEL_RECORDS, taker, changed)
+        channel = self.channel(CHANNEL_RECORDS, consumer, changed)
 
         def read() -> None:
             error: BaseException | None = None
@@ -245,12 +238,12 @@ class RunContext:
 
         thread = threading.Thread(target=read, name=f"read {edge}", daemon=True)
         if not started(thread):
-            return Unthreaded(batches, self.budget, taker)
+            return Unthreaded(batches, self.budget, consumer)
         self._threads.append(thread)
         return channel
 
     def is_fused_chain(self, name: str) -> bool:
-        """Returns whether a node can be read in a thread of its own: a source, or transforms of one."""
+        """Returns whether a thread can read the node: a source, or transforms of one."""
         node = self.nodes[name]
         if self.forms[name].form is not Form.FUSED:
             return False

@@ -1,5 +1,5 @@
-"""Writes the files of an output: one in all, or one per document, per value, or per number of rows. All are
-published together when all outputs are written."""
+"""Writes the files of an output: a single one, or one per document, value, or number of rows. All are
+published together once all outputs are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn
 
 MAX_FILES: Final = 10_000
-"""The most files of one output."""
+"""Maximum files per output."""
 _NAME_BYTES: Final = 200
 _UNSAFE: Final = re.compile(r"[%/\\\x00-\x1f\x7f]|^[._]")
 _ENDINGS: Final = re.compile(r"(\.(gz|zst))?$")
@@ -31,24 +31,24 @@ OpenSink = Callable[[str], StagedSink]
 
 
 class Writer(Protocol):
-    """A writer that takes an output's rows and the boundaries of their documents, in order."""
+    """A writer of an output's rows and document boundaries, in order."""
 
     def boundary(self, boundary: Boundary, /) -> None: ...
 
     def write(self, batch: pa.RecordBatch, /) -> None: ...
 
     def finish(self) -> None:
-        """Writes everything to disk, under names of the staging place."""
+        """Writes everything to disk under staging names."""
 
     def publish(self) -> None:
         """Moves everything to its place."""
 
     def close(self) -> None:
-        """Removes what is not published."""
+        """Removes unpublished files."""
 
 
 class FileWriter:
-    """A writer of one file for all documents."""
+    """A writer of a single file for all documents."""
 
     def __init__(self, path: str, open_sink: OpenSink) -> None:
         self._sink = open_sink(path)
@@ -70,7 +70,7 @@ class FileWriter:
 
 
 class _Files:
-    """A writer of several files, one after the other, at most one of them open."""
+    """A writer of several files, one open at a time."""
 
     def __init__(self, path: str, open_sink: OpenSink) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class _Files:
         return
 
     def begin(self, name: str) -> None:
-        """Opens a file of that name, with a number added if the name is taken."""
+        """Opens a file of that name, numbered if the name is taken."""
         self.end()
         if len(self._sinks) == MAX_FILES:
             raise DataError(f"{self._path}: more than {MAX_FILES:,} files; split by something else")
@@ -116,7 +116,7 @@ class _Files:
 
 
 class DocumentWriter(_Files):
-    """A writer of one file per document, even for a document without rows."""
+    """A writer of one file per document, even if it has no rows."""
 
     def boundary(self, boundary: Boundary, /) -> None:
         if boundary.is_open:
@@ -148,7 +148,7 @@ class RowsWriter(_Files):
 
 
 class ValueWriter(_Files):
-    """A writer of one file per value of a column. Rows of equal values must come next to each other."""
+    """A writer of one file per column value. Equal values must be adjacent."""
 
     def __init__(self, path: str, open_sink: OpenSink, column: str) -> None:
         super().__init__(path, open_sink)
@@ -180,12 +180,12 @@ def writer_of(path: str, split: Split | None, open_sink: OpenSink) -> Writer:
 
 
 def _quoted(text: str) -> str:
-    """Returns a value as a file's name: percent-encodes characters that could lead to another folder."""
+    """Returns a value as a file name, percent-encoding characters that could change the folder."""
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def _stem(name: str) -> str:
-    """Returns the file's name without its endings for kind and compression."""
+    """Returns the file name without its extensions for format and compression."""
     return Path(_ENDINGS.sub("", Path(name).name)).stem
 
 

@@ -1,4 +1,13 @@
-"""Conditions on rows: parsed from SQL, evaluated on arrays, and compared with statistics."""
+"""Conditions on rows: parsed from SQL, evaluated on arrays, and compared with statistics.
+
+A **condition** is an SQL expression; bound to a schema (`parse`) it is a **predicate**, a tree of plain
+values (`tree`), which `tree.matching` evaluates with SQL's three-valued logic.
+
+parse, sql          bind a condition to columns; numbers, times convert its values exactly to their units
+prune               decides by bounds and summaries whether any row may match; False is certain
+like                parses patterns; template_answers evaluates conditions on templates instead of strings
+skipping            builds and queries **skip indexes**: a **summary** of each row group's values in a column
+"""
 
 from __future__ import annotations
 
@@ -11,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def parse_where(text: str, schema: pa.Schema) -> Predicate:
-    """Parses a condition; see `compactor.predicate.parse`, whose slow import waits until this is called."""
+    """Parses a condition; defers the slow import of `compactor.predicate.parse` to the first call."""
     from compactor.predicate import parse
 
     return parse.parse_where(text, schema)

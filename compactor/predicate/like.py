@@ -1,7 +1,7 @@
-"""SQL's LIKE: `%` matches any text, `_` any character, and a character after the escape character itself.
+"""SQL's LIKE: `%` matches any text, `_` any character; an escaped character matches itself.
 
-Only `parts_of` parses patterns: Arrow's own `match_like` takes the escape character in a plain prefix or
-suffix for a letter.
+Patterns are parsed only by `parts_of`, because Arrow's `match_like` treats the escape character in a plain
+prefix or suffix as a letter.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.joining import with_nulls_of
 
 ESCAPE: Final = "\\"
-"""Escape character without an ESCAPE clause."""
+"""Default escape character, without an ESCAPE clause."""
 MAX_CHARACTERS: Final = 2_000
-"""Limit of a pattern that is more than a text between two `%`: longer ones are too much for RE2."""
+"""Refuse longer patterns, which exceed RE2's limits, unless they are a text between two `%`."""
 _SPECIAL: Final = re.compile(r"[%_\\]")
 _PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")
 
@@ -69,7 +69,7 @@ def escaped(text: str) -> str:
 
 
 def checked_pattern(pattern: str, escape: str, *, ignores_case: bool) -> str:
-    """Returns the pattern rewritten to escape character `ESCAPE`. Raises `ValueError` if it is invalid."""
+    """Rewrites the pattern to escape character `ESCAPE`. Raises `ValueError` if it is invalid."""
     parts = parts_of(pattern, escape)
     if len(pattern) > MAX_CHARACTERS and (ignores_case or _shape(parts) is None):
         raise ValueError(
@@ -79,7 +79,7 @@ def checked_pattern(pattern: str, escape: str, *, ignores_case: bool) -> str:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Returns the prefix that every matching text has."""
+    """Returns the common prefix of all matching texts."""
     first = next(iter(parts_of(pattern)), "")
     return first if isinstance(first, str) else ""
 
@@ -100,7 +100,7 @@ def like(texts: pa.Array, pattern: str, *, ignores_case: bool) -> pa.Array:
 
 
 def _contains(texts: pa.Array, word: str) -> pa.Array:
-    """Returns whether each text has a word, several times as fast as `pc.match_substring` does."""
+    """Returns whether each text contains a word; several times faster than `pc.match_substring`."""
     if not word:
         return with_nulls_of(texts, pa.repeat(True, len(texts)))
     offsets, data = binary_parts(texts)
@@ -112,7 +112,7 @@ def _contains(texts: pa.Array, word: str) -> pa.Array:
 
 
 def _shape(parts: Parts) -> tuple[bool, str, bool] | None:
-    """Returns whether `%` comes first, the only text, and whether `%` comes last; None for other patterns."""
+    """Returns (leading `%`, text, trailing `%`) of a pattern with one text; None for other patterns."""
     starts = parts[:1] == (Wildcard.TEXT,)
     rest = parts[1:] if starts else parts
     ends = rest[-1:] == (Wildcard.TEXT,)

@@ -1,7 +1,7 @@
-"""Compares numbers of conditions exactly with columns of numbers and times of any scale, unit or size.
+"""Compares numbers in conditions exactly with columns of numbers and times of any scale, unit or width.
 
-Whole numbers, decimals, dates and times count even units within the range of their type. A number between two
-units equals neither, and as a bound acts as the unit below it does.
+Integers, decimals, dates and times count whole units within the range of their type. A number between two
+units equals neither, and as a bound is equivalent to the unit below.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _FLOATS: Final[dict[int, type[np.floating[Any]]]] = {16: np.float16, 32: np.floa
 
 
 def has_numbers(dtype: pa.DataType) -> bool:
-    """Returns whether values of a storage type are numbers, not times."""
+    """Returns whether a storage type holds numbers, not times."""
     return bool(pt.is_integer(dtype) or pt.is_decimal(dtype) or pt.is_floating(dtype))
 
 
 def in_units(number: Decimal, dtype: pa.DataType) -> Decimal:
-    """Returns a number as a count of the units of a numeric type."""
+    """Converts a number to a count of a numeric type's units."""
     return number.scaleb(dtype.scale, _EXACT) if pt.is_decimal(dtype) else number
 
 
 def comparison(column: str, dtype: pa.DataType, op: Op, units: Decimal) -> Compare:
-    """Returns an equivalent of comparing a column with a number of units, by a value that its type holds."""
+    """Returns an equivalent comparison with a value that the column's type can hold."""
     if pt.is_floating(dtype):
         return _of_floats(column, dtype, op, units)
-    least, most = _range(dtype)
-    always = Compare(column, Op.LE, _value(most, dtype))
-    never = Compare(column, Op.GT, _value(most, dtype))
-    if units > most:
+    low, high = _range(dtype)
+    always = Compare(column, Op.LE, _value(high, dtype))
+    never = Compare(column, Op.GT, _value(high, dtype))
+    if units > high:
         return always if op in (Op.LT, Op.LE, Op.NE) else never
-    if units < least:
+    if units < low:
         return always if op in (Op.GT, Op.GE, Op.NE) else never
     below = int(units.to_integral_value(decimal.ROUND_FLOOR, _EXACT))
     if below != units:
@@ -53,13 +53,13 @@ def comparison(column: str, dtype: pa.DataType, op: Op, units: Decimal) -> Compa
 
 
 def exactly(dtype: pa.DataType, units: Decimal) -> pa.Scalar | None:
-    """Returns the value of a number of units; None if the type does not hold it."""
+    """Returns the value of a count of units; None if the type cannot hold it."""
     equal = comparison("", dtype, Op.EQ, units)
     return equal.value if equal.op is Op.EQ else None
 
 
 def _of_floats(column: str, dtype: pa.DataType, op: Op, number: Decimal) -> Compare:
-    """Compares with the float nearest to the number, because the column's values were rounded alike."""
+    """Compares with the nearest float, since the column's values were rounded in the same way."""
     with np.errstate(over="ignore"):
         rounded = float(_FLOATS[dtype.bit_width](float(number)))
     value = pa.scalar(rounded).cast(dtype)
@@ -78,8 +78,8 @@ _NOT_BEYOND: Final = {Op.GT: Op.LE, Op.LT: Op.GE}
 
 def _range(dtype: pa.DataType) -> tuple[int, int]:
     if pt.is_decimal(dtype):
-        most: int = 10**dtype.precision - 1
-        return -most, most
+        high: int = 10**dtype.precision - 1
+        return -high, high
     bits: int = dtype.bit_width
     if pt.is_unsigned_integer(dtype):
         return 0, (1 << bits) - 1
@@ -87,8 +87,8 @@ def _range(dtype: pa.DataType) -> tuple[int, int]:
 
 
 def _value(units: int, dtype: pa.DataType) -> pa.Scalar:
-    """Returns the value as a scalar, from bytes: Arrow cannot convert Python values to decimals of negative
-    scale, nor to times of every unit."""
+    """Makes a scalar from bytes: Arrow cannot convert Python values to decimals of negative scale, nor to
+    times of every unit."""
     width = dtype.bit_width // 8
     data = units.to_bytes(width, "little", signed=not pt.is_unsigned_integer(dtype))
     return pa.Array.from_buffers(dtype, 1, [None, pa.py_buffer(data)])[0]

@@ -1,4 +1,4 @@
-"""Binds SQL conditions to a schema, as predicates."""
+"""Binds SQL conditions to a schema and returns predicates."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME":
 _ARGUMENTS: Final = frozenset(
     ("this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog")
 )
-"""Arguments of syntax tree nodes that the binder knows."""
+"""Arguments of syntax tree nodes that the binder handles."""
 _KNOWN: Final = "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, ESCAPE, IS NULL, AND, OR, NOT"
 
 
 def parse_where(text: str, schema: pa.Schema) -> Predicate:
-    """Parses a condition such as `level = 'error' AND status >= 500`; values get the columns' storage types.
+    """Parses a condition such as `level = 'error' AND status >= 500`. Values get the columns' storage types.
 
-    Column names are case-sensitive, and in double quotes unless they are plain names. Times are quoted, and
-    in UTC unless they name a zone. Raises `UsageError`, which says what is wrong.
+    Column names are case-sensitive, and need double quotes unless they are plain identifiers. Times are
+    quoted, in UTC unless they name a zone. Raises `UsageError` with the cause.
     """
     try:
         return bound(parsed(text), schema)
@@ -65,12 +65,12 @@ def parse_where(text: str, schema: pa.Schema) -> Predicate:
 
 
 def bound(tree: exp.Expression, schema: pa.Schema) -> Predicate:
-    """Returns the predicate of a syntax tree. Raises `SqlError`, which says what is wrong."""
+    """Binds a syntax tree. Raises `SqlError` with the cause."""
     return _Binder(schema).bound(tree)
 
 
 class _Binder:
-    """Makes predicates of syntax trees. Raises `SqlError`."""
+    """Converts syntax trees to predicates. Raises `SqlError`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -147,7 +147,7 @@ class _Binder:
         ]
         found = pa.array([value for value in values if value is not None], dtype)
         if pt.is_floating(dtype) and pc.any(pc.equal(found.cast(pa.float64()), 0.0)).as_py():
-            # A set lookup tells the zeros of both signs apart, but they are equal.
+            # A set lookup distinguishes 0.0 from -0.0, which compare equal.
             found = pa.concat_arrays([found, pa.array([0.0, -0.0], pa.float64()).cast(dtype)])
         # IN with a NULL is never false, only true or unknown.
         part = IsIn(field.name, found)
@@ -191,9 +191,9 @@ class _Binder:
         return field_of(node, self._schema)
 
     def _value(self, field: pa.Field, node: exp.Expression) -> pa.Scalar | Decimal | None:
-        """Returns the value of a node; None for NULL.
+        """Returns the value of a literal; None for NULL.
 
-        A number or time is a count of the type's units, which the type need not hold.
+        A number or time is a count of the type's units, possibly outside its range.
         """
         dtype = storage_type(field.type)
         node = bare(node)
@@ -224,7 +224,7 @@ class _Binder:
         )
 
     def _uncast(self, node: exp.Cast, dtype: pa.DataType) -> exp.Expression:
-        """Returns the text of a typed time literal, if its type is the column's."""
+        """Returns the text of a typed time literal whose type matches the column's."""
         value = bare(node.this)
         named = node.to.sql().upper()
         is_text = isinstance(value, exp.Literal) and value.is_string

@@ -1,6 +1,6 @@
 """Decides by statistics whether any row of a chunk or fragment may satisfy a condition.
 
-False means that no row does; True that one may.
+False is certain: no row does. True means that one may.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lsm_fragment.keys.bounds import Value, plain_value, value_at
 
 
 class Summary(Protocol):
-    """A summary of values that says whether some row may have a value; False is certain."""
+    """A summary of the values of some rows. Answers may be false positives; False is certain."""
 
     def may_equal(self, value: pa.Scalar) -> bool: ...
 
@@ -42,16 +42,16 @@ class Summary(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of the values of some rows in one column."""
+    """Bounds of one column's values in some rows."""
 
     low: Value
-    """Lower bound of the values that are not null; None if unknown."""
+    """Lower bound of the non-null values; None if unknown."""
     high: Value
     """Upper bound likewise."""
     may_be_null: bool = True
     may_have_value: bool = True
     summary: Summary | None = None
-    """Summary of the values in a skip index."""
+    """Summary from a skip index."""
 
 
 UNKNOWN = Bounds(None, None)
@@ -106,7 +106,7 @@ def _may_fail(predicate: Predicate, bounds: BoundsOf) -> bool:
         case IsNull(column):
             return bounds(column).may_have_value
         case Compare(column, op, value):
-            # NaN satisfies neither a comparison nor its opposite, but it satisfies NOT of the comparison.
+            # NaN fails both a comparison and its opposite, so it satisfies NOT of the comparison.
             return _may_be_nan(bounds(column), value) or _may_compare(
                 bounds(column), OPPOSITE[op], value
             )
@@ -159,7 +159,7 @@ def _may_be_like(bounds: Bounds, pattern: str, *, ignores_case: bool) -> bool:
     prefix = literal_prefix(pattern)
     if ignores_case or not prefix or not isinstance(bounds.low, str):
         return True
-    # Texts with this prefix are not below it; cut to its length they equal it.
+    # Texts with this prefix are not less than it, and equal it when cut to its length.
     after_low = bounds.low[: len(prefix)] <= prefix
     return after_low and (bounds.high is None or str(bounds.high) >= prefix)
 

@@ -1,4 +1,4 @@
-"""Reads SQL expressions by sqlglot: what conditions and the expressions of pipelines have in common."""
+"""Parses SQL with sqlglot, for conditions and for expressions of pipelines."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MAX_SHOWN_COLUMNS: Final = 50
 
 
 class SqlError(Exception):
-    """What is wrong with an SQL expression, in words for its author."""
+    """An error in an SQL expression; the message is for its author."""
 
 
 def parsed(text: str) -> exp.Expression:
-    """Returns the syntax tree. Raises `SqlError`, and `RecursionError` for what is nested too deeply."""
+    """Returns the syntax tree. Raises `SqlError`, and `RecursionError` if it is nested too deeply."""
     try:
         text.encode()
         return cast(exp.Expression, sqlglot.parse_one(text))
@@ -43,7 +43,7 @@ def parsed(text: str) -> exp.Expression:
 
 
 def shown(text: str) -> str:
-    """Returns the text in quotes, and cut if it is long."""
+    """Returns the text in quotes, cut if it is long."""
     return repr(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "...")
 
 
@@ -57,7 +57,7 @@ def _cause(error: sqlglot.errors.SqlglotError) -> str:
 
 
 def shown_node(node: exp.Expression) -> str:
-    """Returns the SQL of a part of an expression, cut if it is long."""
+    """Returns the SQL of a node, cut if it is long."""
     try:
         return str(node.sql())[:_MAX_SHOWN_NODE]
     except sqlglot.errors.SqlglotError:
@@ -65,15 +65,14 @@ def shown_node(node: exp.Expression) -> str:
 
 
 def check_arguments(node: exp.Expression, known: Collection[str]) -> None:
-    """Raises `SqlError` for arguments of a node that its reader does not know: their meaning would get
-    lost."""
+    """Raises `SqlError` for unknown arguments of a node, whose meaning would be lost."""
     extra = sorted(name for name, value in node.args.items() if value and name not in known)
     if extra:
         raise SqlError(f"{shown_node(node)}: {', '.join(extra)} is not supported")
 
 
 def field_of(node: exp.Column, schema: pa.Schema) -> pa.Field:
-    """Returns the column that a name means; case counts. Raises `SqlError` if there is none."""
+    """Resolves a column by its case-sensitive name. Raises `SqlError` if there is none."""
     name = ".".join(part.name for part in node.parts)
     index = schema.get_field_index(name)
     if index < 0:
@@ -87,7 +86,7 @@ def _in_sql(name: str) -> str:
 
 
 def operands(node: exp.Expression) -> list[exp.Expression]:
-    """Returns the operands of `a AND b AND c`, whose tree is as deep as the condition is long."""
+    """Flattens `a AND b AND c`, whose tree is as deep as it has operands."""
     kind, found, rest = type(node), [], node
     while type(rest) is kind:
         found.append(rest.expression)
@@ -96,7 +95,7 @@ def operands(node: exp.Expression) -> list[exp.Expression]:
 
 
 def bare(node: exp.Expression) -> exp.Expression:
-    """Returns what is in parentheses."""
+    """Strips parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node

@@ -1,8 +1,8 @@
-"""Decides conditions on strings by their templates, as far as that is possible without the variables.
+"""Evaluates conditions on templates instead of strings, as far as possible without the variables.
 
-A template stands for many texts. A pattern of LIKE is run over it with each variable taken for all that its
-alphabet allows. A value of = and IN has one template without words as variables; to those with words it is
-held token by token.
+A template represents many strings. LIKE runs its pattern over the template, with each variable matching
+whatever its alphabet allows. For = and IN, a value has exactly one template without word variables; templates
+with word variables are compared with it token by token.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 
 _MAX_STEPS: Final = 4_096
-"""The longest pattern that is run over templates; longer ones are left to the text."""
+"""Do not run longer patterns over templates; search the strings instead."""
 _WORD_STEPS: Final = 64
-"""Steps of a pattern in one word of its states."""
+"""Pattern steps per 64-bit word of the state bitmap."""
 _SLOT_BYTES: Final = 100
-"""Bytes of templates that take as long as a slot."""
+"""Cost of a slot, in bytes of template text."""
 _ROW_MOVES: Final = 128
-"""Words of states that may be moved for each row. So many take about as long as its text does."""
+"""Cost limit per row, in moved state words: about the cost of searching one string."""
 _FREE_MOVES: Final = 1 << 18
-"""Words of states that are moved however few rows there are."""
+"""Always accept this cost, in moved state words, even for few rows."""
 _FREE_BYTES: Final = 1 << 22
-"""Bytes of values and templates that are held to each other however few rows there are."""
+"""Compare values with templates of word variables up to this product of bytes."""
 _ALL_BYTES: Final = bytes(range(256))
 _CONTINUATIONS: Final = _ALL_BYTES[0x80:0xC0]
-"""The bytes of a character but for its first."""
+"""UTF-8 continuation bytes."""
 _BEYOND_ASCII: Final = _ALL_BYTES[0xC0:]
-"""The first bytes of characters of several bytes."""
+"""First bytes of multi-byte characters."""
 _EQUAL_BEYOND_ASCII: Final = "kKsS"
-"""Letters that equal the Kelvin sign or the long s where case is ignored."""
+"""ASCII letters that equal the Kelvin sign or the long s if case is ignored."""
 
 
 class Answer(IntEnum):
-    """What a template says of a condition on the texts that it stands for."""
+    """Whether a condition holds for the strings that a template represents."""
 
     NEVER = 0
     MAYBE = 1
@@ -58,15 +58,15 @@ class Answer(IntEnum):
 
 
 Answers = npt.NDArray[np.uint8]
-"""An `Answer` for each template."""
+"""One `Answer` per template."""
 
 
 def answers(
     condition: Compare | IsIn | Like, templates: pa.Array, layout: Layout, alphabets: U64, rows: int
 ) -> Answers:
-    """Returns what each template says of a condition.
+    """Evaluates a condition on each template.
 
-    layout: of the templates. alphabets: of their slots. rows: how many texts they stand for.
+    layout: of the templates. alphabets: of their slots. rows: number of strings they represent.
     """
     match condition:
         case Like(_, pattern, ignores_case):
@@ -116,7 +116,7 @@ def _like(
 
 
 def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
-    """Returns whether running a pattern over templates cannot take much longer than searching the texts."""
+    """Returns whether running the pattern over templates is no slower than searching the strings."""
     steps = sum(1 if isinstance(part, Wildcard) else len(part.encode()) for part in parts)
     passed = int(layout.offsets[-1]) + _SLOT_BYTES * len(layout.kinds)
     moves = (steps // _WORD_STEPS + 1) * passed
@@ -125,22 +125,22 @@ def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
-    """A pattern as `lsm_fragment.native.arrays.patterns` runs it: state s has s steps behind it."""
+    """A pattern as an automaton for `lsm_fragment.native.arrays.patterns`: state s has matched s steps."""
 
     steps: U64
-    """The states that each byte moves on, as bitmaps. Shape (256, words)."""
+    """States that each byte advances, as bitmaps. Shape (256, words)."""
     loops: U64
-    """The states that each byte leaves as they are. Shape (256, words)."""
+    """States that each byte keeps. Shape (256, words)."""
     letter_steps: U64
-    """`steps` of any byte of each bit of an alphabet. Shape (64, words)."""
+    """Union of `steps` over the bytes of each alphabet bit. Shape (64, words)."""
     letter_loops: U64
     last: int
-    """The state of a text that matches."""
+    """The accepting state."""
     anything: U64 | None
-    """The states that alone take variables; None if variables are taken for all that they may be."""
+    """The only states that accept variables; None if a variable may be anything its alphabet allows."""
 
     def reach(self, layout: Layout, alphabets: U64) -> U8:
-        """Returns 1 for each template that leads to the last state, 0 for others."""
+        """Returns 1 for each template that reaches the accepting state, 0 for others."""
         out = np.empty(len(layout.offsets) - 1, dtype=np.uint8)
         native.arrays.patterns.reach(
             *layout, alphabets, DISTINCTIVE,
@@ -152,10 +152,10 @@ class _Machine:
 
 @lru_cache(maxsize=64)
 def _machine(parts: Parts, ignores_case: bool, is_sure: bool) -> _Machine:
-    """Makes the machine of a pattern.
+    """Compiles a pattern.
 
-    is_sure: whether it takes only what matches whatever the variables are, so that only `%` takes those; or
-    else all that may match.
+    is_sure: accepts only templates that match for all values of their variables, so that only `%` accepts a
+    variable; otherwise accepts all that may match.
     """
     maker = _MachineMaker()
     for part in parts:
@@ -173,13 +173,13 @@ def _machine(parts: Parts, ignores_case: bool, is_sure: bool) -> _Machine:
 
 
 class _MachineMaker:
-    """A machine in the making."""
+    """Collects the steps of a machine."""
 
     def __init__(self) -> None:
         self._steps: list[bytes] = []
-        """The bytes that each step takes."""
+        """Bytes that each step accepts."""
         self._loops: dict[int, bytes] = {}
-        """The bytes that leave states as they are."""
+        """Bytes that keep a state."""
 
     def loop(self, kept: bytes) -> None:
         self._loops[len(self._steps)] = kept
@@ -188,12 +188,12 @@ class _MachineMaker:
         self._steps += (bytes([byte]) for byte in letter.encode())
 
     def step_character(self, ascii_bytes: bytes = _ALL_BYTES[:0x80]) -> None:
-        """Takes a character of the given ASCII ones, or any other one."""
+        """Accepts the given ASCII characters and all other characters."""
         self._steps.append(ascii_bytes + _BEYOND_ASCII)
         self.loop(_CONTINUATIONS)
 
     def step_in_any_case(self, letter: str, *, is_sure: bool) -> None:
-        """Takes a letter, of those that equal it the other one in ASCII, and all others unless `is_sure`."""
+        """Accepts a letter in either case. Where folding leaves ASCII: exactly it if `is_sure`, else any."""
         cases = (letter.lower() + letter.upper()).encode()
         if letter.isascii() and (is_sure or letter not in _EQUAL_BEYOND_ASCII):
             self._steps.append(cases)
@@ -210,7 +210,7 @@ class _MachineMaker:
         for moves, places in ((steps, enumerate(self._steps)), (loops, self._loops.items())):
             for state, taken in places:
                 moves[list(taken), state // _WORD_STEPS] |= np.uint64(1 << state % _WORD_STEPS)
-        # Only what takes every byte takes a space.
+        # Only a `%` loop accepts a space, so this finds the states that accept every byte.
         anything = loops[ord(" ")] if is_sure else None
         last = len(self._steps)
         return _Machine(
@@ -224,7 +224,7 @@ class _MachineMaker:
 
 
 def _by_bit(moves: U64) -> U64:
-    """Unites the moves of the bytes of each bit of an alphabet."""
+    """Combines the moves of all bytes of each alphabet bit."""
     out = np.zeros((64, moves.shape[1]), dtype=np.uint64)
     for byte in np.flatnonzero(BITS).tolist():
         out[int(BITS[byte]).bit_length() - 1] |= moves[byte]

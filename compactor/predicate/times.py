@@ -1,4 +1,4 @@
-"""Parses times of conditions as counts of a column's time unit."""
+"""Parses times in conditions as counts of a column's time unit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FRACTION: Final = re.compile(r"(.*:[0-9]{2})(\.[0-9]+)([^.]*)", re.DOTALL)
 
 
 def time_units(text: str, dtype: pa.DataType) -> Decimal:
-    """Returns a date, time of day or timestamp in units of the type; in UTC unless it names a zone.
+    """Parses a date, time of day or timestamp (UTC unless it names a zone) into units of the type.
 
-    Raises `ValueError` or `pa.ArrowInvalid` for a text that is none of these.
+    Raises `ValueError` or `pa.ArrowInvalid` for other texts.
     """
     if pt.is_date(dtype):
         days = times_of(pa.array([text]), pa.date32())[0].value
@@ -39,7 +39,7 @@ def _of_clock(text: str) -> Decimal:
 
 
 def _since_1970(text: str, zone: str | None) -> Decimal:
-    # Arrow parses no fraction finer than the type's unit, and whole seconds span more years than finer units.
+    # Arrow rejects fractions finer than the type's unit; whole seconds span more years than finer units.
     found = _FRACTION.fullmatch(text)
     whole = text if found is None else found[1] + found[3]
     fraction = "0" if found is None else found[2]

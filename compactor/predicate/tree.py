@@ -1,4 +1,4 @@
-"""Conditions as values, and their evaluation on whole arrays by SQL's three-valued logic. No I/O."""
+"""Conditions as a tree of values, evaluated on whole arrays by SQL's three-valued logic. No I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPPOSITE: Final = {
     Op.GT: Op.LE,
     Op.LE: Op.GT,
 }
-"""Operator that is true where the other is false, for values that are neither null nor NaN."""
+"""The negation of an operator, for values that are neither null nor NaN."""
 MIRRORED: Final = {
     Op.EQ: Op.EQ,
     Op.NE: Op.NE,
@@ -44,11 +44,11 @@ MIRRORED: Final = {
     Op.LE: Op.GE,
     Op.GE: Op.LE,
 }
-"""Operator with the same meaning after both sides are swapped."""
+"""The equivalent operator with both sides swapped."""
 
 
 def differs(left: Any, right: Any) -> Any:
-    """Returns whether values are unequal. NaN satisfies no comparison, so floats differ if one is less."""
+    """Returns whether values differ. NaN satisfies no comparison, so floats differ if one is less."""
     if pt.is_floating(left.type) or pt.is_floating(right.type):
         return pc.or_(pc.less(left, right), pc.greater(left, right))
     return pc.not_equal(left, right)
@@ -62,7 +62,7 @@ FUNCTIONS: Final = {
     Op.GT: pc.greater,
     Op.GE: pc.greater_equal,
 }
-"""What compares two arrays, or an array and a scalar."""
+"""Functions that compare two arrays, or an array and a scalar."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,14 @@ ByValue = Compare | IsIn | Like
 
 
 class LazyColumn(Protocol):
-    """A column that knows something of its values before they are decoded."""
+    """A column that can evaluate conditions before its values are decoded."""
 
     def is_null(self) -> pa.Array:
         """Returns whether each value is null."""
         ...
 
-    def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
-        """Returns what `matching` does. asked: the rows of which the result counts; None for all."""
+    def matching(self, condition: ByValue, needed: pa.Array | None) -> pa.Array:
+        """Like `matching` of this module. needed: the rows whose result is used; None for all."""
         ...
 
 
@@ -147,7 +147,7 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 
 
 def columns_of(predicate: Predicate) -> list[str]:
-    """Returns the names of the columns of a condition, each once."""
+    """Returns the distinct column names of a condition."""
     return list(dict.fromkeys(_columns(predicate)))
 
 
@@ -180,20 +180,20 @@ def _columns(predicate: Predicate) -> Iterator[str]:
 
 
 def matching(
-    predicate: Predicate, arrays: Columns, rows: int, asked: pa.Array | None = None
+    predicate: Predicate, arrays: Columns, rows: int, needed: pa.Array | None = None
 ) -> pa.Array:
-    """Returns whether each row satisfies the condition: bool of shape (rows,); null where unknown.
+    """Evaluates the condition for each row: bool of shape (rows,); null where unknown.
 
-    arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded, or lazy ones.
-    asked: bool, the rows of which the result counts; it may be anything for others. None for all.
+    arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded, or lazy columns.
+    needed: bool, the rows whose result is used, undefined for others; None for all.
     """
     match predicate:
         case And(parts):
-            return _combined(parts, arrays, rows, asked, settles=False)
+            return _combined(parts, arrays, rows, needed, settles=False)
         case Or(parts):
-            return _combined(parts, arrays, rows, asked, settles=True)
+            return _combined(parts, arrays, rows, needed, settles=True)
         case Not(part):
-            return pc.invert(matching(part, arrays, rows, asked))
+            return pc.invert(matching(part, arrays, rows, needed))
         case Constant(value):
             return pa.nulls(rows, pa.bool_()) if value is None else pa.repeat(value, rows)
         case IsNull(column):
@@ -202,20 +202,20 @@ def matching(
             values = arrays[predicate.column]
             if isinstance(values, pa.Array):
                 return by_value(predicate, values)
-            return values.matching(predicate, asked)
+            return values.matching(predicate, needed)
 
 
 def _combined(
     parts: Sequence[Predicate],
     arrays: Columns,
     rows: int,
-    asked: pa.Array | None,
+    needed: pa.Array | None,
     *,
     settles: bool,
 ) -> pa.Array:
-    """Combines conditions by AND, or by OR if `settles`, the value of one part that settles the whole.
+    """Combines conditions by AND, or by OR. settles: the value of one part that decides the result.
 
-    Lazy columns come last, and are asked only for rows that are not settled by then.
+    Evaluates lazy columns last, and only for rows that are still undecided.
     """
     is_lazy = {name for name, array in arrays.items() if not isinstance(array, pa.Array)}
     combine = pc.or_kleene if settles else pc.and_kleene
@@ -223,14 +223,14 @@ def _combined(
     for part in sorted(parts, key=lambda part: not is_lazy.isdisjoint(columns_of(part))):
         if found is not None and is_lazy:
             is_open = pc.fill_null(pc.not_equal(found, settles), True)
-            asked = is_open if asked is None else pc.and_(asked, is_open)
-        more = matching(part, arrays, rows, asked)
+            needed = is_open if needed is None else pc.and_(needed, is_open)
+        more = matching(part, arrays, rows, needed)
         found = more if found is None else combine(found, more)
     return found
 
 
 def by_value(predicate: ByValue, array: pa.Array) -> pa.Array:
-    """Returns whether each value of a storage array satisfies the condition; null where it is null."""
+    """Evaluates the condition for each value of a storage array; null where the value is."""
     if isinstance(array, pa.DictionaryArray):
         # Each distinct value is evaluated once; null codes stay null.
         return by_value(predicate, array.dictionary).take(array.indices)

@@ -29,9 +29,9 @@ def export_file(
     threads: int = 1,
     on_progress: Callable[[int], None] = lambda _rows_read: None,
 ) -> ExportReport:
-    """Writes rows to a file in the format that its suffix names. The file appears whole or not at all.
+    """Writes rows to a file in the format of its suffix. The file appears whole or not at all.
 
-    columns, where, report, threads: see `scan`. on_progress: called with the rows read so far.
+    columns, where, report, threads: see `scan`. on_progress: called with the number of rows read so far.
     Raises what `scan` and `compactor.files.write.open_table_sink` raise.
     """
     schema = scan_schema(snapshot.table, columns)
@@ -47,7 +47,7 @@ def export_file(
 
 
 def sink_options(table: TableMetadata, schema: pa.Schema) -> SinkOptions:
-    """Returns options that state the longest prefix of the sort schema whose columns are exported."""
+    """Returns options with the longest prefix of the sort schema that is exported."""
     kept: list[SortColumn] = []
     for column in table.sort:
         name = table.shown_name(column.column)

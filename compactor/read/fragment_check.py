@@ -1,7 +1,7 @@
-"""Checks one fragment in one pass: checksums, order, values, statistics, and what the log says of it.
+"""Checks one fragment in one pass: checksums, order, values, statistics, and its entry in the log.
 
-The fragment is read from front to back by one GET. Chunks are decoded, hashed and looked at in threads, and
-what was found is put together in their order.
+One GET reads the fragment from front to back. Threads decode, hash and check the chunks; their results are
+combined in order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.errors import DataError, FragmentMissingError, ObjectNotFoundError
+from compactor.common.message import Message
+from compactor.errors import DataError, FragmentMissingError, ObjectNotFoundError, message_of
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.skip_indexes import read_index
 from compactor.read.steps import Step, in_order
@@ -44,15 +45,15 @@ from lsm_fragment.threads import ThreadPool
 
 _U64 = npt.NDArray[np.uint64]
 _ROW_BYTES: Final = 16
-"""Bytes that a row of a chunk takes at least, decoded and hashed."""
+"""Minimum memory per row of a chunk, decoded and hashed."""
 
 
 @dataclass(slots=True)
 class CheckedFragment:
-    """What was found in a fragment."""
+    """The findings of one fragment."""
 
     rows: int = 0
-    """Rows without the deleted ones."""
+    """Rows that are not deleted."""
     bytes_read: int = 0
     first_key: Bound | None = None
     last_key: Bound | None = None
@@ -79,27 +80,27 @@ def check_fragment(
             dtype = pa.null() if place < 0 else table.schema.field(place).type
             read_index(store, entry, column, dtype)
     except (FormatError, DataError, FragmentMissingError) as error:
-        found.faults.append(str(error))
+        found.faults.append(message_of(error))
     except ObjectNotFoundError as error:
-        found.faults.append(f"{error}: the log refers to it")
+        found.faults.append(Message(message_of(error), ": the log refers to it"))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """What was found in a chunk."""
+    """The findings of one chunk."""
 
     column: str
     null_count: int
     misfit: str | None
-    """Why the values do not fit the table, if they don't."""
+    """Why the values violate the table's schema; None if they fit."""
     hashes: _U64
-    """What the column contributes to each row's number. Shape (rows,)."""
+    """The column's contribution to each row's hash. Shape (rows,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KeyGroup:
-    """What was found in the sort columns of a row group."""
+    """The findings of a row group's sort columns."""
 
     offset: int
     first: Bound
@@ -225,7 +226,7 @@ class _FragmentCheck:
         return None if inside.all() else int(np.argmin(inside))
 
     def _misfit(self, name: str, array: pa.Array) -> str | None:
-        """Says why the table's type does not hold the values or allow their nulls, if so."""
+        """Returns why the table's type cannot hold the values or their nulls; None if it can."""
         place = self._table.schema.get_field_index(name)
         if place < 0:
             return None
@@ -271,7 +272,7 @@ class _FragmentCheck:
             self._fault(f"column {name!r}: its null counts differ from the footer's")
 
     def _check_directory(self, directory: Directory, columns: FragmentSummary) -> None:
-        """Checks row groups and log. columns: a summary that has only columns."""
+        """Checks row groups and log entry. columns: a summary with only the columns filled in."""
         self._check_log(directory, columns)
         for number, (stats, numbers) in enumerate(
             zip(directory.row_groups, self._numbers, strict=True)
@@ -315,6 +316,6 @@ class _FragmentCheck:
 
 
 def _held_bytes(block: Block) -> int:
-    """Returns about how many bytes a chunk takes, stored, decoded and hashed."""
+    """Estimates the memory of a chunk: stored, decoded and hashed."""
     header = block.header
     return header.stored_bytes + max(header.raw_bytes, _ROW_BYTES * header.rows)

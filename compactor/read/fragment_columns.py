@@ -1,4 +1,4 @@
-"""Reads columns of some row groups of one stored fragment."""
+"""Reads columns of single row groups of a stored fragment."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from lsm_fragment.container.template_chunk import TemplateChunk
 from lsm_fragment.threads import ALONE, ThreadPool
 
 Column: TypeAlias = pa.Array | TemplatedColumn
-"""A column of a row group, as a storage array unless its strings are stored as templates."""
+"""A column of a row group: a storage array, or strings stored as templates."""
 _REQUEST_BYTES: Final = 2 << 20
-"""What an object store sends by one connection in the time that it takes to answer a request."""
+"""Read a chunk whole if its rest is at most this long: another request would take as much time."""
 _ROW_BYTES: Final = 8
-"""Bytes of a row at least, of which the footer says nothing where all values are null."""
+"""Minimum memory per row: the footer has no bytes for columns whose values are all null."""
 
 
 def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
@@ -40,11 +40,11 @@ def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
 
 
 def held_bytes(reader: FragmentReader, group: int, names: Collection[str]) -> int:
-    """Returns about how many bytes columns of a row group take, by the footer's statistics."""
+    """Estimates the memory of columns of a row group by the footer's statistics."""
     reader.footer.fetch(names)
-    least = _ROW_BYTES * reader.footer.row_groups[group].rows
+    minimum = _ROW_BYTES * reader.footer.row_groups[group].rows
     chunks = (reader.footer.chunks(name) for name in names)
-    return sum(max(found[group].held_bytes if found else 0, least) for found in chunks)
+    return sum(max(found[group].held_bytes if found else 0, minimum) for found in chunks)
 
 
 def read_columns(
@@ -58,10 +58,10 @@ def read_columns(
 ) -> dict[str, Column]:
     """Returns columns of one row group by name, in the storage types of the table.
 
-    Strings that are stored as templates are not decoded yet, unless their type changes. A column that the
-    fragment does not have is all null. schema: the table's. pool: read and decode several columns at a
-    time. needs_text: see `FragmentReader.read_lazily`. Raises `DataError` where the stored type or a value
-    does not fit the table's type.
+    Strings stored as templates are not decoded yet, unless their type changes. A column that the fragment
+    lacks is all null. schema: the table's. pool: reads and decodes several columns at a time. needs_text: see
+    `FragmentReader.read_lazily`. Raises `DataError` if the stored type or a value does not fit the table's
+    type.
     """
     reader.footer.fetch(names)
     for name in names:
@@ -85,7 +85,7 @@ def _check_type(reader: FragmentReader, name: str, wanted: pa.DataType) -> None:
 
 
 def rows_of(column: Column, kept: pa.BooleanArray | None) -> pa.Array:
-    """Returns some rows of a column. kept: bool without nulls; None for all rows."""
+    """Filters the rows of a column. kept: bool without nulls; None for all rows."""
     if isinstance(column, TemplatedColumn):
         return column.texts(kept)
     return column if kept is None else keep(column, np.asarray(kept))
@@ -111,7 +111,7 @@ def _read_column(
 
 
 def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
-    """Returns `array` in the table's type, or nulls where the fragment does not have the column."""
+    """Returns `array` in the table's type, or nulls if the fragment lacks the column."""
     if array is None or pa.types.is_null(array.type):
         return pa.nulls(rows, storage_type(dtype))
     return widened(array, storage_type(dtype))

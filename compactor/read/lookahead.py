@@ -1,4 +1,4 @@
-"""Looks at what comes next before it is taken."""
+"""An iterator with a peek at its next item."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ T = TypeVar("T")
 
 
 class Lookahead(Generic[T]):
-    """Items of which the next one can be looked at."""
+    """Items whose next one can be peeked at before it is taken."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
         self._next: T | None = None
-        """The next item, once it was asked for."""
+        """The next item, once peeked at."""
         self.error: Exception | None = None
-        """The error with which the items end. Callers raise it after the items before it."""
+        """The error that ended the items. Callers raise it after the items before it."""
 
     def look(self) -> T | None:
-        """Returns the next item; None after the last, or before the error."""
+        """Peeks at the next item; None after the last, or before the error."""
         if self._next is None and self.error is None:
             try:
                 self._next = next(self._items, None)
@@ -28,6 +28,6 @@ class Lookahead(Generic[T]):
         return self._next
 
     def take(self) -> T | None:
-        """Returns what `look` does, and goes on to the item behind it."""
+        """Returns the next item and advances."""
         item, self._next = self.look(), None
         return item

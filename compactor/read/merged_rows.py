@@ -1,6 +1,6 @@
-"""Merges rows of fragments that overlap, and rows of one key where the table's row policy says so.
+"""Merges rows of overlapping fragments, and rows of equal key as the table's row policy demands.
 
-It uses the key merge of a compaction, but reads all wanted columns of a row group at once.
+It uses the key merge of compactions, but reads all wanted columns of a row group at once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.merge.decoded import STAGE as CHUNKS
-from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import MergeWindow, loaded_group, merge_rows
-from compactor.merge.keys_in_order import borrowed
-from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
+from compactor.merge.order.key_merge import MergeWindow, merge_rows
+from compactor.merge.order.keys_in_order import borrowed
 from compactor.predicate.tree import matching
 from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
 from compactor.read.row_group_reader import RowGroupReader, WantedRows
@@ -27,6 +26,8 @@ from compactor.read.stretches import Part
 from compactor.read.wanted import Wanted
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Pins
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.rows.flags import KEPT
 from compactor.rows.fold import FoldError
@@ -42,9 +43,9 @@ from lsm_fragment.threads import ALONE, ThreadPool
 
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096
-"""Windows of fewer rows are gathered sooner than threads could begin."""
+"""Gather smaller windows in the calling thread: handing them over would take longer."""
 _PLAN: Final = StagePlan(
-    1 << 62,  # A reader spills, but is never refused.
+    1 << 62,  # Readers spill, but are never refused.
     0,
     (
         MemoryStage(
@@ -77,9 +78,9 @@ def merged_windows(
     wanted: Wanted,
     pool: ThreadPool,
 ) -> Iterator[tuple[Sequence[MergedPart], MergeWindow]]:
-    """Yields windows of the parts' merged rows with the row rule's decisions.
+    """Yields windows of the parts' merged rows, with the row rule's decisions.
 
-    The caller takes the columns of each window from the sources, one for each part.
+    The caller takes the columns of each window from the sources, one per part.
     """
     with closing(LocalDisk()) as disk:
         ahead_bytes = AHEAD_BYTES if pool.threads > 1 else 0
@@ -127,12 +128,13 @@ def columns_of_window(
     wanted: Wanted,
     pool: ThreadPool,
 ) -> tuple[dict[str, pa.Array], int]:
-    """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows.
+    """Returns the wanted columns of a window, ordered and merged, and the number of rows.
 
-    Raises `FoldError` for a sum that does not fit.
+    Raises `FoldError` for a sum that overflows.
     """
     origins = Origins.of(window.inputs, len(sources))
-    taken = [source.take(n) for source, n in zip(sources, origins.counts.tolist(), strict=True)]
+    counts, pins = origins.counts.tolist(), Pins()
+    taken = [source.take(n, pins) for source, n in zip(sources, counts, strict=True)]
     flags = window.flags
 
     def gathered(column: tuple[int, str]) -> pa.Array:
@@ -144,11 +146,10 @@ def columns_of_window(
     names = wanted.columns
     pool = pool if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
     try:
-        arrays = pool.each(gathered, enumerate(names))
+        with pins:
+            arrays = pool.each(gathered, enumerate(names))
     except FoldError as error:
         raise with_key(error, _keys_of(sources, window), table) from None
-    for source in sources:
-        source.settle()
     rows = window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
     return dict(zip(names, arrays, strict=True)), rows
 
@@ -157,14 +158,12 @@ def _keys_of(sources: Sequence[MergedPart], window: MergeWindow) -> list[pa.Arra
     """Returns the sort columns of a window's rows in order."""
     keys = [source.keys for source in sources]
     found = borrowed(keys, window.inputs, np.zeros(len(keys), dtype=np.int64))
-    try:
+    with found.pins:
         return [gather(pieces, found.origins) for pieces in found.columns]
-    finally:
-        found.give_back()
 
 
 class MergedPart:
-    """A `KeySource` that also returns the other columns of the merged rows."""
+    """A `KeySource` that also holds the other columns of its rows."""
 
     def __init__(
         self,
@@ -173,7 +172,8 @@ class MergedPart:
         key_columns: int,
         new_rows: Callable[[], DecodedRows],
     ) -> None:
-        """name: the fragment's. next_group: returns the next rows, with `key_columns` sort columns first."""
+        """name: the fragment's. next_group: returns the next rows; its first `key_columns` columns are sort
+        columns."""
         self.name = name
         self._next_group = next_group
         self._key_columns = key_columns
@@ -181,7 +181,7 @@ class MergedPart:
         self._rows = new_rows()
 
     def load_keys(self) -> LoadedGroup | None:
-        """Loads the next row group that has wanted rows; returns None after the last."""
+        """Loads the next row group with wanted rows; returns None after the last."""
         found = self._next_group()
         if found is None:
             return None
@@ -192,15 +192,12 @@ class MergedPart:
         self.keys.push(keys)
         return loaded
 
-    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - A scan writes no row groups.
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - scans write no row groups
         return 0
 
-    def take(self, rows: int) -> list[list[pa.Array]]:
-        """Returns the next `rows` rows in pieces, each a list of all columns but the sort columns' own."""
-        return self._rows.take(rows) if self._rows.rows else []
-
-    def settle(self) -> None:
-        self._rows.settle()
+    def take(self, rows: int, pins: Pins) -> list[list[pa.Array]]:
+        """Returns the next `rows` rows in pieces, each a list of the columns after the sort columns."""
+        return self._rows.take(rows, pins) if self._rows.rows else []
 
     def spill(self) -> int:
         return self.keys.spill() + self._rows.spill()

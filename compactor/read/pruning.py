@@ -1,4 +1,4 @@
-"""Pruning: what keys, statistics and skip indexes say of fragments and row groups."""
+"""Rules out fragments and row groups by key ranges, statistics and skip indexes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lsm_fragment.keys.sort_schema import Order
 
 
 def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
-    """Returns the bounds of the first sort column, which the log states of a fragment."""
+    """Returns the bounds of the first sort column, from the fragment's entry in the log."""
     first = table.sort[0]
     low, high = entry.first_key[:1], entry.last_key[:1]
     if first.order is Order.DESC:
@@ -36,13 +36,13 @@ def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
 
 
 SkipIndexes = Mapping[str, list[Summary | None]]
-"""Summaries of a fragment's row groups by column; None for a row group that has no summary."""
+"""Summaries of a fragment's row groups by column; None for a row group without one."""
 
 
 def skip_index_of(
     store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate
 ) -> SkipIndexes:
-    """Reads the skip indexes of the columns that a condition names, where the fragment has one."""
+    """Reads a fragment's skip indexes of the columns in a condition."""
     found: dict[str, list[Summary | None]] = {}
     indexed = {name for name, _ in table.skips.columns}
     for column in columns_of(where) if entry.skip_index is not None else ():
@@ -51,7 +51,7 @@ def skip_index_of(
         try:
             summaries = read_index(store, entry, column, table.schema.field(column).type)
         except (DataError, ObjectNotFoundError):
-            continue  # Without an index a scan only reads more; `verify` reports the damage.
+            continue  # Without the index a scan only reads more; `verify` reports the damage.
         if summaries is not None:
             found[column] = summaries
     return found
@@ -60,7 +60,7 @@ def skip_index_of(
 def unless_ruled_out(
     store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate | None
 ) -> SkipIndexes | None:
-    """Returns the skip indexes of a fragment; None if its keys or they rule it out. Does not open it.
+    """Returns a fragment's skip indexes; None if they or its keys rule it out. Does not open it.
 
     where: on stored columns; None for all rows.
     """
@@ -89,7 +89,7 @@ def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:
 def bounds_by_statistics(
     reader: FragmentReader, group: int, table: pa.Schema, skips: SkipIndexes | None = None
 ) -> BoundsOf:
-    """Returns the bounds of a row group by footer and skip index, as values of the table's types."""
+    """Returns the bounds of a row group from footer and skip index, in the table's types."""
     footer = reader.footer
     rows = footer.row_groups[group].rows
 
@@ -112,7 +112,7 @@ def may_have(
     entries: Sequence[FragmentEntry], table: TableMetadata, where: Predicate | None
 ) -> Sequence[FragmentEntry]:
     """Returns the fragments that the log does not rule out. where: on stored columns; None for all rows."""
-    # Where rows are merged, only conditions on the key may rule out a fragment by itself.
+    # If rows are merged, only conditions on the key may rule out a single fragment.
     safe = wanted_rows(table, table.schema, where, ScanReport()).where
     return [e for e in entries if safe is None or may_match(safe, bounds_by_keys(e, table))]
 
@@ -120,9 +120,9 @@ def may_have(
 def without_quarantined(
     snapshot: Snapshot, where: Predicate | None, report: ScanReport
 ) -> Snapshot:
-    """Returns the snapshot without the fragments in quarantine.
+    """Removes the fragments in quarantine from a snapshot.
 
-    where: on stored columns; None for all rows. report: counts those that may have such rows.
+    where: on stored columns; None for all rows. report: counts the removed fragments that may have such rows.
     """
     held = [snapshot.fragments[key] for key in snapshot.quarantine]
     wanted = may_have(held, snapshot.table, where)
@@ -131,7 +131,7 @@ def without_quarantined(
     return snapshot.without(entry.key for entry in held)
 
 
-def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
-    """Yields groups of fragments with overlapping keys, in key order; each group oldest first."""
-    for group in components(all_items(snapshot)):
-        yield sorted((item.entry for item in group), key=lambda entry: entry.age)
+def overlapping_fragments(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
+    """Yields the sets of fragments with overlapping keys, in key order; each set oldest first."""
+    for items in components(all_items(snapshot)):
+        yield sorted((item.entry for item in items), key=lambda entry: entry.age)

@@ -9,7 +9,7 @@ from compactor.common.counts import counted
 
 
 def left_out(fragments: int, rows: int) -> str:
-    """Returns what readers were told to leave out, in words; empty if nothing was."""
+    """Describes the fragments in quarantine that a reader left out; empty if there were none."""
     if not fragments:
         return ""
     return f"left out {counted(fragments, 'fragment')} in quarantine with {counted(rows, 'row')}"
@@ -21,26 +21,26 @@ class ScanReport:
 
     fragments: int = 0
     fragments_skipped: int = 0
-    """Fragments that the log or a skip index ruled out; they were not opened."""
+    """Fragments ruled out by the log or a skip index, without opening them."""
     row_groups: int = 0
-    """Row groups of the fragments that were opened."""
+    """Row groups of the opened fragments."""
     row_groups_skipped: int = 0
-    """Row groups that statistics ruled out; none of their columns were read."""
+    """Row groups ruled out by statistics, without reading any column."""
     row_groups_ruled_out_by_templates: int = 0
-    """Row groups without a wanted row, as templates of strings tell: no variables of these were decompressed,
-    and columns that the condition does not have were not read."""
+    """Row groups ruled out by templates, without decompressing variables or reading columns outside the
+    condition."""
     fragments_left_out: int = 0
-    """Fragments in quarantine that may have such rows, and that the scan was told to leave out."""
+    """Fragments in quarantine that may have matching rows, left out as requested."""
     rows_left_out: int = 0
-    """All rows of these fragments."""
+    """Rows of these fragments, matching or not."""
     rows_read: int = 0
     """Rows of the row groups that were not skipped."""
     rows: int = 0
-    """Rows that the scan returned."""
+    """Rows returned."""
 
     @property
     def left_out(self) -> str:
-        """What was left out, in words; empty if nothing was."""
+        """Describes the fragments left out; empty if there were none."""
         return left_out(self.fragments_left_out, self.rows_left_out)
 
     def __str__(self) -> str:
@@ -59,10 +59,10 @@ class ExportReport:
 
     path: str
     version: int
-    """Version of the table that was exported."""
+    """The exported version of the table."""
     rows: int
     arrow_bytes: int
-    """Size of the rows in memory, before the file encodes them."""
+    """Size of the rows in memory, before encoding."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class VerifyReport:
     rows: int = 0
     bytes_read: int = 0
     faults: list[str] = field(default_factory=list)
-    """One line for each fault, which names its place."""
+    """One line per fault, with its place."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -92,14 +92,14 @@ class TemplateCount:
     """The rows of one template."""
 
     template: str
-    """The text with `<n>` for each number and `<*>` for each other variable. A text that has these itself is
-    shown with a backslash before them."""
+    """The text with `<n>` for each number and `<*>` for each other variable; a backslash escapes these marks
+    in the text itself."""
     rows: int
-    """How many rows have it; perhaps more if the report has `other_rows`."""
+    """Number of rows with this template; a lower bound if the report has `other_rows`."""
     share: float
-    """The part of all rows that have a text."""
+    """Fraction of all non-null rows."""
     example: str
-    """The text of one of the rows, cut to 1,000 characters."""
+    """The text of one row, cut to 1,000 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,17 +109,17 @@ class TemplatesReport:
     column: str
     version: int
     rows: int
-    """Rows that have a text."""
+    """Non-null rows."""
     nulls: int
     other_rows: int
-    """Rows of templates that were rare when there were too many of them. Those that came again later are
-    listed, with the rows since then."""
+    """Rows of rare templates, dropped when there were too many. A template that recurred later is listed,
+    with the rows since then."""
     templates: tuple[TemplateCount, ...]
-    """The most frequent first."""
+    """Most frequent first."""
     fragments_left_out: int = 0
     """Fragments in quarantine that were left out."""
     rows_left_out: int = 0
-    """All rows of these fragments."""
+    """Rows of these fragments."""
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "templates": [asdict(found) for found in self.templates]}
@@ -131,12 +131,12 @@ class StoredTemplates:
 
     column: str
     chunks: int
-    """Row groups that store the column so, in the fragments that were looked at."""
+    """Row groups that store the column as templates, in the sampled fragments."""
     chunks_read: int
-    """Of these, the ones whose templates were counted, spread over all."""
+    """Row groups whose templates were counted, an even sample of `chunks`."""
     rows: int
-    """Rows with a text in the row groups read, deleted ones too."""
+    """Non-null rows in the row groups read, deleted ones included."""
     all: int
-    """Number of different templates in them."""
+    """Number of distinct templates in them."""
     templates: tuple[TemplateCount, ...]
-    """The most frequent ones. Examples of rare ones may be empty."""
+    """The most frequent templates. Examples of rare ones may be empty."""

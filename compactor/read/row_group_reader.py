@@ -31,7 +31,7 @@ from lsm_fragment.container.footer import RowGroupStats
 from lsm_fragment.threads import ThreadPool
 
 _COUNTING: Final = Lock()
-"""Held by threads that count what they read."""
+"""Guards the counters of scan reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class WantedRows:
-    """Wanted rows of one row group, at least one: columns as storage arrays of the table's types."""
+    """Wanted rows of one row group, at least one. Columns are storage arrays of the table's types."""
 
     arrays: list[pa.Array]
     rows: int
@@ -53,21 +53,21 @@ class WantedRows:
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """Columns of one row group, and which of its rows are wanted, at least one."""
+    """Columns of one row group, with a mask of its wanted rows, at least one."""
 
     columns: dict[str, Column]
     keep: pa.BooleanArray | None
-    """Which rows are wanted; None for all."""
+    """Mask of the wanted rows; None for all."""
     rows: int
-    """How many are wanted."""
+    """Number of wanted rows."""
 
 
 class RowGroupReader:
-    """A reader of one fragment without deleted rows and rows that do not satisfy a condition.
+    """Reads the rows of one fragment that are not deleted and satisfy a condition.
 
-    It skips row groups that statistics rule out. It reads the condition's columns first, and the others only
-    for row groups that have wanted rows. Of strings that are stored as templates, it joins only wanted rows.
-    Several threads may `read` at a time.
+    It skips row groups that statistics rule out, reads the condition's columns first, and the others only for
+    row groups with wanted rows. Of strings stored as templates, it joins only wanted rows. `read` is
+    thread-safe.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class RowGroupReader:
         self._report = report
         self._costs_requests = not is_on_local_disk(store)
         self._needed_text = False
-        """Whether the row group that was read last needed variables, where that costs a request more."""
+        """Whether the last row group needed its variables, if that costs an additional request."""
 
     @property
     def name(self) -> str:
@@ -100,16 +100,16 @@ class RowGroupReader:
         return self._reader.footer.row_groups
 
     def has_key_types(self) -> bool:
-        """Returns whether keys are stored in the table's types, so that they compare as they are."""
+        """Returns whether keys are stored in the table's types, so that they compare without conversion."""
         return all(
             field.type == self._schema.field(field.name).type
             for field in self._reader.footer.key_fields
         )
 
     def wanted_groups(self, start: int, stop: int) -> Iterator[RowGroup]:
-        """Yields the row groups that statistics do not rule out, and counts them and the others.
+        """Yields the row groups that statistics do not rule out. Counts these and the others.
 
-        start, stop: the first row group to look at, and the one after the last.
+        start, stop: the range of row groups, `stop` excluded.
         """
         groups = self.row_groups
         self._report.row_groups += stop - start
@@ -124,7 +124,7 @@ class RowGroupReader:
             first_row += rows
 
     def held_bytes(self, group: RowGroup, names: Sequence[str]) -> int:
-        """Returns about how many bytes the columns of a row group take, by the footer's statistics."""
+        """Estimates the memory of columns of a row group by the footer's statistics."""
         asked = list(dict.fromkeys([*self._conditions, *names]))
         return held_bytes(self._reader, group.number, asked)
 
@@ -141,12 +141,11 @@ class RowGroupReader:
         return WantedRows(arrays, found.rows)
 
     def find(self, group: RowGroup, names: Sequence[str], pool: ThreadPool) -> FoundRows | None:
-        """Returns columns of a row group as they are before other rows are left out; None without wanted
-        rows.
+        """Returns columns of a row group, unfiltered, and the mask of wanted rows; None without wanted rows.
 
         Raises what `read` does.
         """
-        # Where one row group needs its text, the next one mostly does: then all is asked for by one request.
+        # If a row group needed its strings, the next one probably does too: read all by one request.
         columns = read_columns(
             self._reader,
             group.number,
@@ -176,7 +175,7 @@ class RowGroupReader:
         )
 
     def _wanted(self, columns: dict[str, Column], group: RowGroup) -> pa.BooleanArray | None:
-        """Returns which rows are wanted: bool of shape (rows,) without nulls; None for all of them."""
+        """Returns the mask of wanted rows: bool of shape (rows,) without nulls; None for all rows."""
         keep = None
         if self._where is not None:
             keep = matching(self._where, columns, group.rows)
@@ -190,8 +189,8 @@ class RowGroupReader:
         return keep
 
     def _count_ruled_out(self, columns: dict[str, Column]) -> None:
-        """Counts a row group without wanted rows, if templates told so."""
-        asked = [c for c in columns.values() if isinstance(c, TemplatedColumn) and c.is_asked]
+        """Counts a row group without wanted rows, if templates ruled it out."""
+        asked = [c for c in columns.values() if isinstance(c, TemplatedColumn) and c.is_evaluated]
         if asked and not any(column.has_variables for column in asked):
             with _COUNTING:
                 self._report.row_groups_ruled_out_by_templates += 1

@@ -1,4 +1,4 @@
-"""Reads row groups of several fragments before a merge asks for them."""
+"""Reads row groups of several fragments ahead of a merge."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class _Source:
 
     reader: RowGroupReader
     groups: Lookahead[RowGroup]
-    """Those that were not begun."""
+    """Row groups not yet begun."""
     ends_at: ComparableKey = b""
-    """Bound of the keys of the row group that was begun last."""
+    """Upper key bound of the last row group begun."""
     begun: deque[tuple[Work[WantedRows | None], int]] = field(default_factory=deque)
-    """Row groups that were begun and not taken, with their sizes in bytes."""
+    """Row groups begun and not taken, with their sizes in bytes."""
 
 
 class RowGroupsAhead:
     """The row groups of several parts, each part's in order.
 
-    A merge needs the next row group of a part when it has used up the one before. So the part whose last
-    begun row group ends at the lowest key is the one to read next. Wrong guesses, which bounds of keys may
-    cause, cost time and no more. At most one more row group than there are threads is ahead, no more than
-    were taken before, and `AHEAD_BYTES` together.
+    A merge needs the next row group of a part once the previous one is used up. So the part whose last begun
+    row group ends at the lowest key is read next; key bounds are inexact, and a wrong guess only costs time.
+    Read-ahead is limited to one row group more than threads, to the number taken before, and to
+    `AHEAD_BYTES`.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class RowGroupsAhead:
             for part in parts
         ]
         self._unread = list(self._sources) if pool.threads > 1 else []
-        """The sources that may have row groups to begin ahead."""
+        """Sources that may have row groups to read ahead."""
         self._count = self._held = 0
-        """Number of row groups that are begun and not taken, and their bytes."""
+        """Number of row groups begun and not taken, and their bytes."""
         self._taken = 0
-        """Number of row groups that were taken."""
+        """Number of row groups taken."""
 
     def next(self, place: int) -> WantedRows | None:
-        """Returns the next row group of a part that has wanted rows; None after the last.
+        """Returns a part's next row group with wanted rows; None after the last.
 
-        Raises `FormatError`, `DataError`, `StoreError`, which a row group of another part does not cause.
+        Raises `FormatError`, `DataError`, `StoreError` of this part's row groups only.
         """
         source = self._sources[place]
         while True:
@@ -90,9 +90,9 @@ class RowGroupsAhead:
                 return found
 
     def _top_up(self) -> None:
-        """Begins row groups as far as there is room."""
-        most = min(self._pool.threads + 1, self._taken)
-        while self._unread and self._count < most:
+        """Begins row groups within the limits."""
+        max_ahead = min(self._pool.threads + 1, self._taken)
+        while self._unread and self._count < max_ahead:
             source = min(self._unread, key=lambda source: source.ends_at)
             group = source.groups.look()
             size = None if group is None else self._size(source, group)
@@ -105,7 +105,7 @@ class RowGroupsAhead:
             self._begin(source, group, size)
 
     def _size(self, source: _Source, group: RowGroup) -> int | None:
-        """Returns the bytes of a row group; None if the footer is damaged, as whoever reads it will say."""
+        """Estimates the bytes of a row group; None if the footer is damaged, which reading it will report."""
         try:
             return source.reader.held_bytes(group, self._names)
         except (CompactorError, FormatError):

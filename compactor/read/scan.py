@@ -1,8 +1,8 @@
-"""Streams the rows of a table in sort order and merges them where fragments overlap.
+"""Streams the rows of a table in sort order, merging where fragments overlap.
 
-Rows of row groups that overlap with no others' leave as they were decoded; their sort columns are not even
-read unless they are wanted. A scan does not read what a condition rules out by the log or by a fragment's
-footer. Several row groups are read and decoded at a time where there are threads for it.
+Row groups that overlap no other are returned as decoded; their sort columns are read only if wanted. A scan
+skips what the log, skip indexes or footers rule out. With several threads it reads and decodes row groups in
+parallel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from compactor.predicate.tree import Predicate
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.merged_rows import merged_rows
-from compactor.read.pruning import overlapping_groups, unless_ruled_out
+from compactor.read.pruning import overlapping_fragments, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.steps import Step, in_order, thread_pool_of
@@ -40,8 +40,8 @@ def scan(
     """Yields rows of a snapshot in sort order.
 
     columns: shown names; None for all. where: a condition on stored columns (`condition_on`); None for all
-    rows. report: counts what is read and skipped. threads: how many read and decode; they change no batch.
-    Raises `UsageError` for a column that the table does not have, `FormatError` for damaged fragments.
+    rows. report: counts reads and skips. threads: number that read and decode; batches do not depend on it.
+    Raises `UsageError` for an unknown column, `FormatError` for damaged fragments.
     """
     table = snapshot.table
     schema = scan_schema(table, columns)
@@ -49,8 +49,8 @@ def scan(
     wanted.report.fragments += len(snapshot.fragments)
     steps = (
         step
-        for group in overlapping_groups(snapshot)
-        for step in steps_of_group(store, table, group, wanted)
+        for entries in overlapping_fragments(snapshot)
+        for step in steps_of_overlapping(store, table, entries, wanted)
     )
     return batches(steps, table, schema, wanted.report, threads)
 
@@ -62,7 +62,7 @@ def batches(
     report: ScanReport,
     threads: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the steps in their order and counts them. schema: has the names to show."""
+    """Yields the rows of the steps in order, and counts them. schema: with shown names."""
     with thread_pool_of(threads) as pool:
         for batch in in_order(steps, pool, AHEAD_BYTES):
             if batch.num_rows:
@@ -70,16 +70,15 @@ def batches(
                 yield batch.rename_columns(schema.names) if table.names else batch
 
 
-def steps_of_group(
-    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
+def steps_of_overlapping(
+    store: Store, table: TableMetadata, entries: Sequence[FragmentEntry], wanted: Wanted
 ) -> Iterator[Step[pa.RecordBatch]]:
-    """Yields the steps that read a group of fragments in key order. group: oldest first.
+    """Yields the steps that read overlapping fragments in key order. entries: oldest first.
 
-    Merges only rows that are between others'. Counts the fragments that are skipped, and what is in the
-    others.
+    Merges only the stretches that overlap. Counts the skipped fragments and the contents of the others.
     """
     readers = []
-    for entry in group:
+    for entry in entries:
         skips = unless_ruled_out(store, entry, table, wanted.where)
         if skips is None:
             wanted.report.fragments_skipped += 1

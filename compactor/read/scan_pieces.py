@@ -1,4 +1,4 @@
-"""Divides a table into pieces with disjoint keys, which tasks read in parallel."""
+"""Divides a table into pieces with disjoint keys, for tasks that read in parallel."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from compactor.read.pruning import overlapping_groups
+from compactor.read.pruning import overlapping_fragments
 from compactor.table.entry import FragmentEntry
 from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.snapshot import Snapshot
 
 _PIECE_BYTES: Final = 128 << 20
-"""Decoded size of a piece, where the fragments can be divided that far."""
+"""Target size of a decoded piece; overlapping fragments may force larger ones."""
 
 
 def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
-    """Yields one snapshot for each piece, of about `_PIECE_BYTES` each, in key order."""
+    """Yields one snapshot per piece, of about `_PIECE_BYTES` each, in key order."""
     entries: list[FragmentEntry] = []
     size = 0
-    for group in overlapping_groups(snapshot):
-        entries += group
-        size += sum(entry.raw_bytes for entry in group)
+    for overlapping in overlapping_fragments(snapshot):
+        entries += overlapping
+        size += sum(entry.raw_bytes for entry in overlapping)
         if size >= _PIECE_BYTES:
             yield of_fragments(snapshot, entries)
             entries, size = [], 0

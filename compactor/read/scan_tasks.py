@@ -1,7 +1,7 @@
-"""Divides the rows of a table among tasks that read them in any order.
+"""Divides the rows of a table among tasks that run in any order.
 
-Where rows are not merged by key, each fragment is read by itself, large ones in parts. Where they are,
-overlapping fragments are read together.
+If rows are not merged by key, each fragment is read by itself, large ones in parts. Otherwise overlapping
+fragments are read together.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pyarrow as pa
 from msgspec import structs
 
 from compactor.predicate.tree import Predicate
-from compactor.read.pruning import may_have, overlapping_groups, unless_ruled_out
+from compactor.read.pruning import may_have, overlapping_fragments, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
-from compactor.read.scan import batches, steps_of_group
+from compactor.read.scan import batches, steps_of_overlapping
 from compactor.read.steps import Step
 from compactor.read.stored_rows import stored_rows
 from compactor.read.wanted import Wanted, rule_of_readers, scan_schema, stored_schema, wanted_rows
@@ -28,9 +28,9 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
-"""Decoded size below which fragments share a task."""
+"""Combine fragments below this decoded size into one task."""
 _MAX_PARTS: Final = 100_000
-"""Bound on parts besides one for each fragment: a larger table gets larger parts, whatever sizes the log
+"""Maximum number of parts beyond one per fragment. Larger tables get larger parts, whatever sizes the log
 claims."""
 
 
@@ -45,7 +45,7 @@ class RowGroups:
 
 @dataclass(frozen=True, slots=True)
 class OverlappingFragments:
-    """A group of fragments that share keys with one another and with no others."""
+    """Fragments that share keys with one another and with no others."""
 
     entries: tuple[FragmentEntry, ...]
 
@@ -58,8 +58,8 @@ def tasks_of(
 ) -> list[tuple[Part, ...]]:
     """Returns tasks in key order; each row that may satisfy the condition is in exactly one of them.
 
-    Tasks decode to about `task_bytes` at most where fragments can be divided. Tasks leave out what the log
-    rules out. where: on stored columns. report: counts the fragments and those that were skipped.
+    Tasks decode to about `task_bytes` at most if fragments can be divided, and omit what the log rules out.
+    where: on stored columns. report: counts the fragments, and the skipped ones.
     """
     is_merged = rule_of_readers(snapshot.table) is not None
     cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MAX_PARTS)
@@ -74,11 +74,11 @@ def _raw_bytes(snapshot: Snapshot) -> int:
 def _weighed(
     snapshot: Snapshot, where: Predicate | None, cut_bytes: int | None, report: ScanReport
 ) -> Iterator[tuple[Part, int]]:
-    """Yields parts and their decoded sizes in bytes. cut_bytes: None where rows have to be merged."""
-    for group in overlapping_groups(snapshot):
-        entries = may_have(group, snapshot.table, where)
-        report.fragments += len(group)
-        report.fragments_skipped += len(group) - len(entries)
+    """Yields parts and their decoded sizes in bytes. cut_bytes: None if rows must be merged."""
+    for overlapping in overlapping_fragments(snapshot):
+        entries = may_have(overlapping, snapshot.table, where)
+        report.fragments += len(overlapping)
+        report.fragments_skipped += len(overlapping) - len(entries)
         if cut_bytes is not None:
             yield from _apart(entries, cut_bytes)
         elif entries:
@@ -89,7 +89,7 @@ def _weighed(
 
 
 def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tuple[Part, ...]]:
-    """Yields tasks, with small neighbours together in one."""
+    """Packs small neighbours into one task."""
     waiting: list[Part] = []
     size = 0
     for part, weight in parts:
@@ -103,7 +103,7 @@ def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tupl
 
 
 def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[Part, int]]:
-    """Yields even ranges of row groups and their sizes, taking all groups of a fragment as equal."""
+    """Yields even ranges of row groups and their sizes, as if all row groups of a fragment were equal."""
     for entry in entries:
         groups = max(1, entry.row_groups)
         count = min(groups, max(1, -(-entry.raw_bytes // task_bytes)))
@@ -113,7 +113,7 @@ def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[
 
 
 def _bare(entry: FragmentEntry) -> FragmentEntry:
-    """Returns the entry without column sizes: no reader needs them, and tasks are sent over the wire."""
+    """Drops the column sizes, which no reader needs, since tasks are sent over the network."""
     return structs.replace(entry, columns={})
 
 
@@ -127,9 +127,9 @@ def read_parts(
     *,
     threads: int = 1,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a task that satisfy the condition, within the memory of a scan.
+    """Yields the rows of a task that satisfy the condition, within the memory limit of a scan.
 
-    columns: shown names. where: on stored columns. threads: how many read and decode.
+    columns: shown names. where: on stored columns. threads: number that read and decode.
     Raises what `compactor.read.scan.scan` raises.
     """
     schema = scan_schema(table, columns)
@@ -143,7 +143,7 @@ def _steps_of(
 ) -> Iterator[Step[pa.RecordBatch]]:
     if isinstance(part, OverlappingFragments):
         wanted.report.fragments += len(part.entries)
-        yield from steps_of_group(store, table, part.entries, wanted)
+        yield from steps_of_overlapping(store, table, part.entries, wanted)
         return
     skips = unless_ruled_out(store, part.entry, table, wanted.where)
     if skips is None:

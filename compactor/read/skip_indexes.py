@@ -1,6 +1,6 @@
-"""Reads skip indexes: objects beside fragments, with a block for each fragment and column.
+"""Reads skip indexes: objects beside fragments, with one block per fragment and column.
 
-The log says where a fragment's blocks are; each is read when a condition asks for its column.
+The log has the place of a fragment's blocks; each is read only if a condition names its column.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[byte
 def read_index(
     store: Store, entry: FragmentEntry, column: str, dtype: pa.DataType
 ) -> list[Summary | None] | None:
-    """Returns what `read_summaries` does, parsed for values of a type. Raises as it does."""
+    """Like `read_summaries`, parsed for values of a type."""
     summaries = read_summaries(store, entry, column)
     if summaries is None:
         return None

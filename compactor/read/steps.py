@@ -1,4 +1,4 @@
-"""Runs independent steps in threads, gives their results in order, and bounds what is held."""
+"""Runs independent steps in threads, in bounded memory, with results in order."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from compactor.read.lookahead import Lookahead
 from lsm_fragment.threads import ALONE, ThreadPool, Work
 
 _BUNDLE_BYTES: Final = 4 << 20
-"""Small steps are begun together up to this size: to hand one over takes longer than a short step."""
+"""Bundle small steps up to this size: handing one over takes longer than running it."""
 T = TypeVar("T")
 
 
 @contextmanager
 def thread_pool_of(threads: int) -> Iterator[ThreadPool]:
-    """Gives a pool of so many threads until the caller has read all it wants."""
+    """Opens a pool of `threads` threads for the block."""
     if threads > 1:
         set_up_heap()
     with closing(ThreadPool(threads)) as pool:
@@ -30,22 +30,21 @@ def thread_pool_of(threads: int) -> Iterator[ThreadPool]:
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
-    """A part of some work whose results have an order."""
+    """A unit of work with ordered results."""
 
     run: Callable[[ThreadPool], Iterator[T]]
-    """Returns the results. What it leaves to the iterator is done when the results are taken."""
+    """Returns the results. Work deferred to the iterator runs when the results are taken."""
     size: int | None
-    """The bytes that it holds until its results are taken; None if the caller has to run it alone."""
+    """Bytes held until the results are taken; None if the step must run alone."""
 
 
 def in_order(steps: Iterable[Step[T]], pool: ThreadPool, max_bytes: int) -> Iterator[T]:
-    """Yields the results of all steps in their order, the same for any number of threads.
+    """Yields the results of all steps in order, independent of the number of threads.
 
-    Steps are begun ahead: one more than there are threads, or as many bundles of small ones, of `max_bytes`
-    together. The first step is run alone, and then no more steps are ahead than were taken before: who stops
-    early has read little ahead.
-    A step that has to run alone, or has more than half of `max_bytes`, is run by the caller with all
-    threads. An error of a step, or of `steps`, is raised in its place.
+    Up to one bundle of steps more than threads runs ahead, within `max_bytes`. The first step runs alone, and
+    then no more steps run ahead than were taken before, so that a caller that stops early has read little
+    ahead. A step that must run alone, or takes more than half of `max_bytes`, runs in the caller with all
+    threads. Errors of a step, or of `steps`, are raised in order.
     """
     if pool.threads == 1:
         for step in steps:
@@ -61,7 +60,7 @@ def in_order(steps: Iterable[Step[T]], pool: ThreadPool, max_bytes: int) -> Iter
 
 @dataclass(slots=True)
 class _Bundle(Generic[T]):
-    """Neighbouring steps that one thread runs."""
+    """Consecutive steps for one thread."""
 
     work: Work[list[Iterator[T]]]
     steps: int
@@ -69,7 +68,7 @@ class _Bundle(Generic[T]):
 
 
 class _Ahead(Generic[T]):
-    """Steps that were begun and not taken."""
+    """Steps begun and not taken."""
 
     def __init__(self, steps: Iterator[Step[T]], pool: ThreadPool, max_bytes: int) -> None:
         self._steps = Lookahead(steps)
@@ -77,21 +76,21 @@ class _Ahead(Generic[T]):
         self._max_bytes = max_bytes
         self._begun: deque[_Bundle[T]] = deque()
         self._taken = 0
-        """Number of steps that were taken."""
+        """Number of steps taken."""
         self._held = 0
-        """Bytes of the bundles that were begun, with the one that was taken last."""
-        self._lent = 0
-        """Bytes of the bundle that was taken last."""
+        """Bytes of the bundles begun, including the last one taken."""
+        self._last_taken = 0
+        """Bytes of the last bundle taken, whose results the caller may still use."""
 
     def take(self) -> Iterator[T] | None:
         """Returns the results of the next steps; None after the last."""
-        self._held -= self._lent
-        self._lent = 0
+        self._held -= self._last_taken
+        self._last_taken = 0
         self._top_up()
         if self._begun:
             bundle = self._begun.popleft()
             results = self._pool.wait(bundle.work)
-            self._lent = bundle.size
+            self._last_taken = bundle.size
             self._taken += bundle.steps
             self._top_up()
             return chain.from_iterable(results)
@@ -109,7 +108,7 @@ class _Ahead(Generic[T]):
             bundle.work.cancel()
 
     def _top_up(self) -> None:
-        """Begins the next steps as far as there is room."""
+        """Begins the next steps within the limits."""
         while len(self._begun) <= self._pool.threads:
             steps, size = self._next_bundle()
             if not steps:
@@ -119,10 +118,10 @@ class _Ahead(Generic[T]):
             self._held += size
 
     def _next_bundle(self) -> tuple[list[Step[T]], int]:
-        """Returns the next steps for one thread, and their bytes; no steps if there is no room for any."""
+        """Returns the next steps for one thread, and their bytes; no steps if the limits allow none."""
         steps: list[Step[T]] = []
-        most, size = self._taken - sum(bundle.steps for bundle in self._begun), 0
-        while len(steps) < most and (step := self._steps.look()) is not None:
+        max_steps, size = self._taken - sum(bundle.steps for bundle in self._begun), 0
+        while len(steps) < max_steps and (step := self._steps.look()) is not None:
             added = step.size or 0
             if not self._is_shareable(step) or self._held + size + added > self._max_bytes:
                 break
@@ -134,12 +133,12 @@ class _Ahead(Generic[T]):
         return steps, size
 
     def _is_shareable(self, step: Step[T]) -> bool:
-        """Returns whether a step may run beside others."""
+        """Returns whether a step may run in parallel with others."""
         return step.size is not None and 2 * step.size <= self._max_bytes
 
 
 def _run(steps: Sequence[Step[T]]) -> list[Iterator[T]]:
-    """Runs steps up to the first that fails, whose error is raised when its results are taken."""
+    """Runs steps up to the first failure, which is raised when its results are taken."""
     results: list[Iterator[T]] = []
     for step in steps:
         try:

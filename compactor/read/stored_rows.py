@@ -1,4 +1,4 @@
-"""Reads rows that no other fragment has any between: they leave as they were decoded."""
+"""Reads row groups that overlap no other fragment, and returns their rows as decoded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.threads import ThreadPool
 
 _AT_ONCE_BYTES: Final = BATCH_BYTES
-"""Row groups of up to this size, dictionary values counted in full, become batches before they are asked
-for."""
+"""Convert row groups up to this size (dictionaries counted in full) ahead of their turn."""
 
 
 def stored_rows(
     reader: RowGroupReader, start: int, stop: int, wanted: Wanted
 ) -> Iterator[Step[pa.RecordBatch]]:
-    """Yields a step for each row group from `start` to before `stop` that may have wanted rows."""
+    """Yields a step for each row group in [start, stop) that may have wanted rows."""
     for group in reader.wanted_groups(start, stop):
         size = reader.held_bytes(group, wanted.schema.names)
         yield Step(partial(_batches_of_group, reader, group, wanted.schema), size)
@@ -45,7 +44,8 @@ def _batches_of_group(
 def _batches(
     found: WantedRows, schema: pa.Schema, pool: ThreadPool, max_bytes: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yields batches within the limits of a merge's. max_bytes: of a column; None if all rows are within."""
+    """Yields batches within the limits of a scan. max_bytes: limit of a column; None if it cannot be
+    exceeded."""
     start = 0
     while start < found.rows:
         count = min(found.rows - start, BATCH_ROWS)

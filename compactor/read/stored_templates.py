@@ -1,7 +1,7 @@
 """Counts the templates of a column that is stored as templates, without reading its variables.
 
-It reads few row groups, spread over those that there are, and of these what a query of templates reads. Only
-for the examples of the most frequent templates it goes into variables, in row groups that it has read anyway.
+It reads an even sample of the row groups, and only their templates and codes. It decodes variables only for
+examples of the most frequent templates, in row groups that are read anyway.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.template_chunk import TemplateChunk
 
 _MAX_STORED_BYTES: Final = 64 << 20
-_EXAMPLES_DIVISOR: Final = 2
-"""Templates of a row group that get an example, to each one that is shown."""
+_EXAMPLES_PER_SHOWN: Final = 2
+"""Decode examples for this multiple of the templates to show, per row group."""
 
 
 def stored_templates(
     column: str, name: str, readers: Sequence[FragmentReader], *, max_chunks: int, shown: int
 ) -> StoredTemplates:
-    """Counts the templates of some row groups.
+    """Counts the templates of a sample of row groups.
 
-    column, name: as shown and as stored. max_chunks: the most row groups to read, which take 64 MiB at most
-    as they are stored. shown: how many templates to return. Raises `FormatError`, `StoreError`.
+    column, name: as shown and as stored. max_chunks: maximum row groups to read, up to 64 MiB as stored.
+    shown: number of templates to return. Raises `FormatError`, `StoreError`.
     """
     chunks = [(reader, group) for reader in readers for group in reader.templated_groups(name)]
     tally, rows, left, read = TemplateTally(), 0, _MAX_STORED_BYTES, 0
@@ -40,7 +40,7 @@ def stored_templates(
             break
         chunk = reader.read_lazily(name, group)
         if isinstance(chunk, TemplateChunk):
-            rows += _add(tally, chunk, _EXAMPLES_DIVISOR * shown)
+            rows += _add(tally, chunk, _EXAMPLES_PER_SHOWN * shown)
         read += 1
     found = tally.sorted(rows)
     return StoredTemplates(
@@ -54,7 +54,7 @@ def stored_templates(
 
 
 def _add(tally: TemplateTally, chunk: TemplateChunk, max_examples: int) -> int:
-    """Counts the rows of one row group. Returns how many have a text."""
+    """Counts the rows of one row group. Returns the number of non-null ones."""
     head = chunk.head
     codes = fixed_width_view(chunk.codes, np.int32)
     valid = chunk.codes.is_valid().to_numpy(zero_copy_only=False)

@@ -1,6 +1,6 @@
-"""Divides fragments with overlapping keys into stretches: rows that only one of them has need no merge.
+"""Divides fragments with overlapping keys into stretches: key ranges covered by one fragment need no merge.
 
-The bounds of row groups, which footers state, are enough to see where fragments overlap.
+The key bounds of row groups in the footers suffice to find overlaps.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ from lsm_fragment.keys.comparator import KeyComparator
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Neighbouring row groups of one fragment."""
+    """Consecutive row groups of one fragment."""
 
     fragment: int
-    """The fragment's place among those that were divided."""
+    """Index of the fragment among those that were divided."""
     start: int
     stop: int
     """The row group after the last."""
 
 
 def whole_fragments(fragments: Sequence[Sequence[RowGroupStats]]) -> list[Part]:
-    """Returns one part for each fragment, with all of its row groups."""
+    """Returns one part per fragment, with all of its row groups."""
     return [Part(place, 0, len(row_groups)) for place, row_groups in enumerate(fragments)]
 
 
 def stretches_of(
     fragments: Sequence[Sequence[RowGroupStats]], compare: KeyComparator
 ) -> Iterator[list[Part]]:
-    """Yields the parts of each stretch, in key order; within one, in the order of fragments.
+    """Yields the parts of each stretch, in key order; within a stretch, in the order of fragments.
 
-    fragments: the row groups of each. No two stretches have a key in common. A stretch of one part has the
-    rows of one fragment in their order.
+    fragments: the row groups of each. No two stretches share a key. A stretch of one part needs no merge.
     """
     waiting: Part | None = None
     for parts in _components(fragments, compare):
@@ -53,7 +52,7 @@ def stretches_of(
 def _components(
     fragments: Sequence[Sequence[RowGroupStats]], compare: KeyComparator
 ) -> Iterator[list[Part]]:
-    """Yields the smallest sets of row groups that share no key with any others."""
+    """Yields the smallest sets of row groups that share no key with the others."""
     groups = sorted(
         (compare.key(group.first_key), place, number, compare.upper(group.last_key))
         for place, row_groups in enumerate(fragments)
@@ -65,7 +64,8 @@ def _components(
         if parts and lowest > highest:
             yield [parts[fragment] for fragment in sorted(parts)]
             parts = {}
-        # Bounds of long keys are cut, so a row group may have a lower one than the row group before it.
+        # Bounds of long keys are truncated, so the bound of a row group may be below that of the previous
+        # one.
         known = parts.get(place, Part(place, number, number + 1))
         parts[place] = Part(place, min(known.start, number), max(known.stop, number + 1))
         highest = max(highest, upper)

@@ -1,6 +1,6 @@
-"""Counts the rows of each template of a column of strings, which is how log tools show patterns.
+"""Counts the rows of each template of a string column, as log tools show patterns.
 
-Templates of columns that are stored so are counted by their codes. Other strings are divided on the way.
+Columns stored as templates are counted by their codes; other strings are split into templates first.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from lsm_fragment.threads import ThreadPool
 
 
 class _Found(NamedTuple):
-    """The templates of some rows."""
+    """Template counts of some rows."""
 
     counts: dict[str, tuple[int, str]]
-    """For each template how many rows have it, and the text of one of them."""
+    """Number of rows and one example text by template."""
     rows: int
     nulls: int
 
@@ -56,8 +56,8 @@ def count_templates(
     """Counts the templates of a column.
 
     column: its shown name. where: a condition on stored columns; None for all rows. on_progress: called with
-    the number of rows seen so far. Raises `UsageError` for a column that does not exist or has no strings,
-    and what `compactor.read.scan.scan` raises.
+    the number of rows read so far. Raises `UsageError` for a column that is missing or has no strings, and
+    what `compactor.read.scan.scan` raises.
     """
     schema = scan_schema(snapshot.table, [column])
     if not is_string(storage_type(schema.field(0).type)):
@@ -88,7 +88,7 @@ def count_templates(
 def _stored(
     store: Store, snapshot: Snapshot, name: str, where: Predicate | None, threads: int
 ) -> Iterator[_Found]:
-    """Counts row group by row group; in which order does not matter."""
+    """Counts row group by row group, without merging."""
     table, report = snapshot.table, ScanReport()
     wanted = wanted_rows(table, pa.schema([]), where, report)
 
@@ -148,7 +148,7 @@ def _of_codes(
     texts: Callable[[pa.Array], pa.Array],
     weights: npt.NDArray[np.int64] | None = None,
 ) -> _Found:
-    """Counts templates by codes. texts: returns those of some rows. weights: how often each row counts."""
+    """Counts templates by codes. texts: returns the strings of given rows. weights: the count of each row."""
     is_counted = codes.is_valid() if keep is None else pc.and_(codes.is_valid(), keep)
     rows = np.flatnonzero(is_counted.to_numpy(zero_copy_only=False))
     if weights is not None:

@@ -1,4 +1,4 @@
-"""Adds up the rows of templates, as far as there are not too many of them."""
+"""Sums the rows of each template, in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from compactor.read.read_reports import TemplateCount
 
 _MAX_TEMPLATES: Final = 100_000
 _MAX_BYTES: Final = 64 << 20
-"""The most templates, and characters of them and of their examples, that are counted apart."""
+"""Drop rare templates beyond this number, or beyond this size of templates and examples."""
 EXAMPLE_CHARACTERS: Final = 1_000
 _MARKS: Final = re.compile(r"(\\*)(<[n*]>|[\x11\x12])")
 _SHOWN: Final = {"\x11": "<n>", "\x12": "<*>"}
 
 
 class TemplateTally:
-    """The rows of each template so far. Rare ones are left out when there are too many."""
+    """Rows by template so far. Drops rare templates when there are too many."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[Any]] = {}
@@ -26,7 +26,7 @@ class TemplateTally:
         self.other_rows = 0
 
     def add(self, counts: dict[str, tuple[int, str]]) -> None:
-        """Adds the rows of each template, and the text of one of them, which is empty if none is known."""
+        """Adds the rows of each template, with an example text, which may be empty."""
         for stored, (rows, example) in counts.items():
             template = _without_words(stored)
             known = self._found.setdefault(template, [0, example])
@@ -37,13 +37,13 @@ class TemplateTally:
                 self._characters += len(example)
             known[0] += rows
         if len(self._found) > _MAX_TEMPLATES or self._characters > _MAX_BYTES:
-            self._leave_out_rare_ones()
+            self._drop_rare()
 
     def has_example(self, template: str) -> bool:
         return bool(self._found.get(_without_words(template), (0, ""))[1])
 
     def sorted(self, total: int) -> tuple[TemplateCount, ...]:
-        """Returns the templates, the most frequent first. total: how many rows have a text."""
+        """Returns the templates, most frequent first. total: number of non-null rows."""
         return tuple(
             TemplateCount(_MARKS.sub(_shown, template), rows, rows / total, example)
             for template, (rows, example) in self._by_rows()
@@ -52,8 +52,8 @@ class TemplateTally:
     def _by_rows(self) -> Sequence[tuple[str, list[Any]]]:
         return sorted(self._found.items(), key=lambda item: (-item[1][0], item[0]))
 
-    def _leave_out_rare_ones(self) -> None:
-        """Keeps the most frequent half, and of that as much as may be held."""
+    def _drop_rare(self) -> None:
+        """Keeps at most the most frequent half, within the size limit."""
         kept: dict[str, list[Any]] = {}
         characters, room = 0, _MAX_TEMPLATES // 2
         for template, (rows, example) in self._by_rows():
@@ -67,12 +67,11 @@ class TemplateTally:
 
 
 def _without_words(template: str) -> str:
-    """Returns a template with the mark of other variables in place of that of words, which is shown alike."""
+    """Replaces the mark of word variables by that of other variables, since both are shown alike."""
     return template.replace("\x13", "\x12")
 
 
 def _shown(found: re.Match[str]) -> str:
-    """Returns a variable's mark, or with a backslash a text that looks like one; backslashes before them are
-    doubled."""
+    """Renders a variable's mark; escapes text that looks like one, and doubles the backslashes before it."""
     before, mark = found.groups()
     return before * 2 + (_SHOWN.get(mark) or "\\" + mark)

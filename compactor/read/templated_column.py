@@ -1,4 +1,4 @@
-"""Decides conditions on strings that are stored as templates, joining no more rows than it must."""
+"""Evaluates conditions on strings stored as templates, decoding as few strings as possible."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ Bits = npt.NDArray[np.bool_]
 class TemplatedColumn:
     """A `LazyColumn` of one row group.
 
-    Each template is asked once. Only rows of templates that cannot tell are joined, and of those only rows
-    whose result counts. Where there are none, the variables are not even read.
+    Evaluates each template once. Joins only rows whose template leaves the result open, and only if their
+    result is used. If there are none, the variables are never read.
     """
 
     def __init__(self, chunk: TemplateChunk) -> None:
         self._chunk = chunk
-        self._is_asked = False
+        self._is_evaluated = False
 
     def is_null(self) -> pa.Array:
         return self._decided(pa.repeat(False, self._chunk.rows)).is_null()
 
-    def matching(self, condition: ByValue, asked: pa.Array | None) -> pa.Array:
+    def matching(self, condition: ByValue, needed: pa.Array | None) -> pa.Array:
         head, rows = self._chunk.head, self._chunk.rows
-        self._is_asked |= asked is None or bool(asked.true_count)
-        said = answers(condition, head.templates, head.layout, head.alphabets, rows)
-        if not said.any():
+        self._is_evaluated |= needed is None or bool(needed.true_count)
+        verdicts = answers(condition, head.templates, head.layout, head.alphabets, rows)
+        if not verdicts.any():
             return self._decided(pa.repeat(False, rows))
-        if (said == Answer.ALWAYS).all():
+        if (verdicts == Answer.ALWAYS).all():
             return self._decided(pa.repeat(True, rows))
         codes = fixed_width_view(self._chunk.codes, np.int32)
-        if not (said == Answer.MAYBE).any():
+        if not (verdicts == Answer.MAYBE).any():
             bits = np.empty((rows + 7) // 8, dtype=np.uint8)
-            native.arrays.patterns.hold(codes, (said == Answer.ALWAYS).view(np.uint8), bits)
+            native.arrays.patterns.hold(codes, (verdicts == Answer.ALWAYS).view(np.uint8), bits)
             found = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)], 0)
             return self._decided(found)
-        return self._decided(self._by_row(condition, said[codes], asked))
+        return self._decided(self._by_row(condition, verdicts[codes], needed))
 
-    def _by_row(self, condition: ByValue, said: Answers, asked: pa.Array | None) -> pa.Array:
-        """Joins the rows whose template cannot tell. said: of each row."""
-        found: Bits = said == Answer.ALWAYS
-        unsure: Bits = said == Answer.MAYBE
-        if asked is not None:
-            unsure &= asked.to_numpy(zero_copy_only=False)
+    def _by_row(self, condition: ByValue, verdicts: Answers, needed: pa.Array | None) -> pa.Array:
+        """Joins the rows whose template leaves the result open. verdicts: of each row's template."""
+        found: Bits = verdicts == Answer.ALWAYS
+        unsure: Bits = verdicts == Answer.MAYBE
+        if needed is not None:
+            unsure &= needed.to_numpy(zero_copy_only=False)
         if self._chunk.head.null_count:
             unsure &= ~self.is_null().to_numpy(zero_copy_only=False)
         if unsure.any():
@@ -59,7 +59,7 @@ class TemplatedColumn:
         return pa.array(found)
 
     def _decided(self, holds: pa.Array) -> pa.Array:
-        """Returns booleans, null where the string is."""
+        """Adds the validity of the strings to booleans."""
         head = self._chunk.head
         if not head.null_count:
             return holds
@@ -67,9 +67,9 @@ class TemplatedColumn:
         return pa.Array.from_buffers(pa.bool_(), len(holds), buffers, head.null_count)
 
     @property
-    def is_asked(self) -> bool:
-        """Whether a condition on some of the strings was asked for."""
-        return self._is_asked
+    def is_evaluated(self) -> bool:
+        """Whether a condition was evaluated on any row."""
+        return self._is_evaluated
 
     @property
     def has_variables(self) -> bool:
@@ -78,7 +78,7 @@ class TemplatedColumn:
 
     @property
     def templates(self) -> pa.Array:
-        """The templates, of which rows may use only some."""
+        """The templates; some may be unused."""
         return self._chunk.head.templates
 
     @property
@@ -87,5 +87,5 @@ class TemplatedColumn:
         return self._chunk.codes
 
     def texts(self, keep: pa.Array | None) -> pa.Array:
-        """Returns the strings of some rows: `keep` is bool without nulls; None for all."""
+        """Returns the strings of some rows. keep: bool without nulls; None for all."""
         return self._chunk.texts(None if keep is None else keep.to_numpy(zero_copy_only=False))

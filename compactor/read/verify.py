@@ -1,5 +1,5 @@
-"""Verifies a table by reading all of it: log and checkpoints, checksums, order, statistics, counts and
-disjointness of sorted runs."""
+"""Verifies a whole table: log and checkpoints, checksums, order, statistics, counts and disjointness of
+sorted runs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def verify(
 ) -> VerifyReport:
     """Reads all fragments of a snapshot and the whole log with its checkpoints.
 
-    Reports faults instead of raising them. Counts rows without the deleted ones.
+    Reports faults instead of raising them. Does not count deleted rows.
 
-    threads: how many decode and check: small fragments, or chunks of one large fragment, at a time.
+    threads: number that decode and check: small fragments, or chunks of one large fragment, in parallel.
     on_progress: called with the number of fragments read so far.
     Raises `StoreError` only if the store cannot be reached or refuses a request, `OvertakenError` if a vacuum
     removes the version meanwhile.

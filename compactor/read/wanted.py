@@ -1,4 +1,4 @@
-"""States what a scan is to return: columns, conditions, and the rule for rows of one key."""
+"""The request of a scan: columns, conditions, and the rule for rows of one key."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from lsm_fragment.names import names_text
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The columns and rows that a scan is to return."""
+    """The columns and rows that a scan should return."""
 
     schema: pa.Schema
-    """The columns, under the names that they are stored under."""
+    """The columns, under their stored names."""
     where: Predicate | None
-    """Condition on each stored row; it may rule out row groups before they are read."""
+    """Condition on stored rows; may rule out row groups before they are read."""
     where_merged: Predicate | None
-    """Condition on merged rows; it rules out nothing, since an older row may fail it where the merged row
-    does not."""
+    """Condition on merged rows; rules out nothing, since an older row may fail it while the merged row
+    passes."""
     rule: RowRule | None
     report: ScanReport
 
     @property
     def columns(self) -> list[str]:
-        """Columns to read of each row: those of the result and of the condition on merged rows."""
+        """Columns to read: those of the result and of the condition on merged rows."""
         asked = [] if self.where_merged is None else columns_of(self.where_merged)
         return list(dict.fromkeys([*self.schema.names, *asked]))
 
@@ -39,7 +39,7 @@ class Wanted:
 def wanted_rows(
     table: TableMetadata, schema: pa.Schema, where: Predicate | None, report: ScanReport
 ) -> Wanted:
-    """Returns what to read of a table. schema: with names as stored. where: on stored columns."""
+    """Builds the request of a scan. schema: with stored names. where: on stored columns."""
     rule = rule_of_readers(table)
     if rule is None or where is None:
         return Wanted(schema, where, None, rule, report)
@@ -49,7 +49,7 @@ def wanted_rows(
 
 
 def rule_of_readers(table: TableMetadata) -> RowRule | None:
-    """Returns the rule by which readers see rows of one key; None if they see all of them."""
+    """Returns the rule that merges rows of one key for readers; None if readers see all rows."""
     if not table.rows.merges:
         return None
     return RowRule(table.rows, None, table.schema, table.sort, is_bottom=True, shows=True)
@@ -67,7 +67,7 @@ def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schem
 
 
 def stored_schema(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
-    """Returns the schema with the names under which columns are stored."""
+    """Replaces shown names by stored names in a schema."""
     if not table.names:
         return shown
     return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])

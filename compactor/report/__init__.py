@@ -1,10 +1,8 @@
-"""Reports a table on one page: gathered from its log and footers, drawn by Plotly, written as one HTML file.
+"""Reports a table on one page, from its log and some footers.
 
-data      the report as plain values, and as JSON
-keyspace  key ranges as intervals of ranks, drawn as bars in lanes
-history   amplification over the versions of the log, and compaction records
-columns   bytes and encodings of columns
-gather    builds the report of one snapshot
-charts    all figures: of fragments, over time, of compactions
-page      the HTML around them
+`gather` builds the report of a snapshot as the plain values of `data`, with the help of `keyspace` (key
+ranges as rank intervals, drawn as bars in lanes), `history` (amplification and compactions over versions),
+`columns` (bytes and encodings), `templates` and `held` (what quarantine holds up). `charts` draws it with
+Plotly: fragments, history and compaction runs; `page` renders the HTML file around the charts. Only `gather`
+reads from stores.
 """

@@ -1,7 +1,7 @@
-"""What all charts have in common.
+"""The base of all charts.
 
-Figures set no colours of text and grid: the page adds those of its theme. Texts go through `plain`, since
-Plotly interprets some HTML tags in texts.
+Figures leave text and grid colours to the page's theme. Texts go through `plain`, because Plotly interprets
+some HTML tags in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEVEL_COLORS: Final = (
 )  # fmt: skip
 ALERT: Final = "#d9363e"
 TOP_PIXELS: Final = 62
-"""Space above the plot for the legend, and below that for titles of panels."""
+"""Height of the legend above the plot, then of the panel titles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,18 +26,18 @@ class Chart:
     """A figure with its title and description."""
 
     name: str
-    """Name of its element in the page."""
+    """Element name in the page."""
     title: str
     text: str
-    """Description in a sentence or two, which screen readers also read out."""
+    """Description of one or two sentences, also for screen readers."""
     figure: Figure
     is_wide: bool = False
     has_axes: bool = False
-    """Whether the page can draw it by time or by version; `figure.layout.meta` has the data for that."""
+    """Whether the page can switch between time and version axes, with data from `figure.layout.meta`."""
 
 
 def plain(text: str) -> str:
-    """Escapes a text so that Plotly shows it as it is."""
+    """Escapes text for Plotly."""
     return html.escape(text.replace("\x00", "\N{REPLACEMENT CHARACTER}"), quote=False)
 
 

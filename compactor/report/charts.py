@@ -1,4 +1,4 @@
-"""All charts of a report, and the library that draws them."""
+"""All charts of a report, and Plotly itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compactor.report.run_charts import memory_chart, stages_chart
 
 
 def check_plotly() -> None:
-    """Raises `UsageError` if the packages for pages are missing."""
+    """Raises `UsageError` without the packages for HTML pages."""
     try:
         import jinja2  # noqa: F401
         import plotly  # noqa: F401
@@ -22,7 +22,7 @@ def check_plotly() -> None:
 
 
 def plotly_script() -> str:
-    """Returns the whole JavaScript of Plotly."""
+    """Returns Plotly's JavaScript."""
     from plotly.offline import get_plotlyjs
 
     script: str = get_plotlyjs()
@@ -30,7 +30,7 @@ def plotly_script() -> str:
 
 
 def charts(report: Report) -> list[Chart]:
-    """Returns the charts that have something to show."""
+    """Returns the non-empty charts."""
     drawn: list[Chart | None] = [
         fragments_chart(report.key_space, report.headline.windows),
         sizes_chart(report.key_space),

@@ -1,4 +1,4 @@
-"""Gathers bytes by column from the log, and encodings and nulls from the footers of some fragments."""
+"""Gathers bytes per column from the log, and encodings and nulls from some footers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from compactor.common.redact import redacted
 from compactor.common.sampling import evenly
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, message_of
 from compactor.read.fragment_columns import open_fragment
 from compactor.report.data import ColumnRow, Columns
 from compactor.stores.base import Store
@@ -25,12 +24,12 @@ from lsm_fragment.threads import ThreadPool
 _READERS: Final = 16
 
 Advance = Callable[[int, int], None]
-"""Called with the number of footers read, and the number to read."""
+"""Progress callback: footers read, and footers to read."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Sums of one column over the footers read."""
+    """Sums for one column over the footers read."""
 
     rows: int = 0
     nulls: int = 0
@@ -49,7 +48,7 @@ def columns_of(store: Store, snapshot: Snapshot, max_footers: int, advance: Adva
             if isinstance(outcome, FooterReader):
                 _count(outcome, seen)
             else:
-                unreadable.append((entry.key, redacted(str(outcome))))
+                unreadable.append((entry.key, message_of(outcome)))
             advance(done, len(sample))
     rows = _column_rows(snapshot.table, snapshot.fragments.all(), seen)
     return Columns(rows, len(sample) - len(unreadable), len(entries), tuple(unreadable))

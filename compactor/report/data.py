@@ -1,4 +1,4 @@
-"""The contents of a report as plain values, without drawing or HTML."""
+"""The contents of a report as plain values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Headline:
     version: int
     committed_unix_ms: int
     oldest_version: int
-    """First version that can still be read."""
+    """Oldest readable version."""
     made_unix_ms: int
-    """Time at which the report was made."""
+    """Time of the report."""
     fragments: int
     levels: int
-    """Levels that are not empty."""
+    """Number of non-empty levels."""
     windows: int | None
-    """Time windows that are not empty; None for a table without time windows."""
+    """Number of non-empty time windows; None for a table without time windows."""
     rows: int
-    """Rows without deleted ones."""
+    """Live rows, without deleted ones."""
     deleted_rows: int
     size_bytes: int
     raw_bytes: int
@@ -32,13 +32,13 @@ class Headline:
     debt_score: float
     pressure: str
     level0_runs: int
-    """Sorted runs at level 0 of the time window that has most."""
+    """Maximum of level-0 sorted runs in a time window."""
     pending_bytes: int
     write_amplification: float
     sorted_runs: int
-    """Sorted runs that a read of all keys merges."""
+    """Sorted runs that a full scan merges."""
     worst_point_runs: int
-    """Fragments that a read of the worst key looks at."""
+    """Fragments that contain the worst key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +51,28 @@ class LevelRow:
     rows: int
     size_bytes: int
     lanes: int
-    """Lanes in which the fragments are drawn, so that none hides another."""
+    """Lanes in which fragments are drawn without overlap."""
     fragments_per_lane: int
-    """1, or more where there would be too many lanes: then the nth lane has bars where more than n - 1 times
-    this many fragments overlap."""
+    """1, or more to limit the lanes: then the nth lane has bars where more than n - 1 times this many
+    fragments overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
     """An interval on the key axis.
 
-    It stands for a fragment; for several neighbours, where there are too many to draw; or, where too many
-    overlap, for part of the profile of their depth.
+    Represents a fragment; several neighbours, if there are too many to draw; or part of the depth profile, if
+    too many overlap.
     """
 
     level: int
     lane: int
     start: int
-    """Rank of the first key among all first and last keys that are drawn."""
+    """Rank of the first key among all first and last keys drawn."""
     end: int
     """Rank of the last key plus one, so that bars of disjoint fragments do not overlap."""
     fragments: int
-    """Number of fragments; in a profile, the most that overlap."""
+    """Number of fragments; in a profile, the maximum overlap."""
     rows: int
     """Number of rows; 0 in a profile, as is `size_bytes`."""
     size_bytes: int
@@ -85,7 +85,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """The number of fragments from `lower_bytes` to less than twice that."""
+    """The number of fragments of at least `lower_bytes` and less than twice that."""
 
     level: int
     lower_bytes: int
@@ -110,19 +110,19 @@ class Tick:
 
     rank: int
     parts: tuple[str, ...]
-    """Shortened value of each sort column."""
+    """Shortened value per sort column."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpace:
-    """The fragments of one or two versions on a common key axis."""
+    """The fragments of one or two versions, on a common key axis."""
 
     sort: tuple[str, ...]
     """Sort columns by shown name."""
     ranks: int
     ticks: tuple[Tick, ...]
     before: Panel | None
-    """The earlier version; None if there is none to compare with."""
+    """The earlier version; None without a comparison."""
     now: Panel
 
 
@@ -138,9 +138,9 @@ class HistoryPoint:
     sorted_runs: int
     worst_point_runs: int
     mean_point_runs: float
-    """Fragments that a read of the key of a random row looks at, on average."""
+    """Average number of fragments that contain the key of a random row."""
     write_amplification: float
-    """Write amplification of all versions up to this one."""
+    """Write amplification up to this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class CompactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """The history of a range of versions, from the log."""
+    """The history of a range of versions."""
 
     first_version: int
     last_version: int
@@ -162,7 +162,7 @@ class TableHistory:
     runs: tuple[CompactionRow, ...]
     """Newest first."""
     compactions_without_figures: int
-    """Commits of compactions by programs that kept no records."""
+    """Compaction commits without a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +172,13 @@ class ColumnRow:
     name: str
     type: str
     sort_position: int | None
-    """Position in the sort schema, from 1; None for other columns."""
+    """Position in the sort schema, from 1; None for non-key columns."""
     stored_bytes: int
     raw_bytes: int
     null_share: float | None
-    """Share of nulls in the fragments whose footers were read; None if none has the column."""
+    """Fraction of nulls in the footers read; None if none has the column."""
     encodings: dict[str, int]
-    """Number of chunks by encoding in the footers read."""
+    """Chunk counts by encoding in the footers read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +186,11 @@ class Columns:
     """The figures of all columns."""
 
     rows: tuple[ColumnRow, ...]
-    """Columns in the order of the table. Bytes cover all fragments, from the log."""
+    """Columns in table order. Bytes cover all fragments, from the log."""
     footers_read: int
     fragments: int
     unreadable: tuple[tuple[str, str], ...]
-    """Fragments whose footer could not be read, and the reasons."""
+    """Fragments with unreadable footers, and the reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class PlannedRow:
 
 @dataclass(frozen=True, slots=True)
 class RunningRow:
-    """A compaction whose inputs are leased."""
+    """A compaction that holds a lease."""
 
     compaction_id: str
     owner: str
@@ -218,7 +218,7 @@ class RunningRow:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFragment:
-    """A fragment that waits for others in quarantine."""
+    """A fragment that waits for quarantined ones."""
 
     key: str
     level: int
@@ -228,7 +228,7 @@ class WaitingFragment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRow:
-    """A step that would be due if nothing were in quarantine."""
+    """A step that would be due without quarantine."""
 
     what: str
     reason: str

@@ -24,17 +24,17 @@ from compactor.report.text import bytes_text, when_text
 _LANE_PIXELS: Final = 15
 _TITLE_PIXELS: Final = 46
 _MAX_GAPPED: Final = 200
-"""Most bars drawn with gaps between neighbours; with more, the gaps would hide the bars."""
+"""Draw gaps between neighbouring bars only up to this many: beyond, the gaps would hide the bars."""
 _TICK_PIXELS: Final = 118
-"""Least distance of key labels: where there is less room, the page leaves some out."""
+"""Minimum distance of key labels; the page drops labels that do not fit."""
 _LEVEL_GAP: Final = 0.7
 _HOVER_CHARACTERS: Final = 80
 _MIN_BINS: Final = 4
-"""Least number of size classes, so that bars are not too wide."""
+"""Minimum number of size classes, so that bars do not get too wide."""
 
 
 def fragments_chart(space: KeySpace, windows: int | None = None) -> Chart | None:
-    """Returns the chart, or None if there are no bars. windows: number of the fragments' time windows."""
+    """Returns the chart; None without bars. windows: number of the fragments' time windows."""
     panels = [p for p in (space.before, space.now) if p is not None]
     if not any(p.bars for p in panels):
         return None
@@ -135,7 +135,7 @@ def _drawn_together(panels: Sequence[Panel]) -> str:
 
 
 def _offsets(p: Panel) -> dict[int, float]:
-    """Returns the first lane of each level."""
+    """Returns each level's first lane."""
     offsets, place = {}, 0.0
     for row in p.levels:
         offsets[row.level] = place
@@ -189,7 +189,7 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     if not panels:
         return None
     bins = sorted({b.lower_bytes for p in panels for b in p.sizes})
-    # A single size class would be a bar as wide as the chart.
+    # A single size class would make a bar as wide as the chart.
     smallest, largest = bins[0].bit_length() - 1, bins[-1].bit_length()
     margin = max(0, (_MIN_BINS - (largest - smallest) + 1) // 2)
     lowers = [1 << n for n in range(max(0, smallest - margin), largest + margin)]
@@ -218,7 +218,7 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     highest = max(
         sum(b.fragments for b in p.sizes if b.lower_bytes == at) for p in panels for at in bins
     )
-    # By default, Plotly puts ticks of small counts at halves.
+    # Plotly would put ticks at halves for small counts.
     step = 1 if highest <= 5 else None
     figure.update_yaxes(
         row=1, col=1, title="fragments", rangemode="tozero", tickformat=",d", dtick=step

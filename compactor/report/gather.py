@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from compactor.common.redact import redacted
 from compactor.common.setting_keys import SINCE
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.owner import shown_owner
@@ -54,32 +53,32 @@ MAX_TEMPLATE_CHUNKS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """The versions to report, and limits of what is read."""
+    """Which versions to report, and limits on what to read."""
 
     version: int | None = None
-    """Version to report; None for the newest."""
+    """Version to report; None for the latest."""
     as_of_unix_ms: int | None = None
-    """Time whose version to report instead."""
+    """Report the version at this time instead."""
     since_version: int | None = None
     """Version to compare with; None for the one before the last compactions."""
     since_unix_ms: int | None = None
-    """Time whose version to compare with instead."""
+    """Compare with the version at this time instead."""
     max_versions: int = MAX_VERSIONS
-    """Limit of the versions of the log that are read for the history."""
+    """Maximum versions to read for the history."""
     max_footers: int = MAX_FOOTERS
-    """Limit of the fragments whose footers are read."""
+    """Maximum fragments whose footers to read."""
     max_template_chunks: int = MAX_TEMPLATE_CHUNKS
-    """Limit of the row groups of which templates are read, for each column; 0 reads none."""
+    """Maximum row groups per column from which to read templates; 0 reads none."""
 
 
 def gather(
     log: CommitLog, options: ReportOptions, advance: Advance = lambda _done, _all: None
 ) -> Report:
-    """Returns the report of one version, from the log, footers, and templates, as far as options allow.
+    """Gathers the report of one version, within the limits of the options.
 
     Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
-    not before the one reported, `StoreError`, `DataError` if the table can't be read at all. The report's
-    notes state whatever else can't be read.
+    not older, `StoreError`, and `DataError` if the table is unreadable. Everything else that is unreadable
+    goes into the notes.
     """
     return _Gathering(log, options).report(advance)
 
@@ -115,18 +114,16 @@ class _Gathering:
         )
 
     def _versions(self) -> tuple[Snapshot, list[Version]]:
-        """Returns the wanted versions that are still kept, and the snapshot that they begin on."""
+        """Returns the requested versions that are still kept, and the snapshot before them."""
         last, oldest = self._snapshot.version, self._newest.oldest
         first = max(oldest, last - self._options.max_versions)
         try:
             start = self._log.history.at(first, self._newest)
             if first == 1:
-                # Starting from nothing also shows the changes of the first version.
+                # An empty start also shows the changes of the first version.
                 start = Snapshot.empty()
             versions = self._log.history.versions_after(start, last)
-            replay(
-                start, versions
-            )  # Readers of a checkpoint may have skipped inconsistent versions.
+            replay(start, versions)  # checkpoint readers may have skipped inconsistent versions
         except (DataError, OvertakenError) as error:
             self._notes.append(f"The history before version {last} could not be read: {error}")
             return self._snapshot, []
@@ -160,7 +157,7 @@ class _Gathering:
         options = self._options
         if options.since_unix_ms is None:
             return options.since_version
-        # If the time is before all kept versions, the oldest one is the nearest.
+        # If the time precedes all kept versions, use the oldest.
         found = self._log.history.newest_not_after(options.since_unix_ms, self._newest)
         return found or self._newest.oldest
 
@@ -293,7 +290,7 @@ class _Gathering:
             QuarantineRow(
                 key=item.key,
                 level=entry.level,
-                reason=redacted(item.reason),
+                reason=item.reason,
                 since_unix_ms=item.since_unix_ms,
                 size_bytes=entry.size_bytes,
                 rows=entry.live_rows,

@@ -1,4 +1,4 @@
-"""Finds what quarantine holds up by comparing the plan with the one without quarantine. Pure."""
+"""Finds what quarantine holds up, by planning with and without it. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from compactor.table.entry import FragmentEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldStep:
-    """A step that would be due if nothing were in quarantine."""
+    """A step that would be due without quarantine."""
 
     what: str
     reason: str
     output_level: int
     quarantined: tuple[FragmentEntry, ...]
-    """Its inputs in quarantine or, if it has none, the quarantined fragments of its time window: younger
-    fragments must not go deeper before them."""
+    """Its quarantined inputs; if it has none, the quarantined fragments of its time window: younger fragments
+    must not go deeper before them."""
     waiting: tuple[FragmentEntry, ...]
-    """Its other inputs, without those that the current plan merges or moves."""
+    """Its other inputs, except those that the current plan merges or moves."""
     window: int | None
 
 
@@ -37,7 +37,7 @@ def held_up(
 ) -> tuple[HeldStep, ...]:
     """Returns the steps that quarantine holds up.
 
-    unhindered: the plan of the same snapshot without quarantine. quarantined: the fragments in quarantine.
+    unhindered: the plan without quarantine. quarantined: the quarantined fragments.
     """
     keys = {entry.key for entry in quarantined}
     served = {entry.key for step in _steps(plan) for entry in step.inputs}

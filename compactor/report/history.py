@@ -1,4 +1,4 @@
-"""Derives amplification over time and the records of compactions from the versions of the log. Pure."""
+"""Derives amplification over time, and compaction records, from the versions of the log. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from compactor.common.redact import redacted_value
 from compactor.report.data import CompactionRow, HistoryPoint
 from compactor.report.keyspace import KeyAxis, ReadCost, read_cost
 from compactor.table.entry import FragmentEntry
@@ -23,7 +22,7 @@ _WRITING: Final = (Operation.INGEST,)
 
 
 def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int | None:
-    """Returns the version before the newest compactions without an ingest between them, if there is one."""
+    """Returns the version before the latest compactions since an ingest, if any."""
     found: int | None = None
     for version in reversed(versions):
         if version.changes.operation in _COMPACTING:
@@ -34,11 +33,9 @@ def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int
 
 
 def records_of(versions: Sequence[Version]) -> tuple[CompactionRow, ...]:
-    """Returns the records of compactions, newest first."""
+    """Returns compaction records, newest first."""
     return tuple(
-        CompactionRow(
-            version.number, version.committed_unix_ms, redacted_value(msgspec.structs.asdict(run))
-        )
+        CompactionRow(version.number, version.committed_unix_ms, msgspec.structs.asdict(run))
         for version in reversed(versions)
         for run in reversed(version.changes.records)
     )
@@ -51,9 +48,9 @@ def compactions_without_figures(versions: Sequence[Version]) -> int:
 def points_of(
     start: Snapshot, versions: Sequence[Version], table: TableMetadata
 ) -> tuple[HistoryPoint, ...]:
-    """Returns points at the start, if it is a version, and after versions that change fragments.
+    """Returns a point at the start, if that is a version, and after each version that changes fragments.
 
-    Picks `MAX_POINTS` evenly, the last one included, if there are more.
+    Thins them evenly to `MAX_POINTS`, keeping the last.
     """
     state = _State(start, versions, table)
     changing = [v.number for v in versions if v.changes.adds or v.changes.removes]
@@ -69,15 +66,15 @@ def points_of(
     return tuple(points)
 
 
-def _thinned(numbers: Sequence[int], most: int) -> list[int]:
-    if len(numbers) <= most:
+def _thinned(numbers: Sequence[int], limit: int) -> list[int]:
+    if len(numbers) <= limit:
         return list(numbers)
-    places = np.linspace(0, len(numbers) - 1, most).round().astype(int)
+    places = np.linspace(0, len(numbers) - 1, limit).round().astype(int)
     return [numbers[place] for place in np.unique(places)]
 
 
 class _State:
-    """The live fragments, version after version, as numbers, so that a point needs no sorting."""
+    """The live fragments as sorted numbers, updated version by version."""
 
     def __init__(self, start: Snapshot, versions: Sequence[Version], table: TableMetadata) -> None:
         entries = start.fragments.all()

@@ -1,4 +1,4 @@
-"""Draws lines over time or over versions, as the reader of the page chooses."""
+"""Draws lines over time or versions, as chosen on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.report.data import HistoryPoint
 from compactor.report.text import when_text
 
 _PLACES: Final = 400
-"""Number of places on the time axis that the eye can tell apart."""
+"""Positions on the time axis that the eye can resolve."""
 
 
 def reads_chart(points: Sequence[HistoryPoint]) -> Chart | None:
@@ -103,12 +103,12 @@ def _over_time(
 
 
 def _first_width(lines: Sequence[Any]) -> int:
-    """Returns the width of the first line, which is wide if others may cover it."""
+    """Returns the width of the first line: thick if others may cover it."""
     return 5 if len(lines) > 1 else 2
 
 
 def _is_crowded(times: npt.NDArray[np.int64]) -> bool:
-    """Returns whether most points would coincide on a time axis, since commits come in bursts."""
+    """Returns whether most points would coincide on a time axis, because commits come in bursts."""
     span = max(1, int(times[-1] - times[0]))
     places = (times - times[0]) * _PLACES // span
     return len(np.unique(places)) * 2 <= len(times)

@@ -1,7 +1,7 @@
-"""Converts key ranges to intervals of ranks, and fragments to bars in lanes. Pure.
+"""Maps key ranges to rank intervals, and fragments to bars in lanes. Pure.
 
-Keys may have any types, so the axis has no unit: it is the rank of a key among all first and last keys. Every
-rank is a cell of width one; a fragment covers the cells from its first key to its last.
+Keys can have any types, so the axis shows ranks among all first and last keys. Each rank is a cell of width
+one; a fragment covers the cells from its first key to its last.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.comparator import ComparableKey
 
 MAX_LANES: Final = 16
-"""Limit of lanes in a level; with more, the level is drawn as a profile."""
+"""Maximum lanes of a level; beyond, it is drawn as a depth profile."""
 MAX_BARS: Final = 1000
-"""Limit of bars in a panel, shared by its lanes; with more, neighbours are drawn as one bar."""
+"""Maximum bars of a panel over all lanes; beyond, neighbours are drawn as one bar."""
 _MAX_TICKS: Final = 6
 _TICK_CHARACTERS: Final = 16
 
@@ -55,8 +55,8 @@ class KeyAxis:
         return len(self._bounds)
 
     def interval(self, entry: FragmentEntry) -> tuple[int, int]:
-        """Returns the first cell of a fragment with rows, and the cell after its last. If damage
-        has swapped its keys, the interval is that between them."""
+        """Returns the first cell of a non-empty fragment, and the cell after its last. Tolerates damage that
+        has swapped its keys."""
         first, last = sorted(self._rank[key] for key in key_range(entry, self._compare))
         return first, last + 1
 
@@ -67,7 +67,7 @@ class KeyAxis:
         return self.text(self._bounds[rank])
 
     def ticks(self) -> tuple[Tick, ...]:
-        """Returns labels in the middle of equal parts of the axis, so that none sticks out at its ends."""
+        """Returns labels centred on equal parts of the axis, so that none exceeds its ends."""
         count = min(_MAX_TICKS, len(self._bounds))
         ranks = [(2 * place + 1) * len(self._bounds) // (2 * count) for place in range(count)]
         return tuple(
@@ -87,15 +87,15 @@ class ReadCost:
     """The read amplification of a version."""
 
     sorted_runs: int
-    """Sorted runs that a read of all keys merges."""
+    """Sorted runs that a full scan merges."""
     worst_point_runs: int
-    """Fragments whose range contains the worst key."""
+    """Fragments that contain the worst key."""
     mean_point_runs: float
-    """The same for the key of a random row, on average, if a fragment's rows spread evenly over its cells."""
+    """Average number of fragments that contain the key of a random row, if rows spread evenly over cells."""
 
 
 def read_cost(starts: Ranks, ends: Ranks, rows: Ranks, sorted_runs: int) -> ReadCost:
-    """Returns the read cost. starts, ends, rows: of each fragment with rows, shape (fragments,)."""
+    """Computes the read cost. starts, ends, rows: per non-empty fragment, shape (fragments,)."""
     if not len(starts):
         return ReadCost(0, 0, 0.0)
     cells = int(ends.max())
@@ -108,13 +108,13 @@ def read_cost(starts: Ranks, ends: Ranks, rows: Ranks, sorted_runs: int) -> Read
 def _summed(
     starts: Ranks, ends: Ranks, heights: npt.NDArray[np.float64], cells: int
 ) -> npt.NDArray[np.float64]:
-    """Returns the sum of the heights of all intervals over each cell. Shape (cells,)."""
+    """Sums the heights of all intervals per cell. Shape (cells,)."""
     steps = np.bincount(starts, heights, cells + 1) - np.bincount(ends, heights, cells + 1)
     return np.asarray(steps[:cells].cumsum())
 
 
 def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
-    """Returns the fragments of a version as bars."""
+    """Lays the fragments of a version out as bars."""
     entries = snapshot.fragments.all()
     by_level: dict[int, list[FragmentEntry]] = defaultdict(list)
     for entry in entries:
@@ -124,20 +124,22 @@ def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
         for level in sorted(by_level)
     }
     lanes = {level: _in_lanes(found) for level, found in placed.items()}
-    most = max(1, MAX_BARS // max(1, sum(min(MAX_LANES, len(found)) for found in lanes.values())))
+    max_bars = max(
+        1, MAX_BARS // max(1, sum(min(MAX_LANES, len(found)) for found in lanes.values()))
+    )
     levels, bars = [], []
     for level, found in lanes.items():
-        share = -(-len(found) // MAX_LANES) or 1
-        if share == 1:
+        per_lane = -(-len(found) // MAX_LANES) or 1
+        if per_lane == 1:
             drawn = [
                 _bar(level, number, group, axis, snapshot.quarantine)
                 for number, lane in enumerate(found)
-                for group in _neighbours(lane, most)
+                for group in _neighbours(lane, max_bars)
             ]
         else:
-            drawn = _profile(level, placed[level], share, axis, most)
+            drawn = _profile(level, placed[level], per_lane, axis, max_bars)
         count = max((bar.lane + 1 for bar in drawn), default=0)
-        levels.append(_level_row(level, by_level[level], count, share))
+        levels.append(_level_row(level, by_level[level], count, per_lane))
         bars += drawn
     return Panel(
         version=snapshot.version,
@@ -155,7 +157,7 @@ _Item = TypeVar("_Item")
 
 
 def _in_lanes(placed: list[_Placed]) -> list[list[_Placed]]:
-    """Returns as few lanes as possible without overlaps in any; each by start, then by age."""
+    """Returns the fewest lanes without overlaps, each ordered by start, then age."""
     lanes: list[list[_Placed]] = []
     free: list[tuple[int, int]] = []
     for item in sorted(placed, key=lambda item: (item[0], item[2].age)):
@@ -169,23 +171,24 @@ def _in_lanes(placed: list[_Placed]) -> list[list[_Placed]]:
     return lanes
 
 
-def _neighbours(lane: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
-    """Divides a lane into at most `most` groups of neighbours."""
-    share = -(-len(lane) // most) or 1
-    return [lane[n : n + share] for n in range(0, len(lane), share)]
+def _neighbours(lane: Sequence[_Item], max_groups: int) -> list[Sequence[_Item]]:
+    """Groups a lane into at most `max_groups` groups of neighbours."""
+    size = -(-len(lane) // max_groups) or 1
+    return [lane[n : n + size] for n in range(0, len(lane), size)]
 
 
 def _profile(
-    level: int, placed: Sequence[_Placed], share: int, axis: KeyAxis, most: int
+    level: int, placed: Sequence[_Placed], per_lane: int, axis: KeyAxis, max_bars: int
 ) -> list[Bar]:
-    """Returns bars: in the nth lane from 0, they cover where more than n times `share` fragments overlap."""
+    """Returns the bars of a depth profile: lane n, from 0, covers where more than n times `per_lane`
+    fragments overlap."""
     starts, ends = np.array([item[:2] for item in placed], np.int64).T
     depth = _summed(starts, ends, np.ones(len(starts)), int(ends.max()))
     bars = []
-    for lane in range(-(-round(float(depth.max())) // share)):
-        steps = np.diff((depth > lane * share).astype(np.int8), prepend=0, append=0)
+    for lane in range(-(-round(float(depth.max())) // per_lane)):
+        steps = np.diff((depth > lane * per_lane).astype(np.int8), prepend=0, append=0)
         intervals = list(zip(np.flatnonzero(steps > 0), np.flatnonzero(steps < 0), strict=True))
-        for group in _neighbours(intervals, most):
+        for group in _neighbours(intervals, max_bars):
             start, end = int(group[0][0]), int(group[-1][1])
             at_most = round(float(depth[start:end].max()))
             bars.append(

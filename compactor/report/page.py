@@ -1,7 +1,7 @@
 """Renders the report as one self-contained HTML file.
 
-Column names and keys of a table are only text here: Jinja2 escapes them in HTML and `_json_text` in the
-figures. The page's content security policy runs only our scripts, by their hashes, and forbids all fetches.
+Column names and keys from tables stay text: Jinja2 escapes them in HTML, and `_json_text` in the figures. The
+content security policy allows only our scripts, by hash, and no fetches.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from compactor.report.data import ColumnRow, Report
 from compactor.report.text import bytes_text, seconds_text, when_text
 
 MAX_ROWS: Final = 50
-"""Limit of rows in the page's tables of steps, compactions and fragments."""
+"""Maximum rows in the page's tables of steps, compactions and fragments."""
 MAX_COLUMNS: Final = 500
 
 
 def page(report: Report) -> str:
-    """Returns the HTML. Needs the packages of the extra `plot`; see `charts.check_plotly`."""
+    """Returns the HTML. Needs the extra `plot`; see `charts.check_plotly`."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -37,7 +37,7 @@ def page(report: Report) -> str:
     drawn = charts(report)
     plotly, script = plotly_script().strip(), _resource("page.js")
     columns = shown_columns(report)
-    # Markup is only for our own files, and for JSON that `_json_text` has escaped.
+    # Markup is reserved for our own files and the JSON from `_json_text`.
     return environment.from_string(_resource("page.html.j2")).render(
         report=report,
         head=report.headline,
@@ -60,13 +60,13 @@ def page(report: Report) -> str:
 
 
 def shown_columns(report: Report) -> list[ColumnRow]:
-    """Returns the columns that the page shows, largest first."""
+    """Returns the columns to show, largest first."""
     ordered = sorted(report.columns.rows, key=lambda row: -row.stored_bytes)
     return ordered[:MAX_COLUMNS]
 
 
 def _policy(*scripts: str) -> str:
-    """Returns the content security policy, which allows the styles and images that Plotly generates."""
+    """Returns the content security policy, which allows Plotly's generated styles and images."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -84,7 +84,7 @@ def _figures_text(drawn: list[Chart]) -> str:
 
 
 def _json_text(value: Any) -> str:
-    """Returns JSON that is safe in a script element, because nothing in it looks like HTML."""
+    """Returns JSON that is safe in a script element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

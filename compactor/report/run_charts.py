@@ -13,7 +13,7 @@ from compactor.report.data import CompactionRow
 from compactor.resources.stopwatch import STAGES
 
 MAX_RUNS: Final = 20
-"""Limit of the compactions drawn, newest first."""
+"""Maximum compactions drawn, newest first."""
 _STAGE_COLORS: Final = (
     "#8c8fa6", "#2f8fd8", "#8250df", "#d4508f", "#a98f12", "#e8833a", "#14998a", "#5b6ee1",
 )  # fmt: skip

@@ -1,10 +1,9 @@
-"""Counts templates of columns that are stored so, in a few row groups of the largest fragments."""
+"""Counts templates in columns stored as templates, from a few row groups of the largest fragments."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from compactor.common.redact import redacted
 from compactor.errors import CompactorError
 from compactor.read.fragment_columns import open_fragment
 from compactor.read.read_reports import StoredTemplates
@@ -17,16 +16,16 @@ from lsm_fragment.errors import FormatError
 
 _MAX_COLUMNS: Final = 5
 _SHOWN: Final = 15
-"""Templates of each column."""
+"""Maximum templates per column."""
 
 
 def templates_of(
     store: Store, snapshot: Snapshot, columns: Columns, max_chunks: int
 ) -> tuple[tuple[StoredTemplates, ...], list[str]]:
-    """Returns the templates of the largest columns that are stored so, and notes on what could not be read.
+    """Returns the templates of the largest templated columns, and notes on what could not be read.
 
-    columns: tells which columns are stored so. max_chunks: the most row groups to read of each column, and
-    the most fragments to open.
+    columns: tells which columns are templated. max_chunks: maximum row groups per column, and maximum
+    fragments to open.
     """
     stored_so = [row for row in columns.rows if Encoding.TEMPLATE.name in row.encodings]
     stored_so.sort(key=lambda row: -row.stored_bytes)
@@ -40,16 +39,16 @@ def templates_of(
         try:
             readers.append(open_fragment(store, entry.key, entry.size_bytes))
         except (FormatError, CompactorError) as error:
-            notes.append(f"The templates of {entry.key} could not be read: {redacted(str(error))}")
+            notes.append(f"The templates of {entry.key} could not be read: {error}")
     for row in stored_so[:_MAX_COLUMNS]:
         name = snapshot.table.stored_name(row.name)
-        assert name is not None  # it is a column of the table
+        assert name is not None  # a column of the table
         try:
             templates = stored_templates(
                 row.name, name, readers, max_chunks=max_chunks, shown=_SHOWN
             )
         except (FormatError, CompactorError) as error:
-            notes.append(f"The templates of {row.name} could not be read: {redacted(str(error))}")
+            notes.append(f"The templates of {row.name} could not be read: {error}")
         else:
             found += [templates] if templates.templates else []
     return tuple(found), notes

@@ -9,7 +9,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def bytes_text(count: float, *, binary: bool = False) -> str:
-    """Returns a size such as `1.5 MB`, or `1 MiB` if binary."""
+    """Formats a size, such as `1.5 MB`, or `1 MiB` if binary."""
     base, power = (1024 if binary else 1000), 0
     value = float(count)
     while abs(value) >= base and power < len(_UNITS) - 1:
@@ -22,16 +22,16 @@ def bytes_text(count: float, *, binary: bool = False) -> str:
 
 
 def when_text(unix_ms: int) -> str:
-    """Returns a time to the second, in UTC."""
+    """Formats a time to the second, in UTC."""
     try:
         moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        return f"{unix_ms} ms since 1970"  # Python does not have the year.
+        return f"{unix_ms} ms since 1970"  # a year beyond Python's range
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def window_text(window: int | None, window_seconds: int) -> str:
-    """Returns the begin of a time window, as a date if windows are whole days. None: rows without a time."""
+    """Formats the start of a time window, as a date if windows are whole days. None: rows without a time."""
     if window is None:
         return "no time"
     begin = when_text(window * window_seconds * 1000)

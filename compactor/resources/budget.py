@@ -1,5 +1,4 @@
-"""Accounts the memory of one task: every buffer that grows with data is charged once when it is
-filled and discharged when it is drained.
+"""Accounts the memory of one task: everything that grows with data holds a `Reservation` in it.
 
 Above the soft limit nothing is fetched ahead, and stages spill what they can; beyond the limit an error
 names the stage and its need. The order is that of ClickHouse and Spark: wait, spill, fail.
@@ -8,8 +7,7 @@ names the stage and its need. The order is that of ClickHouse and Spark: wait, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from compactor.common.message import Message
@@ -19,18 +17,19 @@ from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import StagePlan
 
 SOFT_RATIO: Final = 0.80
-"""Part of the limit above which fetching pauses and stages spill."""
+"""Pause fetching, and let stages spill, above this part of the limit."""
 _SLACK_DIVISOR: Final = 20
-"""Part of the limit by which the resident set may exceed the charges before the allocator is trimmed."""
+"""Trim the allocator once the resident set exceeds the charges by one part in this many of the limit."""
 
 Spiller = Callable[[int], int]
-"""Called with the bytes to free; discharges what it frees and returns that size."""
+"""Takes the number of bytes to free; frees reservations, and returns the bytes that this has freed."""
 
 
 class MemoryBudget:
     """The charges of one task by stage. Thread-safe; spillers run in the thread that charges.
 
-    Only the consuming thread may `charge`. Fetching threads use `try_charge`, sending ones `discharge`.
+    Only a `Reservation` calls `charge`, `try_charge`, `force`, `discharge` and `move_when_below`. Only the
+    consuming thread may `charge`; others `try_charge` and `discharge`.
     """
 
     def __init__(self, plan: StagePlan, *, soft_bytes: int | None = None) -> None:
@@ -44,16 +43,17 @@ class MemoryBudget:
         self._draining: set[str] = set()
         self._finish: Callable[[], None] = _nothing
         self._lock = threading.RLock()
+        """Reentrant, because a reservation may be dropped while Python collects cycles inside of it."""
         self._changed = threading.Condition(self._lock)
         self._waiting = 0
-        """Number of threads that wait for a discharge. Mostly there is none, and nobody need be notified."""
+        """Number of threads that wait for a discharge: mostly none, so that there is nothing to notify."""
         self._trimmer = Trimmer(self.soft_bytes, plan.limit_bytes // _SLACK_DIVISOR)
         self.used_bytes = 0
         self.peak_bytes = 0
 
     @property
     def peaks(self) -> dict[str, int]:
-        """Most bytes that each stage held at a time."""
+        """The most bytes that each stage held at a time."""
         return dict(self._peaks)
 
     def held_bytes(self, stage: str) -> int:
@@ -69,7 +69,8 @@ class MemoryBudget:
         self._draining.add(stage)
 
     def finish_first(self, finish: Callable[[], None]) -> None:
-        """Registers what to wait for before anything spills: work begun ahead, which frees its memory."""
+        """Registers a function that ends work begun ahead, and so frees its memory; it runs before anything
+        spills."""
         self._finish = finish
 
     def charge(self, stage: str, size: int) -> None:
@@ -93,7 +94,7 @@ class MemoryBudget:
             self._add(stage, size)
 
     def try_charge(self, stage: str, size: int, *, is_urgent: bool = False) -> bool:
-        """Charges bytes if they fit below the soft limit (if urgent, the limit); returns whether so."""
+        """Charges bytes if they fit below the soft limit (if urgent, the limit). Returns whether they did."""
         with self._lock:
             room = self.limit_bytes if is_urgent else self.soft_bytes
             if self.used_bytes + size > room:
@@ -116,26 +117,17 @@ class MemoryBudget:
             if self._waiting:
                 self._changed.notify_all()
 
-    def move_when_below(self, source: str, target: str, size: int, most: int) -> None:
+    def move_when_below(self, source: str, target: str, size: int, max_bytes: int) -> None:
         """Moves a charge to `target`, which drains by itself.
 
-        Waits until `target` would then hold at most `most` bytes, or holds nothing.
+        Waits until `target` would then hold at most `max_bytes` bytes, or holds nothing.
         """
         with self._lock:
-            while self._held[target] and self._held[target] + size > most:
+            while self._held[target] and self._held[target] + size > max_bytes:
                 self._wait()
             self._held[source] -= size
             self.used_bytes -= size
             self._add(target, size)
-
-    @contextmanager
-    def holding(self, stage: str, size: int) -> Iterator[None]:
-        """Charges `size` bytes while the block runs."""
-        self.charge(stage, size)
-        try:
-            yield
-        finally:
-            self.discharge(stage, size)
 
     def has_room(self, size: int, reserve: int = 0) -> bool:
         """Returns whether `size` bytes fit below the soft limit and leave `reserve` below the limit."""

@@ -19,11 +19,12 @@ from compactor.common.threads import started
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from compactor.resources.errors import LocalDiskError
+from compactor.resources.merge_stages import FETCH
+from compactor.resources.reservation import Reservation
 
 _CLOSE_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 0.25
-"""Interval at which a thread that waits for memory checks again, since nothing notifies it."""
-FETCH_STAGE: Final = "fetch"
+"""Check for free memory again after this many seconds, since nothing notifies a waiting thread."""
 
 
 class ClosableSource(Protocol):
@@ -58,7 +59,7 @@ class FetchedSource:
     """A byte source that one thread reads and another fills.
 
     The object's bytes from `_read_at` to `_window_end` are in memory, those from there to `_fetched` on disk.
-    The reader has the first piece to itself, which stays charged until it has read all of it; so reading a
+    The reader has the first piece to itself, which stays reserved until it has read all of it; so reading a
     few bytes takes no lock. `read` raises the errors of opening and reading the connection.
     """
 
@@ -76,7 +77,8 @@ class FetchedSource:
         """
         self._open_source = open_source
         self._settings = settings
-        self._budget = budget
+        self._memory = Reservation(budget, FETCH)
+        """That of the first piece, the window and the credit; used under `_lock`."""
         self._disk = disk
         self._region: Region | None = disk.allocate(size_bytes) if size_bytes > 0 else None
         self._keeps_all = settings.keeps_all and self._region is not None
@@ -86,8 +88,8 @@ class FetchedSource:
         self._window: deque[bytes] = deque()
         """The pieces after the first."""
         self._read_at = self._window_end = self._fetched = 0
-        self._charged = 0
         self._credit = 0
+        """Bytes that the reader has reserved for the next piece."""
         self._ended = self._closed = self._complete = False
         self._error: BaseException | None = None
         self._lock = threading.RLock()
@@ -153,8 +155,8 @@ class FetchedSource:
             self._first, self._first_at = b"", 0
             self._window.clear()
             self._window_end = self._read_at = self._fetched
-            self._budget.discharge(FETCH_STAGE, self._charged)
-            self._charged = self._credit = 0
+            self._memory.free()
+            self._credit = 0
             self._changed.notify_all()
 
     # --- the consumer's side ---
@@ -168,8 +170,7 @@ class FetchedSource:
         started = time.perf_counter()
         if not self._credit:
             # Only this thread can spill, so it makes room for the fetcher before it waits.
-            self._budget.charge(FETCH_STAGE, self._settings.piece_bytes)
-            self._charged += self._settings.piece_bytes
+            self._memory.grow(self._settings.piece_bytes)
             self._credit = self._settings.piece_bytes
             self._changed.notify_all()
         self._changed.wait_for(lambda: self._window or self._gap or self._ended)
@@ -181,13 +182,9 @@ class FetchedSource:
         self._first, self._first_at = b"", 0
         with self._lock:
             self._read_at += len(piece)
-            self._give_back(len(piece))
+            self._memory.shrink(len(piece))
             self._changed.notify_all()
         return piece[start:]
-
-    def _give_back(self, size: int) -> None:
-        self._charged -= size
-        self._budget.discharge(FETCH_STAGE, size)
 
     def _read_alone(self, max_bytes: int) -> bytes:
         if self._closed:
@@ -225,7 +222,7 @@ class FetchedSource:
             self._changed.notify_all()
 
     def _admit(self) -> _Admission:
-        """Waits for room for one more piece and charges it; returns where the piece goes."""
+        """Waits for room for one more piece and reserves it. Returns where the piece goes."""
         deadline = time.monotonic() + self._settings.spool_after_seconds
         with self._lock:
             while not self._closed:
@@ -244,17 +241,13 @@ class FetchedSource:
             return _Admission.CLOSED
 
     def _has_room(self) -> bool:
-        size = self._settings.piece_bytes
         if self._credit:
             self._credit = 0
             return True
-        if self._is_full() or not self._budget.try_charge(FETCH_STAGE, size):
-            return False
-        self._charged += size
-        return True
+        return not self._is_full() and self._memory.try_grow(self._settings.piece_bytes)
 
     def _is_full(self) -> bool:
-        """Returns whether the window has no room; who reads from it notifies."""
+        """Returns whether the window has no room; its reader notifies once it has."""
         held = self._window_end - self._read_at
         return held > 0 and held + self._settings.piece_bytes > self._settings.window_bytes
 
@@ -267,15 +260,15 @@ class FetchedSource:
                 spooled = False
         with self._lock:
             if admission is _Admission.MEMORY:
-                self._give_back(min(self._charged, self._settings.piece_bytes - len(piece)))
+                unused = self._settings.piece_bytes - len(piece)
+                self._memory.shrink(min(self._memory.size, unused))
             if self._closed:
                 return
             if spooled:
                 self.spooled_bytes += len(piece)
             elif piece:
                 if admission is _Admission.DISK:
-                    self._charged += len(piece)
-                    self._budget.force(FETCH_STAGE, len(piece))
+                    self._memory.grow_beyond(len(piece))
                 self._window.append(piece)
                 self._window_end += len(piece)
             self._fetched += len(piece)

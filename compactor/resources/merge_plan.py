@@ -8,10 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from compactor.resources.merge_stages import (
+    CHUNKS,
+    DECODE,
+    ENCODE,
+    FETCH,
+    FOOTER,
+    ORDER,
+    PARTS,
+    ROW_HASHES,
+    ROW_ORDER,
+    UPLOAD,
+)
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 OVERSHOOT_FACTOR: Final = 4
-"""A row group with a column heavier than this many target sizes is divided, which needs a second pass."""
+"""Divide a row group with a column heavier than this many target sizes, in a second pass."""
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
@@ -25,7 +37,7 @@ MIN_OPEN_BYTES: Final = 96 * _KIB
 """Memory of each open fragment after spilling: two fetched pieces, a slice of keys and one of a column for an
 input; the write buffer and row group metadata for an output."""
 MAX_INPUTS: Final = 60_000
-"""Limit of inputs, which are numbered in 16 bits."""
+"""Merge at most this many inputs at a time, since they are numbered in 16 bits."""
 _MIN_ORDER_BYTES: Final = 4 * _MIB
 ORDER_ROW_BYTES: Final = 32
 """Memory of a row being ordered, besides its keys: where they begin, its input, its weight."""
@@ -36,7 +48,7 @@ WORK_ROW_BYTES: Final = 96
 WORK_COPIES: Final = 3
 """How often a chunk is in memory while it is made: as gathered, encoded and compressed."""
 WORK_AHEAD: Final = 2
-"""Chunks that wait to be made, or to be taken, beside those that threads make."""
+"""Let this many chunks wait to be made, or to be taken, beside those that threads make."""
 _RECORD_BYTES: Final = 16
 _FOOTER_BYTES: Final = 256
 """Size of a chunk's statistics; its minimum and maximum take most of it."""
@@ -47,17 +59,17 @@ _DECODING_BYTES: Final = 16
 _COPIES: Final = 4
 """Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
 AHEAD_DIVISOR: Final = 2
-"""Chunks are decoded before they are needed only while one part in this many of the limit is free."""
+"""Decode chunks before they are needed only while one part in this many of the limit is free."""
 _DIVISOR: Final = 8
-"""Divisor of the limit that gives the share of fetching ahead, ordering, slices and uploads, each."""
+"""Give fetching ahead, ordering, slices and uploads one part in this many of the limit each."""
 _WAITING_GROUPS: Final = 3
-"""Rows of so many row groups wait at most until another full one is in sight, besides a batch."""
+"""Let rows of at most this many row groups, and a batch, wait until another full one is in sight."""
 NUMBERED_STRINGS: Final = 1 << 13
-"""The most strings of a column that are remembered from chunk to chunk."""
+"""Remember at most this many strings of a column from chunk to chunk."""
 NUMBERED_BYTES: Final = 1 * _MIB
-"""The most bytes of these strings."""
+"""Remember at most this many bytes of them."""
 _NUMBERED_STRING_BYTES: Final = 32
-"""Memory of each beside its bytes."""
+"""Memory of a remembered string beside its bytes."""
 PART_BYTES: Final = 8 * _MIB
 """Size of a part, which an upload to object storage buffers until it is full."""
 
@@ -229,7 +241,7 @@ class _Formulas:
 
     @property
     def output_groups(self) -> int:
-        """Number of row groups of all outputs: those full by rows, and what the heaviest column adds."""
+        """Number of row groups of all outputs: those full by rows, and more for the heaviest column."""
         by_weight = -(-self.shape.heaviest_column_bytes // self.target_row_group_bytes)
         return -(-self.shape.rows // max(1, self.group_rows)) + by_weight
 
@@ -386,24 +398,24 @@ def _stages(f: _Formulas) -> tuple[MemoryStage, ...]:
         )
 
     return (
-        stage("fetch", "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),
+        stage(FETCH, "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),
         stage("spool", "inputs kept for a second pass, and fetched during long pauses", materialized,
               0, f.spool_disk),
-        stage("decode", "a chunk as stored, as decompressed and as decoded; with threads, those needed next",
+        stage(DECODE, "a chunk as stored, as decompressed and as decoded; with threads, those needed next",
               streaming, f.decode),
-        stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
+        stage(CHUNKS, "decoded rows, a chunk or two for each sorted run", streaming,
               f.chunks, f.chunks, 3, waits=True),
-        stage("order", "keys being put in order, a batch at a time", streaming, f.order),
-        stage("row order", "the order of all rows, as runs", materialized, f.row_order, f.row_order, 0),
-        stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
+        stage(ORDER, "keys being put in order, a batch at a time", streaming, f.order),
+        stage(ROW_ORDER, "the order of all rows, as runs", materialized, f.row_order, f.row_order, 0),
+        stage(ROW_HASHES, "eight bytes a row, to show that none was lost", materialized,
               f.row_hashes, 8 * f.shape.rows, 1),
-        stage("encode", "a chunk for each thread, as gathered, encoded and compressed", streaming,
+        stage(ENCODE, "a chunk for each thread, as gathered, encoded and compressed", streaming,
               f.encode, waits=True),
-        stage("footer", "offsets and statistics of the chunks written", materialized,
+        stage(FOOTER, "offsets and statistics of the chunks written", materialized,
               f.footer, f.footer, 2),
-        stage("parts", "the begun part of every output's upload", streaming,
+        stage(PARTS, "the begun part of every output's upload", streaming,
               f.parts, f.outputs * PART_BYTES, 4),
-        stage("upload", "parts being sent", streaming, f.upload, waits=True),
+        stage(UPLOAD, "parts being sent", streaming, f.upload, waits=True),
     )  # fmt: skip
 
 

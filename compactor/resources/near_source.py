@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable
 
 from compactor.resources.budget import MemoryBudget
-from compactor.resources.fetch import FETCH_STAGE, ClosableSource
+from compactor.resources.fetch import ClosableSource
+from compactor.resources.merge_stages import FETCH
+from compactor.resources.reservation import Reservation
 
 
 class NearSource:
-    """A byte source of a local file. Use it from the thread that charges the budget.
+    """A byte source of a local file. Use it from the thread that reserves memory.
 
-    Its reader has to read `piece_bytes` at a time, which stay charged from the first read on.
+    Its reader must read `piece_bytes` at a time, which stay reserved from the first read on.
     """
 
     def __init__(
@@ -25,9 +27,8 @@ class NearSource:
         """open_source: called with the first read."""
         self.piece_bytes = piece_bytes
         self._open_source = open_source
-        self._budget = budget
+        self._memory = Reservation(budget, FETCH)
         self._source: ClosableSource | None = None
-        self._charged = 0
         self.wait_seconds = 0.0
         """Time that `read` took."""
 
@@ -40,13 +41,11 @@ class NearSource:
 
     def close(self) -> None:
         """Closes the file. Idempotent."""
-        self._budget.discharge(FETCH_STAGE, self._charged)
-        self._charged = 0
+        self._memory.free()
         if self._source is not None:
             self._source.close()
 
     def _opened(self) -> ClosableSource:
-        self._budget.charge(FETCH_STAGE, self.piece_bytes)
-        self._charged = self.piece_bytes
+        self._memory.grow(self.piece_bytes)
         self._source = self._open_source()
         return self._source

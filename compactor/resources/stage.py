@@ -26,9 +26,9 @@ class MemoryStage:
     """What it holds, in words."""
     buffer: Buffer
     memory_bytes: int
-    """Most memory that it is expected to charge; together the stages stay below the limit by spilling."""
+    """The most memory that it is expected to reserve; together, stages stay below the limit by spilling."""
     disk_bytes: int = 0
-    """Most bytes that it may put on local disk."""
+    """The most bytes that it may put on local disk."""
     spill_priority: int | None = None
     """Lower priorities spill earlier; None means that it can't spill."""
     applies_back_pressure: bool = False

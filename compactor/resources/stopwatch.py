@@ -45,14 +45,14 @@ class Stopwatch:
 
 
 class Laps:
-    """A stopwatch for stages of which each ends where the next begins."""
+    """A stopwatch for stages that follow each other without a gap."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._stage: str | None = None
         self._began = 0.0
         self.seconds: dict[str, float] = {}
-        """What the stages that have ended took."""
+        """Seconds of the stages that have ended."""
 
     def begin(self, stage: str) -> None:
         """Ends the stage before, and begins another."""

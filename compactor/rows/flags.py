@@ -1,6 +1,6 @@
-"""Decides from their keys alone which merged rows stay, as flags on the row order.
+"""Decides from the keys alone which merged rows stay, as flags on the row order.
 
-Column gathering does not know the flags; `fold` applies them to a column.
+Gathering a column ignores the flags; `fold` applies them afterwards.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from lsm_fragment.keys.sort_schema import SortSchema
 
 Flags = npt.NDArray[np.uint8]
 SortColumns = Sequence[pa.Array] | Mapping[int, pa.Array]
-"""Sort columns by their places."""
+"""Sort columns by position."""
 KEPT: Final = 1
-"""The row is written, either as it is or with other rows folded into it."""
+"""The row is written, alone or with other rows folded into it."""
 COUNTS: Final = 2
 """The row's values are folded into the next kept row, or it is that row."""
 UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY_SECONDS: Final = 86_400
 
 SUPERSEDED: Final = "superseded"
-"""Rows that another row of their key replaced or absorbed, or that a tombstone removed."""
+"""Rows replaced or absorbed by another row of their key, or removed by a tombstone."""
 TOMBSTONES: Final = "tombstones"
 EXPIRED: Final = "expired"
 DELETED: Final = "deleted"
-"""Rows that a condition deleted."""
+"""Rows deleted by a condition."""
 REASONS: Final = (DELETED, EXPIRED, SUPERSEDED, TOMBSTONES)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on consecutive rows that make up whole keys."""
+    """The decision on consecutive rows, which cover whole keys."""
 
     flags: Flags
     """Shape (rows,)."""
     dropped: dict[str, int]
-    """Number of rows that are not written, by reason."""
+    """Number of dropped rows by reason."""
 
 
 class RowRule:
@@ -65,7 +65,7 @@ class RowRule:
         now_unix_ms: int | None = None,
     ) -> None:
         """is_bottom: whether the merge has all older rows of its keys. shows: whether the result is for
-        readers, who see no tombstones. now_unix_ms: time by which rows expire; None to expire none.
+        readers, which see no tombstones. now_unix_ms: current time for expiry; None to expire no rows.
         """
         self.policy = policy
         self.key = policy.key_columns(sort)
@@ -80,7 +80,7 @@ class RowRule:
             self._time = names.index(ttl.column)
             self._time_type = schema.field(ttl.column).type
             if now_unix_ms is not None:
-                self._cutoff = least_time(now_unix_ms - ttl.seconds * 1000, self._time_type)
+                self._cutoff = stored_time(now_unix_ms - ttl.seconds * 1000, self._time_type)
 
     @property
     def merges(self) -> bool:
@@ -88,44 +88,44 @@ class RowRule:
 
     @property
     def decides_by(self) -> Sequence[int]:
-        """The places of the sort columns that `decide` looks at."""
+        """Positions of the sort columns that `decide` reads."""
         places = (self._marker, self._time if self._cutoff is not None else None)
         return sorted({place for place in places if place is not None})
 
     @property
     def rows_per_key(self) -> int:
-        """Most rows of one key in a fragment."""
+        """Maximum rows of one key in a fragment."""
         may_wait = self._marker is not None and self.policy.kind is not RowKind.LAST
         return 2 if may_wait else 1
 
     def folds(self, column: str) -> bool:
-        """Returns whether a column's values may come from other rows than the kept one."""
+        """Returns whether values of a column may come from rows other than the kept one."""
         return self.policy.folds and all(part.column != column for part in self.key)
 
     def function(self, column: str) -> RowFunction | None:
-        """Returns how a column folds; None where each row keeps its own value."""
+        """Returns the function that folds a column; None if each row keeps its own value."""
         return self.policy.function(column) if self.folds(column) else None
 
     def row_statistics(self, keys: Sequence[pa.Array]) -> RowStatistics:
-        """Returns the statistics of rows to be written. keys: their sort columns."""
+        """Returns the statistics of rows to write. keys: their sort columns."""
         oldest = None
         if self._time is not None:
-            least = pc.min(_integers(keys[self._time])).as_py()
-            oldest = None if least is None else unix_ms(least, self._time_type)
+            minimum = pc.min(_integers(keys[self._time])).as_py()
+            oldest = None if minimum is None else unix_ms(minimum, self._time_type)
         marked = 0 if self._marker is None else int(_true(keys[self._marker]).sum())
         return RowStatistics(marked, oldest)
 
     def leaves(self, keys: Sequence[pa.Array]) -> bool:
-        """Returns whether all rows of a fragment stay as they are, if no other fragment has their keys."""
+        """Returns whether all rows of a fragment stay unchanged if no other fragment has their keys."""
         if self._drops_tombstones and self._marker is not None and _true(keys[self._marker]).any():
             return False
         return not self._expired(keys, len(keys[0])).any()
 
     def decide(self, keys: SortColumns, starts: npt.NDArray[np.bool_]) -> Decision | None:
-        """Returns what becomes of rows in merged order; None if all stay as they are.
+        """Decides on rows in merged order; returns None if all stay unchanged.
 
-        keys: the sort columns; those of `decides_by` are enough. starts: whether each row is the first of its
-        key, shape (rows,); the first row always counts as one.
+        keys: the sort columns; those of `decides_by` suffice. starts: whether each row is the first of its
+        key, shape (rows,); the first row always is.
         """
         first = starts.copy()
         first[0] = True
@@ -139,7 +139,7 @@ class RowRule:
         return self._merged(KeyRows.of(first, tombstone), expired)
 
     def _merged(self, rows: KeyRows, expired: npt.NDArray[np.bool_]) -> Decision | None:
-        """Keeps one live row of each key unless it is expired, and tombstones while they may hide others."""
+        """Keeps one live row per key unless it is expired, and tombstones while they may hide other rows."""
         kind = self.policy.kind
         kept = rows.oldest_live if kind is RowKind.FIRST else rows.newest_live
         gone = kept & expired
@@ -160,7 +160,7 @@ class RowRule:
         return _true(keys[self._marker])
 
     def _expired(self, keys: SortColumns, rows: int) -> npt.NDArray[np.bool_]:
-        # An expired row may hide an older one; it stays until both are in one merge.
+        # An expired row may hide an older one, so it stays until both are in one merge.
         if self._cutoff is None or self._time is None or not (self._is_bottom or not self.merges):
             return np.zeros(rows, dtype=np.bool_)
         return _as_flags(pc.less(_integers(keys[self._time]), self._cutoff))
@@ -168,11 +168,11 @@ class RowRule:
 
 @dataclass(frozen=True, slots=True)
 class RowStatistics:
-    """Statistics of a fragment's rows for later compactions."""
+    """Statistics of a fragment's rows, for later compactions."""
 
     tombstones: int = 0
     oldest_unix_ms: int | None = None
-    """Least value of the time to live's column; None if no row has one."""
+    """Minimum of the column that the time to live measures; None if all are null."""
 
     def __add__(self, other: RowStatistics) -> RowStatistics:
         times = [t for t in (self.oldest_unix_ms, other.oldest_unix_ms) if t is not None]
@@ -183,12 +183,12 @@ NONE_SEEN: Final = RowStatistics()
 
 
 def is_needed(policy: RowPolicy, ttl: Ttl | None) -> bool:
-    """Returns whether a merge has anything to decide."""
+    """Returns whether merges have to decide on rows at all."""
     return policy.merges or ttl is not None
 
 
-def least_time(unix_ms: int, dtype: pa.DataType) -> int:
-    """Returns a time as the stored integer of a column, rounded down, and at least the type's minimum."""
+def stored_time(unix_ms: int, dtype: pa.DataType) -> int:
+    """Converts a time to the stored integer of a column, rounded down, and at least the type's minimum."""
     dtype = uncoded_type(dtype)
     if pt.is_date32(dtype):
         return max(-(2**31), unix_ms // (1000 * DAY_SECONDS))
@@ -197,7 +197,7 @@ def least_time(unix_ms: int, dtype: pa.DataType) -> int:
 
 
 def unix_ms(time: int, dtype: pa.DataType) -> int:
-    """Returns a stored time as milliseconds since 1970, rounded down."""
+    """Converts a stored time to Unix milliseconds, rounded down."""
     dtype = uncoded_type(dtype)
     if pt.is_date32(dtype):
         return time * 1000 * DAY_SECONDS
@@ -216,13 +216,13 @@ def _decision(
 
 
 def whole_until(flags: Flags | None, rows: int, start: int = 0) -> int:
-    """Returns the place nearest to `rows`, after `start`, where rows may be divided.
+    """Returns the position after `start` nearest to `rows` at which rows may be split.
 
-    Prefers a place before `rows`; takes one after it if there is none.
+    Prefers a position before `rows`; takes one after it if there is none.
     """
     if flags is None or rows >= len(flags):
         return rows
-    # A row that is folded into another one stays with it.
+    # A row stays together with the row that it is folded into.
     divides = flags & (KEPT | COUNTS) != COUNTS
     before = np.flatnonzero(divides[start:rows])
     if len(before):
@@ -232,7 +232,7 @@ def whole_until(flags: Flags | None, rows: int, start: int = 0) -> int:
 
 
 def is_divisible(flags: Flags | None, rows: int) -> bool:
-    """Returns whether `rows` rows can be divided at all."""
+    """Returns whether `rows` rows can be split at all."""
     return rows > 1 and whole_until(flags, 1) < rows
 
 

@@ -1,7 +1,7 @@
 """Applies the flags to one column of merged rows: drops rows, or folds those of a key into one. Vectorised.
 
-Most functions choose the row whose value each kept row gets; that works on values of any type and on
-dictionary codes. Sums and unions compute new values.
+Most functions choose a source row for each kept row, which works for any type and for dictionary codes. Sums
+and unions compute new values.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _WHOLE = pa.decimal256(76, 0)
 
 
 class FoldError(DataError):
-    """The column's type does not hold the folded value."""
+    """The column's type cannot hold the folded value."""
 
     def __init__(self, *parts: str, column: str = "", row: int = 0) -> None:
-        """column: its name as stored. row: the row, among those folded, whose value does not fit."""
+        """column: its stored name. row: the number of the row whose value does not fit."""
         super().__init__(*parts)
         self.column = column
         self.row = row
         self.input = -1
-        """In a merge, the input that the row comes from; then `row` is its place among those not deleted."""
+        """In a merge, the input of the row; `row` then counts the input's rows that are not deleted."""
 
 
 def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
-    """Returns the kept rows unchanged."""
+    """Filters the kept rows."""
     return keep(array, (flags & KEPT).astype(np.bool_))
 
 
@@ -53,14 +53,14 @@ def merged_rows(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) 
 
 
 def chooses(function: RowFunction) -> bool:
-    """Returns whether the result is always one of the values, so that dictionary codes can stand for them."""
+    """Returns whether the result is always one of the values, so that dictionary codes suffice."""
     return function not in (RowFunction.SUM, RowFunction.COUNT, RowFunction.LIST, RowFunction.SET)
 
 
 def folded(array: pa.Array, flags: Flags, function: RowFunction, name: str) -> pa.Array:
-    """Returns one value for each kept row. name: the column's, for errors.
+    """Returns one value per kept row. name: the column's, for errors.
 
-    Raises `FoldError` for a sum that its type can't hold.
+    Raises `FoldError` for a sum that overflows its type.
     """
     if (rows := chosen_rows(array, flags, function)) is not None:
         return take(array, rows)
@@ -71,7 +71,7 @@ def folded(array: pa.Array, flags: Flags, function: RowFunction, name: str) -> p
 
 
 def chosen_rows(array: pa.Array, flags: Flags, function: RowFunction) -> I64 | None:
-    """Returns for each kept row the one whose value it gets; None where values are computed."""
+    """Returns the source row of each kept row; None for functions that compute values."""
     if not chooses(function):
         return None
     into = _Targets(array, flags)
@@ -97,14 +97,14 @@ class _Targets:
         valid = np.asarray(array.is_valid())
         takes_part = (flags & COUNTS).astype(np.bool_) | is_kept
         self.rows: I64 = np.flatnonzero(takes_part & valid)
-        """Positions of the values that are folded, ascending."""
+        """Positions of the folded values, ascending."""
         self.into: I64 = number[self.rows]
-        """Number of the kept row that each value goes into, ascending; same shape as `rows`."""
+        """Number of the kept row that each value is folded into, ascending; same shape as `rows`."""
 
     def last(self) -> I64:
         """Returns the position of the newest value of each kept row, or its own if it has none."""
         chosen = self.kept.copy()
-        chosen[self.into] = self.rows  # The last of several assignments counts.
+        chosen[self.into] = self.rows  # The last assignment wins.
         return chosen
 
     def first(self) -> I64:
@@ -114,21 +114,21 @@ class _Targets:
         return chosen
 
     def extreme(self, array: pa.Array, *, greatest: bool) -> I64:
-        """Returns the position of the least or greatest value of each kept row, the oldest of equal ones."""
+        """Returns the position of each kept row's minimum or maximum, the oldest of equal ones."""
         chosen = self.kept.copy()
         if len(self.rows):
             spec = SortColumn("value", Order.DESC if greatest else Order.ASC)
             values = take(array, self.rows)
             order = stable_order(sort_keys([values], (spec,)))[::-1]
-            chosen[self.into[order]] = self.rows[order]  # The last of several assignments counts.
+            chosen[self.into[order]] = self.rows[order]  # The last assignment wins.
         return chosen
 
     def starts(self) -> I64:
-        """Returns the places in `rows` where the values of the next kept row begin."""
+        """Returns the positions in `rows` at which the values of the next kept row begin."""
         return np.flatnonzero(np.diff(self.into, prepend=-1))
 
     def check(self, is_too_large: npt.NDArray[np.bool_], name: str, dtype: pa.DataType) -> None:
-        """Raises `FoldError` if a sum does not fit. is_too_large: of the kept rows that `starts` has."""
+        """Raises `FoldError` if a sum does not fit. is_too_large: one flag per kept row, as in `starts`."""
         for place in np.flatnonzero(is_too_large)[:1]:
             row = int(self.kept[self.into[self.starts()[place]]])
             what = f"the sum of the rows of one key does not fit into {dtype}"
@@ -139,7 +139,7 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     starts = into.starts()
     own = take(array, into.kept)
     if len(starts) == len(into.rows) and not own.null_count:
-        return own  # Each row has one value, so there is nothing to add up.
+        return own  # each kept row has one value
     values = take(array, into.rows)
     if pt.is_decimal(array.type):
         return _decimal_sums(values, into, len(own), name)
@@ -151,7 +151,7 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     if pt.is_integer(array.type):
         about = np.add.reduceat(numbers.astype(np.float64), starts)
         limit = 2.0 ** (array.type.bit_width - 1)
-        # Close to the limit the float is too coarse, but there the sign of a wrapped sum is wrong.
+        # Near the limit the float is too coarse, but a wrapped sum has the wrong sign there.
         wrapped = (np.abs(about) > limit / 2) & (np.sign(about) != np.sign(sums))
         into.check((np.abs(about) > 1.5 * limit) | wrapped, name, array.type)
     result = np.zeros(len(own), dtype=numbers.dtype)
@@ -163,15 +163,15 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
 
 def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
     dtype = values.type
-    # Arrow's sums of decimals wrap silently; in 256 bits that takes sums of more than 76 digits. They are
-    # summed up without their scale, because Arrow has no text for scales beyond the digits of its widths.
+    # Arrow's decimal sums wrap silently, in 256 bits only beyond 76 digits. Sums ignore the scale, because
+    # Arrow cannot format scales beyond the digits of its widths.
     whole = values.view(with_scale(dtype, 0)).cast(_WHOLE)
     table = pa.table({"into": into.into, "value": whole})
     sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])
     about = np.add.reduceat(whole.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
     added = sums.column("value_sum").combine_chunks()
-    most = decimal.Decimal("9" * dtype.precision)
-    high, low = (pa.scalar(end, _WHOLE) for end in (most, most.copy_negate()))
+    limit = decimal.Decimal("9" * dtype.precision)
+    high, low = (pa.scalar(end, _WHOLE) for end in (limit, limit.copy_negate()))
     is_beyond = pc.or_(pc.greater(added, high), pc.less(added, low)).to_numpy(zero_copy_only=False)
     into.check(is_beyond | (np.abs(about) > 2.0 * 10.0**dtype.precision), name, dtype)
     at = np.full(rows, -1)
@@ -194,7 +194,7 @@ def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
 
 
 def _comparable(items: pa.Array) -> pa.Array:
-    """Returns the values in a type that Arrow can dictionary-encode: not decimals of less than 128 bits."""
+    """Casts to a type that Arrow can dictionary-encode, which excludes decimals below 128 bits."""
     if pt.is_decimal(items.type) and items.type.bit_width < 128:
         return items.cast(pa.decimal128(items.type.precision, items.type.scale))
     return items

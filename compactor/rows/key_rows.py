@@ -1,14 +1,14 @@
-"""Classifies rows in merged order key by key: which a tombstone removes, and which is oldest or newest.
+"""Classifies rows in merged order, key by key: removed by a tombstone, oldest, newest.
 
-Rows of one key follow one another, the oldest first. An example with keys `a` and `b`:
+Rows of one key are adjacent, the oldest first. An example with keys `a` and `b`:
 
     key         a  a  a  a  b  b
     tombstone   .  x  .  .  .  .
     first       x  .  .  .  x  .     the first row of its key
     last        .  .  .  x  .  x     the last row of its key
     live        .  .  x  x  x  x     newer than the newest tombstone of its key
-    oldest live .  .  x  .  x  .     what the policy `first` keeps
-    newest live .  .  .  x  .  x     what the other policies keep
+    oldest live .  .  x  .  x  .     kept by the policy `first`
+    newest live .  .  .  x  .  x     kept by the other policies
     barrier     .  x  .  .  .  .     the newest tombstone of its key, which removes older rows
 """
 
@@ -26,7 +26,7 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRows:
-    """Masks of shape (rows,) over rows of whole keys."""
+    """Masks of shape (rows,) over the rows of whole keys."""
 
     live: Mask
     oldest_live: Mask
@@ -34,17 +34,17 @@ class KeyRows:
     barrier: Mask
     last: Mask
     _number: npt.NDArray[np.int64]
-    """Number of each row's key, from 0. Shape (rows,)."""
+    """Ordinal of each row's key, from 0. Shape (rows,)."""
 
     @classmethod
     def of(cls, first: Mask, tombstone: Mask) -> Self:
-        """Classifies at least one row. first: whether each row is the first of its key; the first row is."""
+        """Classifies rows, at least one. first: whether each row is the first of its key; row 0 must be."""
         at = np.arange(len(first))
         number = np.cumsum(first) - 1
         last = np.append(first[1:], True)
         begins = np.flatnonzero(first)
         newest_tombstone = np.full(len(begins), _NONE)
-        # The last of several tombstones of a key stays, since numpy assigns in order.
+        # numpy assigns in order, so the last tombstone of a key wins.
         newest_tombstone[number[tombstone]] = at[tombstone]
         live = at > newest_tombstone[number]
         oldest_live = live & (at == np.maximum(begins, newest_tombstone + 1)[number])
@@ -59,7 +59,7 @@ class KeyRows:
         )
 
     def of_keys_with(self, rows: Mask) -> Mask:
-        """Returns all rows of the keys that have any of these rows. Shape (rows,)."""
+        """Returns a mask of all rows that share a key with any of these rows. Shape (rows,)."""
         keys = np.zeros(int(self._number[-1]) + 1, dtype=np.bool_)
         keys[self._number[rows]] = True
         return keys[self._number]

@@ -1,8 +1,8 @@
-"""Row policies, which say how rows of equal key are merged, and times to live. Pure values.
+"""Row policies, which define how rows of equal key are merged, and times to live. Pure values.
 
-The key of a row is its sort columns without the sequence column, which only orders the rows of one key. Under
-every policy but `append` a fragment has at most one row of a key (two where a tombstone has to stay before
-it), and readers see at most one.
+A row's key is its sort columns without the sequence column, which only orders the rows of one key. Under
+every policy but `append` a fragment has at most one row of a key (two if a tombstone must stay before it),
+and readers see at most one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lsm_fragment.names import names_text, quoted
 
 
 class RowKind(StrEnum):
-    """The way in which rows of equal key are merged."""
+    """How rows of equal key are merged."""
 
     APPEND = "append"
     """All rows stay."""
@@ -43,19 +43,19 @@ class RowKind(StrEnum):
     FIRST = "first"
     """The oldest row of a key stays."""
     PARTIAL_UPDATE = "partial-update"
-    """One row of a key stays, with the newest value of each column that is not null."""
+    """One row of a key stays, with the newest non-null value of each column."""
     AGGREGATE = "aggregate"
     """One row of a key stays, with each column aggregated by its own function."""
 
 
 class RowFunction(StrEnum):
-    """A function that aggregates the values of a column. Nulls are ignored; all nulls aggregate to null."""
+    """A function that aggregates a column. Ignores nulls; only nulls give null."""
 
     LAST = "last"
     FIRST = "first"
     SUM = "sum"
     COUNT = "count"
-    """Number of values ingested: a sum of ones."""
+    """Number of ingested values: a sum of ones."""
     MIN = "min"
     MAX = "max"
     BOOL_OR = "bool_or"
@@ -68,23 +68,23 @@ class RowFunction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowPolicy:
-    """The row policy of a table: what becomes of rows of equal key."""
+    """The row policy of a table."""
 
     kind: Annotated[RowKind, Strict(False)] = RowKind.APPEND
     sequence: str | None = None
-    """Column whose greater values are newer, for `last` and `first`; null is oldest. Among equal values, or
-    without such a column, rows ingested later are newer."""
+    """Column whose greater values are newer, for `last` and `first`; null is oldest. Ties, and rows without
+    such a column, are ordered by ingestion."""
     delete_marker: str | None = None
-    """Boolean column: a row where it is true is a tombstone, which removes the older rows of its key."""
+    """Boolean column that marks tombstones, which remove the older rows of their key."""
     keeps_tombstones: bool | None = None
-    """Whether tombstones are never dropped, because older rows of their key may still arrive. None means only
-    with a sequence column: without one, no row can arrive that is older."""
+    """Whether tombstones are never dropped, because older rows of their key may still arrive. None: only with
+    a sequence column, since without one no older row can arrive."""
     aggregates: tuple[tuple[str, Annotated[RowFunction, Strict(False)]], ...] = ()
-    """Functions by column, for `aggregate`; columns not named use `last`."""
+    """Functions by column, for `aggregate`; other columns use `last`."""
 
     @property
     def merges(self) -> bool:
-        """Whether rows of equal key are merged into fewer."""
+        """Whether rows of equal key are merged."""
         return self.kind is not RowKind.APPEND
 
     @property
@@ -153,7 +153,7 @@ APPEND: Final = RowPolicy()
 @convertible
 @dataclass(frozen=True, slots=True)
 class Ttl:
-    """A time to live: compactions drop rows whose time is longer ago, and never rows without a time."""
+    """A time to live: compactions drop older rows; rows without a time never expire."""
 
     column: str
     seconds: NonNegativeInt
@@ -163,8 +163,8 @@ class Ttl:
 
 
 def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> SortSchema:
-    """Returns the sort schema of a table with key `sort`: the key, the sequence column, then the non-key
-    columns of the key section that decisions on rows need."""
+    """Extends the key `sort` to the sort schema of the table: the key, the sequence column, then the non-key
+    columns that decisions on rows need."""
     known = {column.column for column in sort}
     if policy.sequence is not None and policy.sequence not in known:
         sort = (*sort, SortColumn(policy.sequence, Order.ASC, Nulls.FIRST))
@@ -176,10 +176,10 @@ def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> So
 
 
 def with_result_types(schema: pa.Schema, policy: RowPolicy) -> pa.Schema:
-    """Returns the schema with types that hold sums and counts."""
+    """Widens the types of sums and counts."""
     fields = []
     for field in schema:
-        # Columns without a named function, such as keys, keep their type.
+        # Columns without a function, such as keys, keep their type.
         function = dict(policy.aggregates).get(field.name)
         if function is RowFunction.COUNT:
             fields.append(field.with_type(pa.int64()))
@@ -205,7 +205,7 @@ def _sum_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: SortSchema) -> None:
-    """Raises `UsageError`, which names the column or option that does not fit.
+    """Raises `UsageError` with the column or option that does not fit.
 
     sort: the result of `sort_with_policy`.
     """

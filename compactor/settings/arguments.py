@@ -1,9 +1,9 @@
 """Checks the arguments of the public functions against their annotations, in one place.
 
-The annotations are the contract. Pydantic checks them strictly, so '1' is not a version and True is not a
-limit; options are checked field by field, however they were made. NumPy scalars are taken as Python values;
-in options, lists are taken as tuples, and texts as the kinds that they name. Names (`Iterable[str]`) are read
-completely at the call: the function gets a tuple.
+The annotations are the contract. Pydantic checks them strictly: '1' is no version, and True is no limit.
+Options are checked field by field, even if they were constructed without checks. NumPy scalars become Python
+values; in options, lists become tuples, and strings the enum members that they name. Names (`Iterable[str]`)
+are read completely at the call: the function receives a tuple.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CONFIG: Final = ConfigDict(
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Wraps the function so that it raises `UsageError` naming an argument that does not fit its annotation.
+    """Wraps the function so that an argument that violates its annotation raises `UsageError` with its name.
 
-    Missing and unknown arguments stay Python's own `TypeError`.
+    Missing and unknown arguments raise Python's own `TypeError`.
     """
     signature = inspect.signature(function)
 
@@ -53,7 +53,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*given.args, **given.kwargs)
         except CompactorError as error:
-            # The message keeps the keys: a command that called the function shows its flags instead.
+            # `message` keeps the keys, so that a command that called the function can show its flags.
             error.args = (error.message.named(in_python),)
             raise
 
@@ -61,7 +61,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
-    """Returns what turns a given value into the function's argument. annotation: is shown in errors."""
+    """Returns a function that checks and converts one argument. annotation: as shown in errors."""
     takes_names = hint == Iterable[str] or Iterable[str] in get_args(hint)
     takes_none = type(None) in get_args(hint)
     kinds = (kind for kind in (hint, *get_args(hint)) if isinstance(kind, type))
@@ -73,7 +73,7 @@ def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
 
     def check(value: object) -> Any:
         if value is None and takes_none:
-            return None  # most arguments are not given, and an adapter takes milliseconds to make
+            return None  # Most arguments are omitted, and an adapter takes milliseconds to build.
         if takes_names:
             value = _taken(name, value)
         elif isinstance(value, options):
@@ -84,7 +84,7 @@ def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
 
 
 def _taken(name: str, names: object) -> tuple[object, ...]:
-    """Returns all names now, since a caller may change the list or exhaust the generator later."""
+    """Reads all names now: the caller may change the list or exhaust the generator later."""
     if isinstance(names, (str, bytes)):
         raise UsageError(
             f"{name}: {shown(names)} is a single text; give a list, such as [{shown(names)}]"

@@ -1,4 +1,4 @@
-"""Parses `COLUMN:KIND`, the form in which users choose something for a column, and `OLD:NEW`."""
+"""Parses `COLUMN:KIND`, by which users choose an option for a column, and `OLD:NEW`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _Kind = TypeVar("_Kind")
 def column_kinds(
     texts: Iterable[str], kinds: Mapping[str, _Kind], word: str = "kind"
 ) -> dict[str, _Kind]:
-    """Returns the chosen kinds by column, in the order given.
+    """Returns the chosen kinds by column, in the given order.
 
-    A name may stand in quotes; it need not for a colon.
+    A name may be quoted; a colon in it needs no quotes.
 
-    kinds: the kinds by the word that users write. word: what messages call a kind.
-    Raises ValueError with a message that says what to write.
+    kinds: the kinds by the word that users write. word: the noun for a kind in messages.
+    Raises ValueError whose message shows the correct form.
     """
     chosen: dict[str, _Kind] = {}
     for text in texts:
@@ -38,7 +38,7 @@ def column_kinds(
 
 
 def renaming(text: str) -> tuple[str, str]:
-    """Returns the names of `OLD:NEW`. Raises ValueError with a message that says what to write."""
+    """Returns the names in `OLD:NEW`. Raises ValueError whose message shows the correct form."""
     parts = split_outside_quotes(text, ":")
     if len(parts) != 2 or not all(part.strip() for part in parts):
         raise ValueError(

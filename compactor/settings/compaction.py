@@ -1,4 +1,4 @@
-"""Settings of compactions. Every default works as it is."""
+"""Settings of compactions. The defaults suit most tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WRITER: Final = WriterOptions()
 
 
 class CompactionSettings(Settings):
-    """Settings of one compaction: its output sizes and its task's resources. Travels to tasks as JSON."""
+    """Settings of one compaction: output sizes and resources of its task. Serialised as JSON for tasks."""
 
     target_fragment_bytes: Bytes = Field(
         default=512 * MIB,
@@ -40,7 +40,7 @@ class CompactionSettings(Settings):
         f"{size_text(_LITTLE_MEMORY_BYTES)} of memory, the limit divided by {_LITTLE_MEMORY_DIVISOR}.",
     )
     max_rows_per_row_group: int = Field(
-        default=_WRITER.max_rows, ge=1, le=2**31 - 1, description="Most rows of a row group."
+        default=_WRITER.max_rows, ge=1, le=2**31 - 1, description="Maximum rows of a row group."
     )
     compression_level: int = Field(
         default=_WRITER.compression_level,
@@ -52,7 +52,7 @@ class CompactionSettings(Settings):
         default=1_000,
         ge=2,
         le=60_000,
-        description="Most sorted runs that one task merges; more are merged in rounds. A level-0 fragment is "
+        description="Maximum sorted runs of one task; more are merged in rounds. A level-0 fragment is "
         "a run.",
     )
     memory_limit_bytes: Bytes = Field(
@@ -64,12 +64,12 @@ class CompactionSettings(Settings):
     batch_size: int = Field(
         default=262_144,
         ge=1,
-        description="Most rows that are ordered at a time. Changes memory use, never the output.",
+        description="Maximum rows that are ordered at a time. Changes memory use, never the output.",
     )
     threads: Threads | None = Field(
         default=None,
         description="Threads of a task that gather, hash and encode. Changes the time, never the output. By "
-        "default there are as many as the task has cores: those of `spark.task.cpus`, or of this process.",
+        "default one per core of the task: those of `spark.task.cpus`, or of this process.",
     )
     spool_after_seconds: Duration = Field(
         default=10.0,
@@ -78,12 +78,12 @@ class CompactionSettings(Settings):
     spool_limit_bytes: Bytes = Field(
         default=64 << 30,
         ge=0,
-        description="Inputs of up to this size together stay on local disk, so that a second pass takes no "
-        "second GET. 0 keeps none.",
+        description="Inputs up to this total size stay on local disk, so that a second pass needs no second "
+        "GET. 0 keeps none.",
     )
     spool_directory: Folder | None = Field(
         default=None,
-        description="Folder for data that memory does not hold. By default it is the system's folder for "
+        description="Folder for data spilled from memory. By default it is the system's folder for "
         "temporary files.",
     )
 
@@ -101,8 +101,8 @@ class CompactionSettings(Settings):
     def row_group_bytes(self) -> int:
         """Raw bytes of a row group's largest column, with the default filled in."""
         limit = self.memory_limit_bytes
-        share = _ROW_GROUP_DIVISOR if limit >= _LITTLE_MEMORY_BYTES else _LITTLE_MEMORY_DIVISOR
-        return self.target_row_group_bytes or min(_MAX_ROW_GROUP_BYTES, limit // share)
+        divisor = _ROW_GROUP_DIVISOR if limit >= _LITTLE_MEMORY_BYTES else _LITTLE_MEMORY_DIVISOR
+        return self.target_row_group_bytes or min(_MAX_ROW_GROUP_BYTES, limit // divisor)
 
     def writer_options(self, max_rows: int) -> WriterOptions:
         return WriterOptions(max_rows, self.row_group_bytes, self.compression_level)
@@ -110,18 +110,17 @@ class CompactionSettings(Settings):
 
 class Strategy(StrEnum):
     LEVELED = "leveled"
-    """Lazy: size-tiered while data is young, leveled by key range when it is older."""
+    """Lazy: size-tiered at level 0, leveled by key range below."""
     TIERED = "tiered"
-    """Size-tiered only: rewrites least and leaves most runs to read."""
+    """Size-tiered only: lowest write amplification, highest read amplification."""
     OVERLAPPING = "overlapping"
-    """Eager: merges whatever overlaps, and nothing else."""
+    """Eager: merges overlapping fragments, and only these."""
     FULL = "full"
     """Merges everything into one sorted run."""
 
 
 OF_WRITERS: Final = ("slow_runs", "stop_runs", "stop_pending_bytes")
-"""Settings of a policy that say when writers slow down. Only simulations change them: writers and workers of
-a table have to agree."""
+"""Back-pressure settings. Only simulations may change them: all writers and workers of a table must agree."""
 
 
 class Policy(Settings):
@@ -141,7 +140,7 @@ class Policy(Settings):
     max_merge_runs: int = Field(
         default=32,
         ge=2,
-        description="Most level-0 runs that one size-tiered merge takes; a backlog is merged by several in "
+        description="Maximum level-0 runs of one size-tiered merge; a backlog is merged by several in "
         "parallel.",
     )
     push_ratio: float = Field(
@@ -163,29 +162,31 @@ class Policy(Settings):
     max_rewrite_ratio: float = Field(
         default=25.0,
         ge=1,
-        description="Cap on write amplification: the most bytes that a compaction rewrites for each "
+        description="Cap on write amplification: maximum bytes that a compaction rewrites for each "
         "byte that it moves.",
     )
     max_deleted_share: float = Field(
         default=0.1,
         ge=0,
         le=1,
-        description="Share of deleted rows above which a fragment is rewritten without waiting for a merge. "
-        "The same share holds for tombstones, where they may be dropped.",
+        description="Fraction of deleted rows above which a fragment is rewritten without waiting for a "
+        "merge. The same limit applies to tombstones, where they may be dropped.",
     )
     ttl_slack: float = Field(
         default=0.25,
         ge=0,
-        description="A fragment is rewritten once its oldest row exceeds the time to live by this share "
+        description="A fragment is rewritten once its oldest row exceeds the time to live by this fraction "
         "(0.25: a quarter late).",
     )
     slow_runs: int = Field(
         default=20,
         ge=1,
-        description="Level-0 runs of one window from which writers should slow down.",
+        description="Level-0 runs of one time window from which writers should slow down.",
     )
     stop_runs: int = Field(
-        default=40, ge=2, description="Level-0 runs of one window at which writers should stop."
+        default=40,
+        ge=2,
+        description="Level-0 runs of one time window at which writers should stop.",
     )
     stop_pending_bytes: Bytes = Field(
         default=256 << 30,

@@ -1,7 +1,4 @@
-"""Reads settings that users write as YAML or JSON.
-
-It keeps the line of everything in them, so that an error names the place of the mistake.
-"""
+"""Reads settings that users write as YAML or JSON, with line numbers for error messages."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from compactor.settings.mistakes import Place, first_mistake, shown_place
 
 _MAX_LEVELS: Final = 50
 _MAX_VALUES: Final = 100_000
-"""The most values of a document; whatever an alias (`*name`) repeats counts again."""
+"""Refuse documents with more values; each use of an alias (`*name`) counts its values again."""
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -48,7 +45,7 @@ class Document:
     def __init__(
         self, name: str, root: dict[str, Any], lines: dict[Place, int], what: str = ""
     ) -> None:
-        """what: stands after the line at the beginning of every error."""
+        """what: the subject of every error, after file and line."""
         self.name = name
         self._what = what
         self.root = root
@@ -84,7 +81,7 @@ class Document:
         return document
 
     def section(self, place: Place, what: str) -> Self:
-        """Returns a mapping within as a document with the lines of this one. what: begins its errors."""
+        """Returns a nested mapping as a document of its own, with the lines of this one. what: as above."""
         value: Any = self.root
         for part in place:
             value = value[part]
@@ -97,7 +94,7 @@ class Document:
         return ConfigError(f"{self.place_of(place)}: {self._what}{message}")
 
     def fail_at(self, place: Place, message: str) -> ConfigError:
-        """Returns the error about a part of the document, which the message names."""
+        """Returns the error about a part of the document; the message itself names the part."""
         return self.fail(place, f"{shown_place(place)}: {message}")
 
     def place_of(self, place: Place) -> str:
@@ -132,9 +129,9 @@ def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
 
 
 def _check_length(text: str, name: str) -> None:
-    """Raises `ConfigError` for more values than can be read, before all of the text is parsed at length."""
+    """Raises `ConfigError` for too many values before the slow parser runs over the whole text."""
     values = 0
-    with suppress(yaml.YAMLError, ValueError):  # told where the text is parsed
+    with suppress(yaml.YAMLError, ValueError):  # the full parser reports these
         for event in yaml.parse(text, Loader=_FastParser):
             values += isinstance(event, yaml.NodeEvent)
             if values > _MAX_VALUES:
@@ -146,7 +143,7 @@ def _check_length(text: str, name: str) -> None:
 
 
 def _check_size(tree: yaml.Node | None, name: str) -> None:
-    """Raises `ConfigError` if aliases expand a short document to more values than can be read."""
+    """Raises `ConfigError` if aliases expand the document to too many values."""
     sizes: dict[int, int] = {}
 
     def size_of(node: yaml.Node) -> int:
@@ -180,7 +177,7 @@ def _json(text: str, name: str) -> Any:
 
 
 def _lines(node: yaml.Node, seen: set[int], place: Place = ()) -> Iterator[tuple[Place, int]]:
-    """Yields the line of every part of the file by its place; what an alias repeats, only once."""
+    """Yields place and line of every part of the file; parts repeated by an alias only once."""
     yield place, node.start_mark.line + 1
     if id(node) in seen:
         return

@@ -1,4 +1,4 @@
-"""Types of settings that people write as texts: one parser for the command line, YAML and Spark's options."""
+"""Types of settings that users write as text: one parser for the command line, YAML and Spark's options."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from compactor.settings import units
 from lsm_fragment.names import parse_name, split_outside_quotes
 
 TASK_MEMORY_BYTES: Final = 512 << 20
-"""The default memory limit of a task, whatever the task does."""
+"""Default memory limit of every kind of task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How people write the values of a type, for help texts."""
+    """The textual form of a type's values, for help texts."""
 
     metavar: str
     show: Callable[[Any], str] = str
@@ -27,7 +27,7 @@ class Written:
 
 
 def parsed(parse: Callable[[str], object]) -> BeforeValidator:
-    """Returns a validator that parses texts and leaves other values as they are."""
+    """Returns a validator that parses strings and passes other values through."""
     return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
 
 
@@ -37,7 +37,7 @@ Duration = Annotated[float, parsed(units.duration_seconds), Field(ge=0), _DURATI
 Seconds = Annotated[
     float, parsed(partial(units.duration_seconds, min_seconds=1)), Field(ge=1), _DURATION
 ]
-"""A duration of a second at least."""
+"""A duration of at least one second."""
 WindowSeconds = Annotated[
     float,
     parsed(partial(units.duration_seconds, min_seconds=1, max_seconds=units.MAX_WINDOW_SECONDS)),
@@ -54,18 +54,18 @@ Rate = Annotated[
 ]
 """Bytes a second, written as `20MiB/s`."""
 Threads = Annotated[int, Ge(1), Le(1024)]
-"""How many threads work at a time. Where none is said, as many as the process or the task has cores."""
+"""Number of threads; by default the number of cores of the process or the task."""
 FOLDER: Final = Written("DIRECTORY")
 Folder = Annotated[str, FOLDER]
 """A folder on local disk."""
 
 
 Name = Annotated[str, parsed(parse_name)]
-"""The name of a column, which may stand in quotes as it does in a list."""
+"""The name of a column, optionally quoted as in a list."""
 
 
 def listed(given: Any) -> tuple[str, ...]:
-    """Returns the parts of a comma-separated text, or of a sequence of such texts, with their quotes."""
+    """Splits a comma-separated text, or a sequence of such texts. Parts keep their quotes."""
     texts = [given] if isinstance(given, str) else given
     return tuple(part for text in texts for part in split_outside_quotes(text, ","))
 

@@ -1,4 +1,4 @@
-"""Tells what Pydantic found wrong in one line: in options, arguments, settings and files alike."""
+"""Turns a Pydantic error into one line, for options, arguments, settings and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MIB: Final = 1 << 20
 
 
 def cause(problem: ErrorDetails, given: object = None) -> str:
-    """Returns the cause without the place. given: what the user wrote, if it was converted before."""
+    """Returns the cause without the place. given: the user's text, if it was converted first."""
     what = shown(problem["input"] if given is None else given)
     context: dict[str, Any] = problem.get("ctx", {})
     match problem["type"]:

@@ -1,4 +1,4 @@
-"""Words mistakes in settings for every front: which setting, what is wrong, and what would be right."""
+"""Formats errors in settings for every front: the setting, the cause, the correction."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from compactor.common.message import Message, Setting
 from compactor.settings.messages import cause
 
 Place = tuple[str | int, ...]
-"""The keys and indexes that lead to a part of settings."""
+"""The path of keys and indexes to a part of the settings."""
 _ABOUT_THE_WHOLE: Final = ("extra_forbidden", "missing")
 
 
 class SettingError(ValueError):
-    """A setting that does not go with the others. `key` names the setting that the user should look at."""
+    """A setting that conflicts with others. key: the setting to change."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -25,14 +25,14 @@ class SettingError(ValueError):
 
 
 class Mistake(NamedTuple):
-    """Where a mistake is in the settings, and the message, which names the setting by its key."""
+    """The place of a mistake, and its message, which refers to the setting by key."""
 
     place: Place
     message: Message
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel], given: object = None) -> Mistake:
-    """Returns the first mistake of several. given: what the user wrote, if it was converted before."""
+    """Returns the first of several mistakes. given: the user's text, if it was converted first."""
     first = error.errors(include_url=False)[0]
     place, within = _place(model, first["loc"])
     raised = first.get("ctx", {}).get("error")
@@ -52,7 +52,7 @@ def first_mistake(error: ValidationError, model: type[BaseModel], given: object 
 
 
 def instead_of(name: str, known: Iterable[str]) -> str:
-    """Returns what to write in place of a name that is not known: the nearest name, and all there are."""
+    """Suggests a replacement for an unknown name: the nearest known name, then all of them."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
     there = f"here are: {', '.join(names) or 'none'}"
@@ -66,9 +66,9 @@ def shown_place(place: Place) -> str:
 
 
 def _place(model: type[BaseModel], location: Sequence[str | int]) -> tuple[Place, type[BaseModel]]:
-    """Returns the part of Pydantic's location that users wrote, and the model it ends in.
+    """Returns the part of Pydantic's location that users wrote, and the model that contains it.
 
-    What follows a field that has no settings of its own may be Pydantic's name of a type, except for indexes.
+    After a field without nested settings, Pydantic may append names of types; indexes are the user's.
     """
     place: list[str | int] = []
     within, can_go_on = model, True
@@ -87,7 +87,7 @@ def _place(model: type[BaseModel], location: Sequence[str | int]) -> tuple[Place
 
 
 def _model_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
-    """Returns the model of a setting that has settings of its own."""
+    """Returns the model of a setting with nested settings; None for others."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     field = fields.get(key)
     kinds = () if field is None else (field.annotation, *get_args(field.annotation))

@@ -1,7 +1,7 @@
-"""The base of settings: a model states name, unit, default, bounds and help of each setting, for every front.
+"""The base model of settings: it declares name, unit, default, bounds and help of each, for every front.
 
-A field that has a description is an option of the command line, made from the field alone
-(`compactor.cli.setting_options`). The options of the Spark data source and keys of YAML are fields, too.
+A field with a description becomes an option of the command line (`compactor.cli.setting_options`). Options of
+the Spark data source and keys of YAML are fields, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compactor.settings.mistakes import first_mistake
 
 
 class Settings(BaseModel):
-    """Settings whose constructor takes values or what people write, and raises `ConfigError`."""
+    """Settings whose constructor takes values or their textual forms, and raises `ConfigError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,11 +24,11 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(self._told(values, error)) from None
+            raise ConfigError(self._message(values, error)) from None
 
     @classmethod
-    def _told(cls, values: dict[str, Any], error: ValidationError) -> Message:
-        """Returns what is wrong first, with the setting and with what was written."""
+    def _message(cls, values: dict[str, Any], error: ValidationError) -> Message:
+        """Returns the message for the first error, with the setting and the user's value."""
         place = error.errors(include_url=False)[0]["loc"]
         whole = values.get(str(place[0])) if len(place) == 1 else None
         return first_mistake(error, cls, whole if isinstance(whole, str) else None).message

@@ -38,7 +38,7 @@ IN_PYTHON: Final = {
     "ttl": "options.ttl",
     "ttl_column": "options.ttl.column",
 }
-"""Fields of what `Table`'s methods take, by key. Arguments of these methods are called as their key."""
+"""Fields of option objects that `Table`'s methods take, by key. Plain arguments are named by their key."""
 _IN_PIPELINES: Final = {
     "memory_limit_bytes": "memory.limit",
     "skip_quarantined": "--skip-quarantined of `compactor export`",
@@ -52,7 +52,7 @@ def as_flag(key: str) -> str:
 
 
 def in_python(key: str) -> str:
-    """Returns the argument of the Python interface, or the field of one."""
+    """Returns the argument of the Python interface, or the field of an option object."""
     return IN_PYTHON.get(key, key)
 
 
@@ -62,13 +62,13 @@ def as_option(key: str) -> str:
 
 
 def in_pipeline(key: str) -> str:
-    """Returns the setting of a pipeline's file, or the environment's variable for what that does not say."""
+    """Returns the setting in a pipeline's file, or the environment variable if a file cannot set it."""
     return _IN_PIPELINES.get(key, key)
 
 
 @contextlib.contextmanager
 def settings_named(name_of: Callable[[str], str]) -> Iterator[None]:
-    """Makes the errors that the block raises show one front's names of settings, and no other's."""
+    """Makes errors raised in the block show one front's names of settings."""
     try:
         yield
     except CompactorError as error:

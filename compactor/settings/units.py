@@ -13,15 +13,15 @@ _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _LONGEST_SECONDS: Final = 10_000 * 365 * 86_400
 MAX_WINDOW_SECONDS: Final = (2**63 - 1) // 10**9
-"""The longest time window, 292 years, whose nanoseconds are counted in 64 bits."""
+"""Maximum time window, 292 years: its nanoseconds fit into 64 bits."""
 _FIRST_UNIX_MS: Final = -62_135_596_800_000
-"""The first millisecond of the year 1, with which calendars begin."""
+"""Start of the year 1, the earliest time that `datetime` holds."""
 _MAX_CHARACTERS: Final = 60
 _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE | re.ASCII)
 
 
 def duration_seconds(text: str, min_seconds: int = 0, max_seconds: int = _LONGEST_SECONDS) -> float:
-    """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError that says what to write."""
+    """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError with the correct form."""
     match = _DURATION.fullmatch(text.strip())
     if match is None and text.strip() != "0":
         raise ValueError(f"{_shown(text)} is not a duration; write 90s, 15m, 6h, 7d or 2w")
@@ -35,7 +35,7 @@ def duration_seconds(text: str, min_seconds: int = 0, max_seconds: int = _LONGES
 
 
 def duration_text(seconds: float) -> str:
-    """Writes seconds in the largest unit that gives at least 2: `25h`, `15m`. `duration_seconds` reads it."""
+    """Formats seconds in the largest unit that gives at least 2: `25h`, `15m`; see `duration_seconds`."""
     units = [(unit, size) for unit, size in _UNIT_SECONDS.items() if unit != "w"]
     unit, size = next(((u, s) for u, s in reversed(units) if seconds >= 2 * s), units[0])
     return f"{seconds / size:,.0f}{unit}"
@@ -44,8 +44,8 @@ def duration_text(seconds: float) -> str:
 def size_bytes(text: str) -> int:
     """Parses a size such as `512MiB`, `2Gi`, `1.5GB`, `100k` or a number of bytes, and returns the bytes.
 
-    With an i a unit is a power of 1024, without one it is a power of 1000. Case and the last B mean nothing.
-    Raises ValueError that says what to write.
+    Units with an i are powers of 1024, others powers of 1000. Case and a final B are ignored.
+    Raises ValueError with the correct form.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -56,7 +56,7 @@ def size_bytes(text: str) -> int:
 
 
 def bytes_per_second(text: str) -> int:
-    """Parses a rate such as `20MiB/s` or a number of bytes. Raises ValueError that says what to write."""
+    """Parses a rate such as `20MiB/s` or a number of bytes. Raises ValueError as `size_bytes` does."""
     try:
         return size_bytes(text.removesuffix("/s"))
     except ValueError:
@@ -64,16 +64,16 @@ def bytes_per_second(text: str) -> int:
 
 
 def size_text(count: int) -> str:
-    """Writes bytes exactly, in the largest unit that divides them: `512MiB`. `size_bytes` reads it."""
+    """Formats bytes exactly, in the largest unit that divides them: `512MiB`; see `size_bytes`."""
     units = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
     unit = next((unit for unit, size in units.items() if count >= size and count % size == 0), "")
     return f"{count // units.get(unit, 1)}{unit}"
 
 
 def moment_unix_ms(text: str, clock: Clock) -> int:
-    """Parses an ISO 8601 time (UTC without a zone), or a duration before now, as Unix milliseconds.
+    """Parses an ISO 8601 time (UTC without a zone), or a duration before now, into Unix milliseconds.
 
-    Raises ValueError that says what to write.
+    Raises ValueError with the correct form.
     """
     if _DURATION.fullmatch(text):
         return _since_year_1(clock.now_unix_ms() - round(duration_seconds(text) * 1000), text)

@@ -1,4 +1,4 @@
-"""Simulated fragments, which have only metadata: those of a flush, and the outputs of a merge.
+"""Simulated fragments, as metadata only: those of a flush, and merge outputs.
 
 Keys are integers, and a fragment's bytes spread evenly over its key range.
 """
@@ -23,11 +23,11 @@ from lsm_fragment.keys.sort_schema import SortColumn
 _BYTES_PER_ROW: Final = 40
 _FLUSH_JITTER: Final = 0.1
 _MIN_CUT_DIVISOR: Final = 4
-"""A cut key applies once an output has reached this part of its size, as in the real merge."""
+"""Cut an output at a cut key only once it has reached 1/4 of its target size, as the real merge does."""
 
 
 class IntegerKeys(KeyComparator):
-    """A comparator of keys of one integer from 0 on, faster than that of any columns."""
+    """A comparator for single non-negative integers, faster than the general one."""
 
     def __init__(self) -> None:
         super().__init__(pa.schema([pa.field("key", pa.int64())]), (SortColumn("key"),))
@@ -70,7 +70,7 @@ def fragment(
 
 
 class Flushes:
-    """A generator of the seconds between flushes and the keys that each covers."""
+    """Generates flush intervals and key ranges."""
 
     def __init__(
         self, locality: Locality, key_space: int, mean_seconds: float, rng: random.Random
@@ -82,7 +82,8 @@ class Flushes:
         self._count = 0
 
     def next_seconds(self) -> float:
-        """Returns the seconds to the next flush, with jitter: equal sizes would sit on size class borders."""
+        """Returns the seconds to the next flush, with jitter: equal sizes would sit on size class
+        boundaries."""
         return self._mean_seconds * self._rng.uniform(1 - _FLUSH_JITTER, 1 + _FLUSH_JITTER)
 
     def next_keys(self) -> tuple[int, int]:
@@ -101,7 +102,7 @@ class Flushes:
 
 
 def merged(spec: CompactionSpec, settings: CompactionSettings, *, run: str) -> list[FragmentEntry]:
-    """Returns the outputs of the real merge: disjoint, of about the target size, cut where `spec` says."""
+    """Returns the outputs of the real merge: disjoint, about the target size, cut where `spec` says."""
     sequence = min(entry.sequence for entry in spec.inputs)
     total = spec.size_bytes
     bytes_each = total / max(1, round(total / settings.target_fragment_bytes))
@@ -124,14 +125,14 @@ def merged(spec: CompactionSpec, settings: CompactionSettings, *, run: str) -> l
 
 
 class _Profile:
-    """The bytes below each key, a piecewise linear function: the sum over all inputs."""
+    """Bytes below each key, a piecewise linear function: the sum over all inputs."""
 
     def __init__(self, inputs: Sequence[FragmentEntry]) -> None:
         firsts = np.array([entry.first_key[0] for entry in inputs], dtype=np.int64)
         ends = np.array([entry.last_key[0] for entry in inputs], dtype=np.int64) + 1
         sizes = np.array([entry.size_bytes for entry in inputs], dtype=np.float64)
         self._total = sum(entry.size_bytes for entry in inputs)
-        # Densities change at the edges; open ranges are counted in integers, so that gaps are exact.
+        # Densities change at edges. Count open ranges as integers, so that gaps are exactly zero.
         self._edges, where = np.unique(np.concatenate((firsts, ends)), return_inverse=True)
         steps = np.zeros(len(self._edges))
         np.add.at(steps, where, np.concatenate((sizes / (ends - firsts), -sizes / (ends - firsts))))
@@ -144,7 +145,7 @@ class _Profile:
     def pieces(
         self, bytes_each: float, cut_keys: Sequence[int]
     ) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yields sizes and key ranges, ends included. Sizes add up exactly to those of the inputs."""
+        """Yields sizes and inclusive key ranges. Sizes add up exactly to those of the inputs."""
         cuts = np.array(cut_keys, dtype=np.int64)
         cut_bytes = np.interp(cuts, self._edges, self._before)
         start, end = int(self._edges[0]), int(self._edges[-1])
@@ -162,11 +163,11 @@ class _Profile:
             start = self._first_filled(stop)
 
     def _byte_at(self, key: int) -> float:
-        """Returns the bytes of all keys below `key`."""
+        """Returns the bytes below `key`."""
         return float(np.interp(key, self._edges, self._before))
 
     def _key_at(self, byte: float) -> int:
-        """Returns the least key below which there are `byte` bytes."""
+        """Returns the least key with `byte` bytes below it."""
         if byte >= self._before[-1] * (1 - 1e-9):
             return int(self._edges[-1])
         return int(np.ceil(np.interp(byte, self._before, self._edges)))

@@ -1,4 +1,4 @@
-"""Plots simulations. Only this module knows matplotlib, which is an extra."""
+"""Plots simulations. Only this module imports matplotlib, an optional dependency."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ROW_HEIGHT: Final = 1.55
 _DAY_SECONDS: Final = 86_400
 _MAX_TIMES_THE_BEST: Final = 4
 _WINDOW: Final = 12
-"""Number of samples over which rates are computed."""
+"""Compute rates over this many samples."""
 
 _Draw = Callable[["Axes", Result], None]
 
 
 def check_plot(path: str) -> None:
-    """Raises `UsageError` if a plot could not be made. Called before anything is simulated."""
+    """Raises `UsageError` if plots are impossible. Called before anything is simulated."""
     if Path(path).suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {path}: end the name in one of {', '.join(SUFFIXES)}")
     if not Path(path).resolve().parent.is_dir():
@@ -39,7 +39,7 @@ def check_plot(path: str) -> None:
 
 
 def plot(results: Mapping[str, Result], title: str, path: str) -> None:
-    """Writes a plot with a column for each strategy and a row for each figure, which share its scale."""
+    """Writes a plot with a column per strategy and a row per figure, on a common scale per row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
@@ -81,7 +81,7 @@ def plot(results: Mapping[str, Result], title: str, path: str) -> None:
 
 
 def _top(row: Sequence[Axes]) -> float:
-    """Returns the top of a row's scale: far worse strategies exceed it, so that the best stays legible."""
+    """Returns the top of a row's scale, cutting off far worse strategies to keep the best legible."""
     tops = [float(axes.dataLim.y1) for axes in row]
     return min(max(tops), _MAX_TIMES_THE_BEST * min(tops)) * 1.05 or 1.0
 
@@ -129,7 +129,7 @@ def _worker_use(axes: Axes, result: Result) -> None:
 def _rates(
     result: Result, rate: Callable[[ShardSample, ShardSample], float]
 ) -> tuple[list[float], list[float]]:
-    """Returns days, and the rate over the last `_WINDOW` samples before each."""
+    """Returns days, and the rate over the `_WINDOW` samples before each."""
     pairs = list(zip(result.samples, result.samples[_WINDOW:], strict=False))
     return [b.seconds / _DAY_SECONDS for _, b in pairs], [rate(a, b) for a, b in pairs]
 

@@ -12,14 +12,14 @@ from compactor.planner.debt import SLOW_SCORE, Debt, Pressure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSample:
-    """The state of one shard at one time."""
+    """The state of one shard at a point in time."""
 
     seconds: float
     fragments: int
     level_bytes: Mapping[int, int]
     debt: Debt
     read_amplification: float
-    """Sorted runs that a read of one key looks at."""
+    """Sorted runs that contain a given key."""
     busy_workers: int
     busy_seconds: float
     """Busy seconds of all workers so far."""
@@ -30,23 +30,19 @@ class ShardSample:
 
     @property
     def write_amplification(self) -> float:
-        """Write amplification since the beginning."""
+        """Write amplification since the start."""
         return 1 + self.compacted_bytes / max(1, self.ingested_bytes)
-
-    @property
-    def live_bytes(self) -> int:
-        return sum(self.level_bytes.values())
 
 
 @dataclass(slots=True, kw_only=True)
 class Peaks:
-    """Peaks over all flushes, not only over samples."""
+    """Peaks over all flushes, not just samples."""
 
     flushes: int = 0
     slow: int = 0
-    """Flushes whose writers should have paused."""
+    """Flushes at which writers should slow down."""
     stop: int = 0
-    """Flushes whose writers should have waited."""
+    """Flushes at which writers should stop."""
     level0_runs: int = 0
     score: float = 0.0
     pending_bytes: int = 0
@@ -65,17 +61,15 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One simulated shard; figures of the table are its multiples."""
+    """One simulated shard; figures of the table are multiples of it."""
 
     shards: int
     workers: int
     """Workers of the shard."""
     samples: Sequence[ShardSample]
     peaks: Peaks
-    planned_seconds: float
-    """Simulated time that was asked for."""
     gave_up: bool
-    """Whether the simulation ended early because the debt had grown too far."""
+    """Whether the simulation ended early because of excessive debt."""
 
     @property
     def last(self) -> ShardSample:
@@ -83,39 +77,39 @@ class Result:
 
     @property
     def has_kept_up(self) -> bool:
-        """Whether no writer ever had to wait."""
+        """Whether no writer had to wait."""
         return not self.peaks.stop and not self.gave_up
 
     @property
     def read_amplification(self) -> tuple[float, float]:
-        """Mean and greatest read amplification of all samples."""
+        """Mean and maximum read amplification over all samples."""
         values = [sample.read_amplification for sample in self.samples[1:]]
         return sum(values) / len(values), max(values)
 
     @property
     def second_half(self) -> tuple[ShardSample, ShardSample]:
-        """Samples at the beginning and at the end of the second half."""
+        """First and last sample of the second half."""
         half = self.last.seconds / 2
         return min(self.samples, key=lambda sample: abs(sample.seconds - half)), self.last
 
     @property
     def late_write_amplification(self) -> float:
-        """Write amplification of the second half, without the cheap beginning of a young table."""
+        """Write amplification of the second half, past the cheap start of a new table."""
         return write_amplification(*self.second_half)
 
     @property
     def compaction_bytes_per_second(self) -> float:
-        """Rate at which the shard's compactions wrote in the second half; they read as much."""
+        """Compaction write rate of the second half; the read rate is the same."""
         start, end = self.second_half
         return (end.compacted_bytes - start.compacted_bytes) / (end.seconds - start.seconds)
 
     @property
     def worker_use(self) -> float:
-        """Share of the second half in which workers were busy."""
+        """Fraction of the second half in which workers were busy."""
         return worker_use(*self.second_half, self.workers)
 
     def points(self, count: int) -> list[tuple[ShardSample, ShardSample]]:
-        """Returns `count` samples spread over the time, each with the one before."""
+        """Returns `count` evenly spread samples, each with its predecessor."""
         last = len(self.samples) - 1
         picked = sorted({round(last * i / count) for i in range(count + 1)})
         return [(self.samples[a], self.samples[b]) for a, b in itertools.pairwise(picked)]
@@ -147,13 +141,13 @@ class Result:
 
 
 def write_amplification(start: ShardSample, end: ShardSample) -> float:
-    """Returns the bytes written for each byte ingested between two samples."""
+    """Returns the bytes written per byte ingested between two samples."""
     ingested = end.ingested_bytes - start.ingested_bytes
     return 1 + (end.compacted_bytes - start.compacted_bytes) / max(1, ingested)
 
 
 def worker_use(start: ShardSample, end: ShardSample, workers: int) -> float:
-    """Returns the share of the time between two samples in which workers were busy."""
+    """Returns the fraction of time between two samples in which workers were busy."""
     seconds = (end.seconds - start.seconds) * workers
     return (end.busy_seconds - start.busy_seconds) / seconds if seconds else 0.0
 

@@ -17,31 +17,31 @@ from compactor.table.metadata import TimeWindows
 
 _WORKERS_PER_SHARD: Final = 8
 FLUSHES_PER_SHARD: Final = 25_000
-"""Number of flushes of one shard that a minute or two simulates."""
+"""Flushes of a shard that simulate in a minute or two."""
 
 
 class Spread(StrEnum):
-    """The spread of the flushes' keys over the key space."""
+    """How flushes spread over the key space."""
 
     WHOLE = "whole"
-    """Every flush covers all keys."""
+    """Each flush covers all keys."""
     RANDOM = "random"
-    """Every flush covers a range of keys at a random place."""
+    """Each flush covers a randomly placed key range."""
     APPEND = "append"
-    """Every flush has greater keys than the previous one."""
+    """Each flush has greater keys than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """The keys that a flush covers."""
+    """The key range of a flush."""
 
     spread: Spread = Spread.WHOLE
     share: float = 1.0
-    """Share of the key space, for `Spread.RANDOM`."""
+    """Fraction of the key space, for `Spread.RANDOM`."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parses `whole`, `random:0.01` or `append`. Raises ValueError that says what to write."""
+        """Parses `whole`, `random:0.01` or `append`. Raises `ValueError` with advice."""
         name, colon, share = text.partition(":")
         if name in set(map(str, Spread)) and bool(colon) == (name == Spread.RANDOM):
             try:
@@ -64,10 +64,10 @@ def _locality(given: object) -> object:
 
 
 class SimulationSettings(Settings):
-    """Settings of a simulation. Rates and workers are those of all shards; one shard is simulated."""
+    """Settings of a simulation. Rates and workers are for all shards; one shard is simulated."""
 
     ingest_bytes_per_second: Rate = Field(
-        default=10 << 30, ge=1, description="Stored bytes that all writers of all shards write."
+        default=10 << 30, ge=1, description="Stored bytes written by all writers of all shards."
     )
     duration_seconds: Seconds = Field(default=14 * 86_400.0, description="Time to simulate.")
     flush_bytes: Bytes = Field(
@@ -77,21 +77,21 @@ class SimulationSettings(Settings):
     )
     locality: Annotated[Locality, BeforeValidator(_locality), Written("WHERE")] = Field(
         default=Locality(),
-        description="Keys of a flush. whole: all of them. random:DIVISOR: a part, somewhere. append: greater "
-        "than all before, as when time comes first in the key.",
+        description="Keys of a flush. whole: all keys. random:FRACTION: a randomly placed range. append: "
+        "greater than all before, as with time first in the key.",
     )
     window_seconds: WindowSeconds | None = Field(
         default=None,
-        description="Each fragment has rows of one window of this length. By default there are no windows.",
+        description="Length of time windows; a fragment has rows of one window only. Default: no windows.",
     )
     retention_seconds: Seconds | None = Field(
-        default=None, description="Drop windows that ended longer ago. By default all are kept."
+        default=None, description="Drop windows that ended longer ago. Default: keep all."
     )
     late_share: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="Share of each flush that belongs to the previous window.",
+        description="Fraction of each flush that belongs to the previous window.",
     )
     shards: int = Field(
         default_factory=lambda given: shards_for(
@@ -118,8 +118,8 @@ class SimulationSettings(Settings):
     )
     samples: int = 480
     give_up_factor: int = 10
-    """The simulation ends early at this many times the level-0 runs at which writers stop: it would not
-    recover, and take ever longer."""
+    """End early at this many times the level-0 runs at which writers stop: the table would not recover, and
+    the simulation would slow down."""
     key_space: int = 1 << 40
 
     @model_validator(mode="after")
@@ -158,6 +158,6 @@ class SimulationSettings(Settings):
 
 
 def shards_for(bytes_per_second: int, duration_seconds: float, flush_bytes: int) -> int:
-    """Returns a power of two such that one shard has at most `FLUSHES_PER_SHARD` flushes."""
+    """Returns a power of two, so that a shard has at most `FLUSHES_PER_SHARD` flushes."""
     flushes = bytes_per_second * duration_seconds / flush_bytes
     return int(2 ** max(0, math.ceil(math.log2(max(1.0, flushes / FLUSHES_PER_SHARD)))))

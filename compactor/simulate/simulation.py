@@ -1,8 +1,7 @@
-"""Simulates the real planner on a synthetic table: flushes arrive and compactions take time, without any
-data.
+"""Simulates the real planner on a synthetic table, without data: flushes arrive, and compactions take time.
 
-A heap yields events in order of time. Whenever an event has changed a tree and a worker is free, `plan_trees`
-itself plans the changed trees again, and the first specs of the plan begin.
+A heap yields events in time order. When an event has changed a tree and a worker is free, `plan_trees`
+replans the changed trees, and the first specs of the plan start.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from compactor.table.entry import FragmentEntry
 Window = int | None
 
 _MAX_ROUNDS: Final = 10_000
-"""Limit of planning rounds at one moment: more would mean that plans never run out."""
+"""Maximum planning rounds at one moment; beyond, the planner would never finish."""
 
 
 class Observer:
-    """A listener to all events, for tests; by itself it does nothing."""
+    """A listener to all events, for tests; does nothing by default."""
 
     def flushed(self, entry: FragmentEntry) -> None: ...
 
@@ -56,7 +55,7 @@ class _RunningCompaction:
 
 
 class Simulation:
-    """A simulation of one shard under one policy. `run` may be called once."""
+    """A simulation of one shard under one policy. Call `run` at most once."""
 
     def __init__(
         self,
@@ -111,7 +110,6 @@ class Simulation:
             workers=settings.shard_workers,
             samples=self._samples,
             peaks=self._peaks,
-            planned_seconds=settings.duration_seconds,
             gave_up=self._has_given_up,
         )
 
@@ -124,7 +122,8 @@ class Simulation:
     # --- writers ---
 
     def _flush(self) -> None:
-        """Adds what arrived since the last flush: to the current window, and a share to the previous one."""
+        """Adds the data since the last flush: most to the current time window, a fraction to the previous
+        one."""
         size = round((self.now - self._flushed_at) * self._settings.shard_bytes_per_second)
         self._flushed_at = self.now
         number, keys, window = next(self._ids), self._flushes.next_keys(), self._window()
@@ -179,7 +178,7 @@ class Simulation:
             self._at(max(self.now, float(end)), lambda: self._expire(window))
 
     def _expire(self, window: Window) -> None:
-        """Drops the window with all its fragments; running compactions of them become void."""
+        """Drops a time window with all its fragments; voids running compactions in it."""
         entries = [item.entry for item in self.trees.pop(window).items()]
         self._plans.pop(window, None)
         self._changed.discard(window)
@@ -190,7 +189,7 @@ class Simulation:
     # --- workers ---
 
     def _decide(self) -> None:
-        """Acts as a driver does: moves first, then as many specs as workers are free, until none is due."""
+        """Acts as the driver: moves first, then one spec per free worker, until none is due."""
         for _ in range(_MAX_ROUNDS):
             self._plan()
             if self._move():
@@ -243,7 +242,7 @@ class Simulation:
         )
         tree = self.trees.get(spec.window)
         if tree is None:
-            # Its window has expired. Any other tree is marked, so that the free worker gets planned.
+            # Its time window has expired. Mark any other tree, so that planning runs for the free worker.
             self._changed.update(itertools.islice(self.trees, 1))
             return
         for entry in spec.inputs:
@@ -276,7 +275,7 @@ class Simulation:
         )
 
     def _read_amplification(self) -> float:
-        """Returns the sorted runs that a read of a random key looks at, in the window of a random byte."""
+        """Returns the sorted runs at a random key of its time window, chosen by a random byte."""
         total = weighted = 0.0
         for tree in self.trees.values():
             size = sum(tree.shape().level_bytes.values())
@@ -286,7 +285,7 @@ class Simulation:
 
 
 def _runs_at_random_key(tree: Tree) -> float:
-    """Returns the mean number of level-0 runs at a random key, plus the levels that are not empty."""
+    """Returns the mean number of level-0 runs at a random key, plus the number of non-empty levels."""
     levels = [n for n, size in tree.shape().level_bytes.items() if n and size]
     young = [item for run in tree.runs() for item in run.items]
     edges = [*young]

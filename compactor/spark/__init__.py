@@ -1,4 +1,12 @@
-"""Runs work as Spark tasks, and reads and writes tables from Spark."""
+"""Spark: compactions as tasks, tables as the data source `fragments`, and shuffles for pipelines and
+entities.
+
+`session` opens or adopts a session; `engine` is the `Engine` that runs each compaction as one task. `source`
+reads and writes tables from DataFrames; `register` adds it to a session. `shuffle` runs jobs whose tasks
+exchange rows in
+packets: a flow sends an earlier job's feed to the tasks of the next, divided by key range, key hash or
+number. Only this room, and the Spark stages of pipelines and entities, import PySpark.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +19,7 @@ __all__ = ["register"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `register` on demand: tasks do not need the data source, and other users no PySpark."""
+    """Imports `register` on demand: tasks do without the data source, other users without PySpark."""
     if name != "register":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

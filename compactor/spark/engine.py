@@ -1,10 +1,10 @@
 """Runs compactions as Spark tasks by `mapInArrow`, without a shuffle.
 
-Any Spark job takes more than a tenth of a second, ten times as long as a compaction of some hundred rows. So
-small compactions that wait at the same time share a job, whose one task runs them in turn. Every other
-compaction has its own job, and ends, fails and is committed by itself. Threads of Spark's driver submit the
-jobs. No RDD is used, so this works on Spark Connect too. Retried and duplicate attempts are harmless:
-they write under unique names, and only the compaction driver commits.
+A Spark job takes over a tenth of a second, ten times as long as compacting a few hundred rows. So small
+compactions that queue at the same time share a job with a single task. Every other compaction has a job to
+itself, and ends, fails and is committed on its own. Threads of Spark's driver submit the jobs. No RDD is
+used, so this works on Spark Connect too. Retried and speculative attempts are harmless: they write under
+unique names, and only the compaction driver commits.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SHARED_BYTES: Final = 64 << 20
-"""Limit of the decoded input of all compactions of one job: about half a second of work."""
+"""Maximum decoded input of a shared job: about half a second of work."""
 _SHARED_COUNT: Final = 64
-"""Limit of the compactions of one job: none is committed before the job ends."""
+"""Maximum compactions of a shared job, because none commits before the job ends."""
 
 
 class SparkEngine:
     """An `Engine` on a Spark session."""
 
     def __init__(self, spark: SparkSession, slots: int) -> None:
-        """Makes an engine. slots: jobs submitted at a time; more than Spark has cores only wait in Spark."""
+        """slots: maximum jobs submitted at a time; jobs beyond Spark's cores queue in Spark."""
         self.slots = slots
         self._spark = spark
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="compaction")
@@ -49,11 +49,11 @@ class SparkEngine:
         self._is_lost = False
 
     def submit(self, compaction: Compaction) -> None:
-        """Queues a compaction; `wait` starts it, so that those submitted together can share a job."""
+        """Queues a compaction. `wait` starts it, so that small ones can share a job."""
         self._waiting.append(compaction)
 
     def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
-        """Starts queued compactions and returns the outcomes of those that ended.
+        """Starts queued compactions and returns the outcomes of those that have ended.
 
         Raises `EngineLostError` if Spark has ended.
         """
@@ -72,7 +72,7 @@ class SparkEngine:
             if not isinstance(error, Exception):
                 outcomes += future.result()
             elif is_lost(self._spark):
-                # The loss does not mean that the compactions failed; return the ended ones first.
+                # The ended compactions did not fail with Spark: return them first.
                 self._is_lost = True
             else:
                 outcomes += [failed(compaction, error) for compaction in compactions]
@@ -86,7 +86,7 @@ class SparkEngine:
         for future in self._running:
             future.cancel()
         if self._running and not self._is_lost:
-            with contextlib.suppress(Exception):  # A JVM that does not answer runs nothing.
+            with contextlib.suppress(Exception):  # a JVM that does not answer runs nothing
                 self._spark.interruptAll()
         self._running.clear()
 
@@ -98,14 +98,12 @@ class SparkEngine:
             self._running[future] = compactions
 
     def _next_job(self) -> list[Compaction]:
-        """Returns the next compaction and those that share a small job with it.
-
-        A job takes at most one slot's share of the queue.
-        """
-        most = min(_SHARED_COUNT, -(-len(self._waiting) // self.slots))
+        """Returns the next compaction and the small ones that can share its job, at most the queue divided by
+        slots."""
+        max_count = min(_SHARED_COUNT, -(-len(self._waiting) // self.slots))
         compactions = [self._waiting.popleft()]
         size = _decoded_bytes(compactions[0])
-        while self._waiting and len(compactions) < most:
+        while self._waiting and len(compactions) < max_count:
             size += _decoded_bytes(self._waiting[0])
             if size > _SHARED_BYTES:
                 break
@@ -113,13 +111,13 @@ class SparkEngine:
         return compactions
 
     def _run(self, compactions: Sequence[Compaction], cancels: int) -> list[Outcome]:
-        """Returns the outcomes of all. Raises the error of the job if it has a single compaction."""
+        """Returns all outcomes. Raises the job's error if there is a single compaction."""
         try:
             return self._run_job(compactions)
         except JobError:
             if len(compactions) == 1 or cancels != self._cancels or is_lost(self._spark):
                 raise
-        # One of them took the others down; running each by itself shows which.
+        # One compaction made the whole job fail; running each separately finds it.
         outcomes: list[Outcome] = []
         for compaction in compactions:
             if cancels != self._cancels:
@@ -137,8 +135,8 @@ class SparkEngine:
 
         def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if log_settings is not None:
-                logs.set_up(log_settings)  # Tasks log in the format of this process.
-            store_at = functools.cache(open_store)  # The task shares one store and its connections.
+                logs.set_up(log_settings)  # tasks log in the format of this process
+            store_at = functools.cache(open_store)  # one store and its connections per task
             for _ in batches:
                 for text in texts:
                     compaction = Compaction.from_json(text)

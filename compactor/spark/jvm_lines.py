@@ -1,4 +1,4 @@
-"""Passes on as log lines what the JVM that is started here writes on stderr, where log lines are JSON."""
+"""Forwards the stderr of a JVM that this process starts, as JSON log lines."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MAX_DRAIN_SECONDS: Final = 2.0
 
 @contextmanager
 def jvm_lines_as_log_lines() -> Iterator[None]:
-    """Gives a JVM that is started in the block a pipe as stderr, if log lines are JSON.
+    """Redirects the stderr of a JVM started in the block to a pipe, if log lines are JSON.
 
-    Its lines, and those of the processes that it starts, are read for as long as this process runs. Lines of
-    JSON are tasks' own and stay as they are.
+    Its lines, and those of its child processes, are read until this process ends. Lines that are JSON come
+    from tasks and stay unchanged.
     """
     if not is_json():
         yield
@@ -56,7 +56,7 @@ def _pass_on(reading: int) -> None:
 
 
 def _drain(reading: int, thread: threading.Thread) -> None:
-    """Waits until everything that was written is passed on."""
+    """Waits until all output is forwarded."""
     deadline = time.monotonic() + _MAX_DRAIN_SECONDS
     while thread.is_alive() and time.monotonic() < deadline:
         if not select.select([reading], [], [], _QUIET_SECONDS)[0]:

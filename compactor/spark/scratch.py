@@ -1,8 +1,8 @@
-"""Scratch folders of a local Spark, each removed with the process that created it.
+"""Scratch folders of local Spark sessions, removed after the process that created them.
 
 Spark removes its own files when it ends. If its JVM is killed, this process removes them; if this process is
-killed too, the next one that starts Spark does. A folder is in use while a process holds its lock, which the
-kernel releases when the process ends.
+killed too, the next one that starts Spark does. A process holds a lock on its folder, which the kernel
+releases when the process ends.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PREFIX: Final = "compactor-spark-"
 
 
 def scratch_folder() -> str:
-    """Returns a new folder for Spark, after removing those that nobody uses any more."""
+    """Returns a new scratch folder, after removing stale ones."""
     remove_stale()
     while True:
         folder = tempfile.mkdtemp(prefix=_PREFIX)
         lock = _lock(Path(folder))
-        # Before it was locked, another process may have removed it as stale.
+        # Another process may have removed it as stale before it was locked.
         if lock is not None and Path(folder).exists():
             break
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -41,7 +41,7 @@ def remove_stale() -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """Returns a descriptor that holds the folder's lock; None if another process or user has it."""
+    """Returns a descriptor that holds the folder's lock; None if another process or user holds it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

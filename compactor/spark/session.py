@@ -1,4 +1,4 @@
-"""Opens the Spark session of a process: that of spark-submit, or a new one."""
+"""Opens the Spark session of a process, or adopts that of spark-submit."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _CONNECT_SLOTS: Final = 16
 
 
 def is_submitted() -> bool:
-    """Returns whether spark-submit started this process, and so chose master and settings."""
+    """Returns whether spark-submit started this process and chose master and settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def check_master(master: str | None) -> None:
-    """Raises `UsageError` for a master that Spark does not know."""
+    """Raises `UsageError` for a master unknown to Spark."""
     if master is not None and not _MASTER.fullmatch(master):
         raise UsageError(
             f"--master {master}: not a Spark master; use local[2], local[*], yarn, "
@@ -50,7 +50,7 @@ def check_master(master: str | None) -> None:
 
 
 def open_session(master: str | None) -> SparkSession:
-    """Returns the session of this process: that of `spark-submit`, else a new one on `master`.
+    """Adopts the session of `spark-submit`, or opens one on `master`.
 
     Raises `UsageError` if PySpark or Java is missing, or the master is unknown.
     """
@@ -63,7 +63,7 @@ def open_session(master: str | None) -> SparkSession:
             f"Spark is not installed ({error}): pip install 'lsm-compactor[spark]', or run without "
             "it by --master in-process"
         ) from error
-    # Workers of a local master must run the interpreter that has this package.
+    # Python workers of a local master must run the interpreter that has this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("lsm-compactor")
     if master is not None:
@@ -107,18 +107,18 @@ def is_local(master: str | None) -> bool:
 
 @contextlib.contextmanager
 def interrupted_afterwards() -> Iterator[None]:
-    """Delays Ctrl-C and SIGTERM until Spark has started: its JVM would outlive a process that ends before.
+    """Defers Ctrl-C and SIGTERM until Spark has started, because its JVM would survive an earlier exit.
 
-    A second signal is not delayed. The handlers are restored on exit, since Spark replaces them by its own.
+    A second signal is not deferred. Restores the handlers on exit, because Spark replaces them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    told: list[int] = []
+    signals: list[int] = []
 
     def note(number: int, _frame: Any) -> None:
-        told.append(number)
-        if len(told) > 1:
+        signals.append(number)
+        if len(signals) > 1:
             raise KeyboardInterrupt
 
     before = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -127,8 +127,8 @@ def interrupted_afterwards() -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-        if told:
-            signal.raise_signal(told[0])
+        if signals:
+            signal.raise_signal(signals[0])
 
 
 def is_lost(spark: SparkSession) -> bool:
@@ -147,7 +147,7 @@ def is_lost(spark: SparkSession) -> bool:
 def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> None:
     """Raises `UsageError` if tasks lack the encryption settings of this process.
 
-    That happens on an existing session or a Spark Connect server, whose executors were started before.
+    That happens with sessions and Spark Connect servers whose executors have already started.
     """
     if not environment:
         return
@@ -168,7 +168,7 @@ def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> Non
 
 
 def check_shuffles(spark: SparkSession, what: str) -> None:
-    """Raises `UsageError` if Spark can't send rows to tasks that we choose. what: subject of the message."""
+    """Raises `UsageError` if Spark cannot route rows to chosen tasks. what: subject of the message."""
     if not hasattr(spark.range(1), "repartitionById"):
         raise UsageError(f"{what} need PySpark 4.1 or newer: pip install 'pyspark>=4.1'")
 
@@ -176,10 +176,10 @@ def check_shuffles(spark: SparkSession, what: str) -> None:
 def staging_place(
     spark: SparkSession, staging: str | None, run_id: str, waiting: str, stack: contextlib.ExitStack
 ) -> str:
-    """Returns the address of a store for the parts of a run, which are removed when `stack` is closed.
+    """Returns the address of the staging store of a run; closing `stack` removes its contents.
 
-    staging: the user's choice. waiting: what waits there, for the message. Raises `UsageError` if `staging`
-    is missing on a master that is not local.
+    staging: the user's choice. waiting: the staged data, for the message. Raises `UsageError` if `staging` is
+    missing on a master that is not local.
     """
     if staging is not None:
         store = open_store(staging)
@@ -194,7 +194,7 @@ def staging_place(
 
 
 def task_slots(spark: SparkSession) -> int:
-    """Returns the number of tasks that the session runs at a time; dynamic allocation may add more."""
+    """Returns the number of concurrent tasks; dynamic allocation may add more."""
     try:
         return max(1, spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Spark Connect has no context to ask.
@@ -203,7 +203,8 @@ def task_slots(spark: SparkSession) -> int:
 
 @contextlib.contextmanager
 def as_job_error(work: str) -> Iterator[None]:
-    """Raises a one-line `JobError` if Spark fails. work: what it worked on, such as "the task"."""
+    """Turns failures of Spark into a one-line `JobError`. work: subject of the message, such as "the
+    task"."""
     from pyspark.errors import PySparkException
 
     try:
@@ -217,7 +218,7 @@ def as_job_error(work: str) -> Iterator[None]:
 
 
 def first_cause(error: Exception) -> str:
-    """Returns the most informative line of an error that may hold pages of Java."""
+    """Returns the most informative line of an error, which may contain pages of Java."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     caused = [line for line in lines if "Error:" in line or "Exception:" in line]
     return (caused or lines or [type(error).__name__])[-1][:400]
@@ -228,6 +229,6 @@ class SparkOptions:
     """Options of a run on Spark."""
 
     staging: str | None = None
-    """Address of a store shared by tasks and Spark's driver; None for a temporary folder on local masters."""
+    """Store shared by tasks and Spark's driver; None for a temporary folder on local masters."""
     shuffle_partitions: int | None = None
-    """Tasks after a shuffle; None to derive them from the size of what is shuffled."""
+    """Tasks after a shuffle; None to derive them from the shuffled size."""

@@ -1,4 +1,4 @@
-"""Tells a Spark task how many cores it has."""
+"""The number of cores of a Spark task."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pyspark import TaskContext
 
 
 def task_cores() -> int:
-    """Returns the cores of the running task, `spark.task.cpus`; 1 where no task runs."""
+    """Returns `spark.task.cpus` of the running task; 1 outside of tasks."""
     context = TaskContext.get()
     return 1 if context is None else context.cpus()

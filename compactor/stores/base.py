@@ -1,8 +1,8 @@
-"""The interface to object storage: a small Protocol that local folders and S3 both honour.
+"""The interface to object storage: a small protocol that local folders and S3 implement.
 
 Keys are relative, `/`-separated, never begin or end with `/`, and never contain `..`. Every method may raise
-`PermissionDeniedError` or `StoreUnreachableError`; further errors are listed with each. Stores are
-thread-safe, and picklable so that a Spark task can receive one.
+`PermissionDeniedError` or `StoreUnreachableError`; each lists its other errors. Stores are thread-safe, and
+picklable so that Spark can send them to tasks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.upload_memory import UploadMemory
 
 REQUEST_KINDS: Final = ("get", "head", "list", "put", "post", "delete")
-"""The kinds of requests that stores bill."""
+"""Kinds of requests, as stores bill them."""
 
 MAX_READ_BYTES: Final = 1 << 30
-"""The most bytes of an object that is read whole: a version or a checkpoint. No larger one is written."""
+"""Maximum size of an object that is read whole (a version or a checkpoint). Writers write none larger."""
 
 
 def check_size(size_bytes: int, address: str) -> None:
@@ -40,49 +40,46 @@ class ObjectInfo:
     key: str
     size_bytes: int
     etag: str
-    """Changes whenever the content is replaced; opaque otherwise."""
+    """Opaque; changes whenever the content is replaced."""
     modified_unix_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """A write that was begun and neither completed nor aborted: it runs, or a crash left it."""
+    """A write that is neither complete nor aborted: it still runs, or a crash left it behind."""
 
     token: str
-    """Identifies the upload to its store; opaque."""
+    """Opaque id of the upload in its store."""
     started_unix_seconds: float
     key: str | None = None
-    """Key of the object; None where the store keeps no names, and only this program writes."""
+    """Key of the object; None if the store does not record it."""
 
 
 class StoreTime(NamedTuple):
-    """The time according to a store."""
+    """A store's own time."""
 
     unix_ms: int
     is_independent: bool
-    """Whether another machine's clock gives it, and so confirms this one's.
-
-    A folder may be on a disk of this machine, and then its time is this machine's.
-    """
+    """Whether it comes from another machine's clock; the time of a local disk is this machine's."""
 
 
 class ByteStream(Protocol):
-    """The forward-only bytes of one GET. Not seekable; use from one thread at a time."""
+    """The body of one GET: forward only, for one thread at a time."""
 
     size_bytes: int
-    """Bytes that this stream delivers in all, from its start offset to the object's end."""
+    """Length of the stream, from its start offset to the object's end."""
     etag: str
 
     def read(self, max_bytes: int) -> bytes:
         """Returns up to `max_bytes` (at least 1); b"" only at the end of the object.
 
-        Raises `StoreUnreachableError` if the connection broke, or closed before `size_bytes` were delivered:
-        the caller may reopen at the offset reached.
+        Raises `StoreUnreachableError` if the connection breaks or closes before `size_bytes` were delivered.
+        The caller may reopen at the offset reached.
         """
         ...
 
     def close(self) -> None:
-        """Releases the connection at once, even before the end. Idempotent."""
+        """Releases the connection, even before the end. Idempotent."""
         ...
 
 
@@ -95,27 +92,26 @@ class Upload(Protocol):
 
     @property
     def max_buffered_bytes(self) -> int:
-        """The most bytes of memory that it may hold now. May rise in steps as gigabytes are written."""
+        """Current limit of buffered bytes. Rises in steps as gigabytes are written."""
         ...
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Appends data. May block while earlier parts are being sent, which is the back-pressure."""
+        """Appends data. Blocks while too many earlier parts are in flight (back-pressure)."""
         ...
 
     def spill(self, disk: LocalDisk) -> None:
-        """Moves bytes that are held in memory and not being sent to local disk, if there are any."""
+        """Moves buffered bytes that are not in flight to local disk."""
         ...
 
     def complete(self) -> ObjectInfo:
-        """Sends the rest, then makes the object visible atomically, in place of any earlier one.
+        """Sends the rest, then makes the object visible atomically, replacing any earlier one.
 
-        Writers use keys that nobody else uses. Raises `UnknownOutcomeError` if the answer to the final
-        request was lost.
+        Writers use unique keys. Raises `UnknownOutcomeError` if the answer to the final request was lost.
         """
         ...
 
     def abort(self) -> None:
-        """Drops all that was written. Idempotent, and harmless after `complete`."""
+        """Discards the upload. Idempotent, and harmless after `complete`."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -129,7 +125,7 @@ class Upload(Protocol):
 
 
 class UploadScope:
-    """The context manager of all uploads: aborts when an exception leaves the block."""
+    """Base of uploads: as a context manager, it aborts when an exception leaves the block."""
 
     def abort(self) -> None:
         raise NotImplementedError
@@ -148,7 +144,7 @@ class UploadScope:
 
 
 class ReadOnlyStore(Protocol):
-    """The part of a store that reading a log needs; `Store` describes the methods."""
+    """The methods of `Store` that reading a log needs."""
 
     @property
     def url(self) -> str: ...
@@ -169,17 +165,17 @@ class Store(Protocol):
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> ByteStream:
         """Opens one streamed GET from byte `start` to the end.
 
-        Raises `ObjectNotFoundError`, and `ObjectChangedError` if `if_match` is given and is not the object's
-        ETag.
+        Raises `ObjectNotFoundError`, and `ObjectChangedError` if `if_match` is given and differs from the
+        object's ETag.
         """
         ...
 
     def read_range(
         self, key: str, start: int, length: int, *, if_match: str | None = None
     ) -> bytes:
-        """Reads exactly the bytes [start, start + length), fewer only where the object ends.
+        """Reads the bytes [start, start + length), fewer only at the object's end.
 
-        A range wholly past the end gives b"". Raises what `open_stream` raises.
+        A range past the end gives b"". Raises what `open_stream` raises.
         """
         ...
 
@@ -191,51 +187,50 @@ class Store(Protocol):
         ...
 
     def head(self, key: str) -> ObjectInfo:
-        """Returns what a HEAD says. Raises `ObjectNotFoundError`."""
+        """Sends a HEAD. Raises `ObjectNotFoundError`."""
         ...
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
-        """Creates an object if absent: atomic, and durable when it returns. Sent once, never retried inside.
+        """Creates an object if absent: atomic, and durable on return. Never retried inside.
 
-        Raises `ObjectExistsError` if the key exists, `UnknownOutcomeError` if the request was sent and no
-        answer (or a 5xx) came back.
+        Raises `ObjectExistsError` if the key exists, `UnknownOutcomeError` if the request was sent and the
+        answer was lost or a 5xx.
         """
         ...
 
     def start_upload(self, key: str, memory: UploadMemory | None = None) -> Upload:
-        """Starts a streaming (multipart) write to a new key. memory: accounts for the bytes that it holds."""
+        """Starts a streaming (multipart) write to a new key. memory: the account of its buffers."""
         ...
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Yields objects whose key begins with `prefix`, in UTF-8 byte order of key, lazily paged.
+        """Yields objects whose key begins with `prefix`, in UTF-8 byte order of keys, page by page.
 
-        start_after: yields only greater keys. Unfinished uploads never appear.
+        start_after: yields only greater keys. Omits unfinished uploads.
         """
         ...
 
     def delete(self, key: str) -> None:
-        """Removes an object; an absent key is not an error."""
+        """Removes an object; ignores an absent key."""
         ...
 
     def time(self) -> StoreTime | None:
-        """Returns the store's own time without a request; None if the store has not told it yet."""
+        """Returns the store's own time without a request; None before the first answer."""
         ...
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
-        """Yields uploads under this root that are neither complete nor aborted."""
+        """Yields the unfinished uploads under this root."""
         ...
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
-        """Drops an upload with its data; no error if it is gone. A running one then fails to complete."""
+        """Discards an upload; ignores one that is gone. A running upload then fails to complete."""
         ...
 
 
 def create_own(store: Store, key: str, data: bytes) -> None:
-    """Creates an object under a name that nobody else uses.
+    """Creates an object under a unique key.
 
-    If the object exists already, it is this very object: proxies and load balancers may deliver a request
-    twice, and the second answer is the one that comes back. Raises what `Store.create` raises, except
-    `ObjectExistsError`.
+    An existing object under that key is this one: a proxy or load balancer delivered the request twice, and
+    returned the second answer. Raises what `Store.create` raises, except `ObjectExistsError`.
     """
     with contextlib.suppress(ObjectExistsError):
         store.create(key, data)

@@ -1,7 +1,7 @@
-"""Proves that a store creates objects only if absent, on which commits rest.
+"""Proves that a store honours create-if-absent, which commits depend on.
 
-Old servers that speak S3's protocol ignore `If-None-Match` and report success. Of two writers who create the
-same version there, one replaces the other's, and neither learns of it.
+Some old S3-compatible servers ignore `If-None-Match` and report success. Of two writers that create the same
+version there, one silently replaces the other's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _TEXT: Final = b"Writers create this object once more, and go on only if the sto
 def prove_conditional_writes(store: Store, key: str) -> None:
     """Raises `StoreError` if the store replaces an object that was to be created only if absent.
 
-    Makes one request, or two where nobody has asked before. Also raises what `Store.create` raises.
+    Sends one request, or two if the object of the test does not exist yet. Also raises what `Store.create`
+    raises.
     """
     for _ in range(2):
         try:

@@ -1,4 +1,4 @@
-"""Checks keys and prefixes. Every store uses these checks, so that no key leads out of its root."""
+"""Checks keys and prefixes for every store, so that no key escapes its root."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from compactor.errors import UsageError
 
 HIDDEN_FOLDER: Final = ".tmp"
-"""Folder of unfinished local files. No store allows keys in it, so that tables can be copied about."""
+"""Folder of unfinished local files. All stores refuse keys in it, so that tables can move between stores."""
 
 
 def check_key(key: str) -> str:
@@ -24,9 +24,9 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Returns `prefix`. Raises `UsageError` if no key could begin with it.
+    """Returns `prefix`. Raises `UsageError` if no key can begin with it.
 
-    Its last part may end anywhere, so only the folders before it are checked.
+    Checks only complete folder names: the last part may be cut anywhere.
     """
     folder, separator, _ = prefix.rpartition("/")
     if separator:
@@ -35,5 +35,5 @@ def check_prefix(prefix: str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Says whether the name has a UTF-8 form. Foreign bytes of file systems show as lone surrogates."""
+    """Returns whether the name is valid Unicode; other bytes in file names appear as lone surrogates."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

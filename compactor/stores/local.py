@@ -1,8 +1,7 @@
 """A local folder as a store: the embedded default.
 
-Objects appear by link or rename of a finished, synced file, so a crash leaves at most a file in the hidden
-folder `.tmp`, on the same file system as the objects. Keys are paths, so a key cannot also be another key's
-folder.
+Objects appear by link or rename of a complete, synced file, so a crash leaves at most a file in the hidden
+folder `.tmp` on the same file system. Keys are paths, so no key can be a folder of another.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ _WRITE_BUFFER_BYTES: Final = 64 << 10
 _WRITEBACK_BYTES: Final = 8 << 20
 _SYNC_FILE_RANGE_WRITE: Final = 2
 _ABSENT: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-"""Errors of an absent key: nothing is there, or a folder, or a file where a folder would have to be."""
+"""Errors that mean an absent key: no file, a folder in its place, or a file in place of a parent."""
 
 _TEMPORARY: Final = re.compile("[0-9a-f]{32}")
-"""Names of unfinished files; other files in the hidden folder are not ours."""
+"""Names of unfinished files; ignore other files in the hidden folder."""
 
 Publish = Callable[[Path, Path], None]
-"""Gives a finished file its name, by link or by rename."""
+"""Publishes a complete file under its name, by link or rename."""
 
 
 class LocalStore:
-    """Objects as files under `root`, which is created with the first object. Picklable."""
+    """Objects as files under `root`, which the first write creates. Picklable."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = Path(root).absolute()
@@ -109,7 +108,7 @@ class LocalStore:
         with explained(self._root):
             if self._root.is_file():
                 raise NotADirectoryError
-        # Only the folder that the prefix names can hold matches.
+        # All matches are in the folder named by the prefix.
         base = prefix[: prefix.rfind("/") + 1]
         for key, status in walk(self._root / base, base, prefix, start_after or ""):
             yield _info(key, status)
@@ -120,7 +119,7 @@ class LocalStore:
             path.unlink()
 
     def time(self) -> StoreTime | None:
-        """Returns the time stamp of a new file, since a file server stamps it by its own clock."""
+        """Returns the timestamp of a new file, which a file server takes from its own clock."""
         name = uuid.uuid4().hex
         try:
             with open_unlinked(self._root / HIDDEN_FOLDER) as folder:
@@ -177,7 +176,7 @@ class LocalStore:
 
 
 class LocalStream:
-    """A file that is read forward, and closed once its last byte is read: a merge opens hundreds at once."""
+    """A forward read of a file. Closes it after the last byte, since a merge opens hundreds at once."""
 
     def __init__(self, path: Path, start: int) -> None:
         self._path = path
@@ -211,7 +210,7 @@ class LocalStream:
 
 
 class LocalUpload(UploadScope):
-    """A temporary file that becomes the object when it gets its name."""
+    """A temporary file that `complete` publishes as the object."""
 
     max_buffered_bytes = _WRITE_BUFFER_BYTES
 
@@ -226,7 +225,7 @@ class LocalUpload(UploadScope):
             self._writeback.add(self._file.write(data))
 
     def spill(self, disk: LocalDisk) -> None:
-        """Does nothing: the data goes to a file anyway."""
+        """Does nothing: the data is on disk already."""
 
     def complete(self) -> ObjectInfo:
         with explained(self._path):
@@ -263,14 +262,14 @@ def _etag(status: os.stat_result) -> str:
 
 
 def is_on_local_disk(store: Store) -> bool:
-    """Says whether reading an object again costs no request."""
+    """Returns whether objects are local files, which cost no request to read again."""
     return isinstance(store, LocalStore)
 
 
 class _Writeback:
-    """Starts to write a growing file to disk while it grows: little is left to do for the sync at its end.
+    """Flushes a file to disk while it grows, so that the final sync is short (as RocksDB's `bytes_per_sync`).
 
-    The idea is RocksDB's `bytes_per_sync`. Does nothing where the system has no call for it.
+    Does nothing where the system has no call for it.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -278,7 +277,7 @@ class _Writeback:
         self._written = self._begun = 0
 
     def add(self, size: int) -> None:
-        """Notes that `size` bytes were written, and begins to write back what has come together."""
+        """Counts `size` written bytes, and starts writeback once a step is full."""
         self._written += size
         if self._written - self._begun < _WRITEBACK_BYTES:
             return
@@ -290,5 +289,5 @@ class _Writeback:
             ctypes.c_int64(self._begun),
             ctypes.c_int64(self._written - self._begun),
             ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
-        )  # only a hint: the sync at the end tells of errors
+        )  # only a hint: the final sync reports errors
         self._begun = self._written

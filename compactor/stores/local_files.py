@@ -1,4 +1,4 @@
-"""File system helpers of the local store: durable names, sorted walks, errors that explain."""
+"""File system helpers of the local store: durable links and renames, sorted walks, clear errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from compactor.stores.keys import HIDDEN_FOLDER, is_text
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 _UNANSWERED: Final = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
-"""Errors with which a file server leaves open what it did."""
+"""Errors after which the outcome on a file server is unknown."""
 
 
 def make_folder(folder: Path) -> None:
-    """Creates `folder` and those above it, durably: each is synced into its parent."""
+    """Creates `folder` and its parents durably: syncs each new entry."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -36,7 +36,7 @@ def make_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def open_unlinked(folder: Path) -> Iterator[int | None]:
-    """Yields a descriptor of the folder, by which no name leads out of it; None if missing or a link."""
+    """Yields a descriptor of the folder for access without following links; None if missing or a link."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -54,15 +54,15 @@ def open_unlinked(folder: Path) -> Iterator[int | None]:
 
 
 def open_regular(path: Path) -> int:
-    """Returns a descriptor of the file, for reading.
+    """Opens a regular file for reading and returns its descriptor.
 
-    Raises `StoreError` for a pipe, a device or a socket. It is opened without waiting, since a pipe would
-    wait for its writer, and not read, since some devices never end.
+    Raises `StoreError` for a pipe, a device or a socket: a pipe would block until it has a writer, and some
+    devices never end.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno != errno.ENXIO:  # a socket, or a device that is not there
+        if error.errno != errno.ENXIO:  # a socket, or an absent device
             raise
         raise _no_object(path) from None
     mode = os.fstat(descriptor).st_mode
@@ -81,16 +81,16 @@ def _no_object(path: Path) -> StoreError:
 
 
 def link_new(temporary: Path, path: Path) -> None:
-    """Makes a finished, synced file appear as `path`, durably and only if nothing is there.
+    """Publishes a complete, synced file as `path`, durably and only if absent.
 
-    Raises `ObjectExistsError`, and `UnknownOutcomeError` if it appeared but may not last.
+    Raises `ObjectExistsError`, and `UnknownOutcomeError` if the new name may not be durable.
     """
     try:
         os.link(temporary, path)
     except FileExistsError:
         if path.is_dir():
             raise
-        # On NFS, a link whose answer was lost is sent again, and then finds itself.
+        # NFS resends a link request whose answer was lost, and the second one finds the first one's link.
         if not path.samefile(temporary):
             raise ObjectExistsError(f"{path}: it exists already") from None
     except OSError as error:
@@ -110,9 +110,9 @@ def link_new(temporary: Path, path: Path) -> None:
 
 
 def rename_over(temporary: Path, path: Path) -> None:
-    """Makes a finished, synced file appear as `path`, durably, in place of any earlier one.
+    """Publishes a complete, synced file as `path`, durably, replacing any earlier one.
 
-    Raises `UnknownOutcomeError` if it appeared but may not last.
+    Raises `UnknownOutcomeError` if the new name may not be durable.
     """
     temporary.replace(path)
     with _durability_explained(path):
@@ -132,10 +132,9 @@ def _durability_explained(path: Path) -> Iterator[None]:
 def walk(
     folder: Path, base: str, prefix: str, start_after: str
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yields files below `folder`, whose keys begin with `base`, in UTF-8 byte order of key.
+    """Yields files below `folder`, whose keys begin with `base`, in UTF-8 byte order of keys.
 
-    Folders are read when their turn comes, and files when they are yielded. What vanishes meanwhile is left
-    out.
+    Reads folders and files lazily, and omits those that vanish meanwhile.
     """
     for key in _keys_in(folder, base, prefix, start_after):
         path = folder / key[len(base) :]
@@ -147,8 +146,8 @@ def walk(
 
 
 def _keys_in(folder: Path, base: str, prefix: str, start_after: str) -> list[str]:
-    # A folder sorts as its name with a slash, which is how its keys go on. Python compares str by code
-    # points, which is UTF-8 byte order. Filtering before sorting keeps the tail of a long log cheap.
+    # A folder sorts as its name plus a slash, since its keys continue so. Python's str order is code point
+    # order, which equals UTF-8 byte order. Filtering before sorting keeps the tail of a long log cheap.
     keys = []
     with (
         explained(folder),
@@ -179,9 +178,9 @@ def _sync(folder: Path) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path, *, absent: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-    """Turns `OSError`s into store errors that name the path, the cause and what to do.
+    """Turns `OSError`s into store errors with path, cause and advice.
 
-    absent: the exceptions that mean that the object does not exist.
+    absent: the exceptions that mean an absent object.
     """
     try:
         yield

@@ -20,27 +20,27 @@ from compactor.stores.base import (
     UploadScope,
 )
 
-_ASKED: Final = ("gets", "resumed_gets", "range_gets", "puts", "bytes_read", "bytes_written")
+_CALLS: Final = ("gets", "resumed_gets", "range_gets", "puts", "bytes_read", "bytes_written")
 COUNTERS: Final = (
-    *_ASKED,
+    *_CALLS,
     "retries",
     *(f"{kind}_requests" for kind in REQUEST_KINDS),
 )
-"""The names that `MeteredStore.counts` returns."""
+"""Keys of `MeteredStore.counts`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StoreMetrics:
-    """Thread-safe counters of what was asked for; retries inside the store do not count."""
+    """Thread-safe counters of calls; retries inside the store do not count."""
 
     gets: int = 0
     """GETs of whole objects."""
     resumed_gets: int = 0
-    """Streamed GETs that continue a broken one."""
+    """GETs that continue a broken stream."""
     range_gets: int = 0
     """GETs of a given byte range."""
     puts: int = 0
-    """Objects that became visible: creations that won, and completed uploads."""
+    """Objects that became visible: successful creations and completed uploads."""
     heads: int = 0
     lists: int = 0
     """Listings, including those of unfinished uploads; pages do not count."""
@@ -48,7 +48,7 @@ class StoreMetrics:
     """Deletions of objects and of unfinished uploads."""
     bytes_read: int = 0
     bytes_written: int = 0
-    """Bytes given to the store, including those of uploads that were aborted later."""
+    """Bytes passed to the store, including those of uploads aborted later."""
     _lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
@@ -61,7 +61,7 @@ class StoreMetrics:
 
 
 class MeteredStore:
-    """A store that counts what is asked of another."""
+    """A wrapper that counts the calls of a store."""
 
     def __init__(self, store: Store, metrics: StoreMetrics) -> None:
         self._store = store
@@ -70,20 +70,20 @@ class MeteredStore:
         self.metrics = metrics
 
     def counts(self) -> dict[str, int]:
-        """Returns counts by name since this was made: calls, and requests that the store sent for them."""
+        """Returns counts by name since construction: calls, and the requests that the store sent for them."""
         sent = sent_requests(self._store)
         kinds = self._calls() if sent is None else {k: sent[k] - self._sent_before[k] for k in sent}
         return {
-            **{name: getattr(self.metrics, name) for name in _ASKED},
+            **{name: getattr(self.metrics, name) for name in _CALLS},
             "retries": retried_requests(self._store) - self._retried_before,
             **{f"{kind}_requests": kinds[kind] for kind in REQUEST_KINDS},
         }
 
     def _calls(self) -> dict[str, int]:
-        """Returns calls in place of requests, for a store that sends none."""
-        asked = self.metrics
-        gets = asked.gets + asked.resumed_gets + asked.range_gets
-        calls = (gets, asked.heads, asked.lists, asked.puts, 0, asked.deletes)
+        """Returns calls as requests, for a store that does not count requests."""
+        metrics = self.metrics
+        gets = metrics.gets + metrics.resumed_gets + metrics.range_gets
+        calls = (gets, metrics.heads, metrics.lists, metrics.puts, 0, metrics.deletes)
         return dict(zip(REQUEST_KINDS, calls, strict=True))
 
     @property
@@ -92,7 +92,7 @@ class MeteredStore:
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> ByteStream:
         stream = self._store.open_stream(key, start=start, if_match=if_match)
-        # Only a caller that continues knows the ETag; the offset is 0 if nothing had come through.
+        # Only a resuming caller knows the ETag; its offset is 0 if no byte was delivered before.
         resumed = start > 0 or if_match is not None
         self.metrics.add(**{"resumed_gets" if resumed else "gets": 1})
         return _MeteredStream(stream, self.metrics)
@@ -143,13 +143,13 @@ class MeteredStore:
 
 
 def retried_requests(store: Store) -> int:
-    """Returns how many requests the store has retried by itself; 0 if it retries none or does not tell."""
+    """Returns the number of retries inside the store; 0 if it does not count them."""
     count: int = getattr(store, "retried_requests", 0)
     return count
 
 
 def sent_requests(store: Store) -> Mapping[str, int] | None:
-    """Returns the requests that the store has sent, by `REQUEST_KINDS`; None if it does not count them."""
+    """Returns the requests that the store sent, by `REQUEST_KINDS`; None if it does not count them."""
     sent: Mapping[str, int] | None = getattr(store, "sent_requests", None)
     return sent
 

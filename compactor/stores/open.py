@@ -6,7 +6,6 @@ import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from compactor.common.redact import has_secret, redacted_address
 from compactor.errors import UsageError
 from compactor.stores.base import Store
 from compactor.stores.keys import check_key
@@ -15,14 +14,16 @@ from compactor.stores.s3_encryption import S3Encryption
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 """A scheme has at least two letters, so that a drive letter is not taken for one."""
+_PLAIN: Final = re.compile(r"(?s)[^:]+:(?>/*)[^/:@?#\s]*(?::\d{1,5})?(?:[/?#].*)?")
+"""An address whose host is nothing but a host, with or without a port."""
 _S3_RELATIVES: Final = ("s3", "s3a", "s3n")
 
 
 def open_store(url: str) -> Store:
     """Opens the store at a folder path, `file://` address or `s3://bucket/prefix`.
 
-    Contacts nothing yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
-    encryption settings are wrong.
+    Contacts nothing yet. Repeats nothing that may be a secret of an address that it refuses. Raises
+    `UsageError` for other addresses, and `ConfigError` if the environment's encryption settings are wrong.
     """
     if not url:
         raise UsageError("the address is empty; use a folder or s3://bucket/prefix")
@@ -33,9 +34,9 @@ def open_store(url: str) -> Store:
     match = _SCHEME.match(url)
     if match is None:
         return LocalStore(url)
-    if has_secret(url):
+    if not _PLAIN.fullmatch(url):
         raise UsageError(
-            f"{redacted_address(url)}: an address must not have keys or a password in it: set "
+            f"{match[0]}...: an address must not have keys or a password in it: set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
         )
     if match[1] == "s3":
@@ -43,9 +44,9 @@ def open_store(url: str) -> Store:
     if match[1] == "file":
         return _open_file(url)
     raise UsageError(
-        f"{url}: no store for {match[1]}: addresses; use s3://bucket/prefix"
+        f"no store for {match[1]}: addresses; use s3://bucket/prefix"
         if match[1].lower() in _S3_RELATIVES
-        else f"{url}: no store for {match[1]}: addresses; use s3://bucket/prefix or a folder (with a "
+        else f"no store for {match[1]}: addresses; use s3://bucket/prefix or a folder (with a "
         "colon in its name: ./name)"
     )
 
@@ -58,22 +59,24 @@ def _open_file(url: str) -> Store:
 
 
 def _open_s3(url: str) -> Store:
-    from compactor.stores.s3 import S3Store  # boto3 takes a while to import, which local use avoids
+    from compactor.stores.s3 import S3Store  # imported here, since boto3 loads slowly
 
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     prefix = prefix.removesuffix("/")
     if not url.startswith("s3://") or not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
         raise UsageError(f"{url}: not an S3 address; write s3://bucket/prefix")
-    # Both characters are legal in a key, but in an address they come from a link of the S3 console.
+    # Both characters are legal in a key, but an address with one was probably copied from the S3 console.
     if "?" in prefix or "#" in prefix:
-        raise UsageError(f"{url}: '?' and '#' have no meaning here; write s3://bucket/prefix")
+        raise UsageError(
+            f"s3://{bucket}/...: '?' and '#' have no meaning here; write s3://bucket/prefix"
+        )
     return S3Store(
         bucket, check_key(prefix) if prefix else "", encryption=S3Encryption.from_environment()
     )
 
 
 def split_object_url(url: str) -> tuple[str, str]:
-    """Returns store address and key of one object: what comes before and after the last slash."""
+    """Splits the address of an object at its last slash into store address and key."""
     root, separator, key = url.rstrip("/").rpartition("/")
     if not separator:
         return ".", key

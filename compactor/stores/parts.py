@@ -1,4 +1,4 @@
-"""Rows that a task leaves for the driver in a store: Arrow IPC streams, each of which appears whole."""
+"""Parts: rows that a task passes to the driver through a store, each an Arrow IPC stream in one object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BatchSink(Protocol):
 
 @contextmanager
 def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSink]:
-    """Writes a part, which exists once the block ends without an error. key: no other attempt's."""
+    """Writes a part, which becomes visible when the block ends without an error. key: unique per attempt."""
     with store.start_upload(key) as upload:
         options = writing("lz4")
         with pa.ipc.new_stream(pa.PythonFile(_Writable(upload)), schema, options=options) as writer:
@@ -31,14 +31,14 @@ def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSin
 
 
 class LazyPart:
-    """A part that its first rows create, under a name that no other attempt has."""
+    """A part that its first rows create, under a unique key."""
 
     def __init__(self, store: Store, prefix: str, stack: ExitStack) -> None:
-        """stack: its end completes the part."""
+        """stack: completes the part when it closes."""
         self._store, self._prefix, self._stack = store, prefix, stack
         self._sink: BatchSink | None = None
         self.key: str | None = None
-        """None if no rows have come."""
+        """None before the first rows."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         if self._sink is None:
@@ -49,7 +49,7 @@ class LazyPart:
 
 
 def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a part, streamed by one GET."""
+    """Streams the rows of a part by one GET."""
     stream = store.open_stream(key)
     try:
         with pa.ipc.open_stream(
@@ -62,7 +62,7 @@ def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:
 
 
 def remove_parts(store: Store, prefix: str) -> None:
-    """Removes all parts with this prefix, including those of attempts that nobody waits for."""
+    """Removes all parts with this prefix, including those of abandoned attempts."""
     for found in list(store.list(prefix)):
         store.delete(found.key)
 

@@ -1,4 +1,4 @@
-"""Continues a read of one object after a dropped connection."""
+"""Resumes a GET after its connection broke."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from compactor.stores.base import ByteStream, Store
 
 
 class ResumingStream:
-    """A streamed GET that continues at the offset reached, pinned to the ETag of its beginning.
+    """A streamed GET that resumes at the offset reached, pinned to the ETag of its first answer.
 
-    max_resumes: the most resumes in a row without a byte in between; progress resets the count.
-    Raises `ObjectChangedError` if the object was replaced meanwhile, `StoreUnreachableError` once the resumes
-    are used up.
+    max_resumes: maximum consecutive resumes without progress.
+    Raises `ObjectChangedError` if the object was replaced meanwhile, `StoreUnreachableError` when no resumes
+    are left.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ResumingStream:
             raise
 
     def _resumed(self, max_bytes: int, failure: StoreUnreachableError) -> bytes:
-        """Reads again after a failure, which counts as the first attempt."""
+        """Retries after a failed read, which counts as the first attempt."""
         failures = [failure]
 
         def attempt() -> bytes:
@@ -78,7 +78,7 @@ class ResumingStream:
 
     def _reopened(self) -> ByteStream:
         stream = self._store.open_stream(self._key, start=self._position, if_match=self.etag)
-        # Not every server honours If-Match.
+        # Some servers ignore If-Match.
         if (stream.etag, stream.size_bytes) != (self.etag, self.size_bytes - self._position):
             stream.close()
             raise ObjectChangedError(f"{self._key}: the object was replaced while it was read")

@@ -1,10 +1,11 @@
-"""S3, and stores that speak its protocol, by boto3. The only module that imports boto3."""
+"""S3 and compatible stores, by boto3. The only module that imports boto3."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError as Urllib3Error
 
-from compactor.common.redact import has_secret, redacted
+from compactor.common.foreign import kind_of
 from compactor.errors import (
     DataError,
     ObjectExistsError,
@@ -68,7 +69,7 @@ _BY_BUCKET: Final = S3Encryption()
 _SDK_TRIES: Final = 4
 _BODY_TRIES: Final = 4
 _MAX_CONNECTIONS: Final = 1_100
-"""A merge holds one open GET for each input."""
+"""Allow one open GET per input of the largest merge."""
 
 _NO_CREDENTIALS: Final = (
     NoCredentialsError,
@@ -78,8 +79,9 @@ _NO_CREDENTIALS: Final = (
     SSOError,
 )
 _NOTHING_SENT: Final = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+_ENDPOINT: Final = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(?:/[A-Za-z0-9._~/-]*)?")
 _BODY_ERRORS: Final = (BotoCoreError, Urllib3Error, OSError)
-"""botocore lets some of urllib3's errors through, such as TLS ending within a body."""
+"""botocore does not wrap all of urllib3's errors, such as TLS ending within a body."""
 
 
 class S3Store:
@@ -87,7 +89,7 @@ class S3Store:
 
     endpoint_url: address of a store that is not AWS; defaults to AWS_ENDPOINT_URL or the profile.
     part_bytes: size of the first parts of multipart uploads; S3 requires at least 5 MiB.
-    encryption: applies to all that is written; defaults to the bucket's own default.
+    encryption: of all writes; defaults to the bucket's own default.
     """
 
     def __init__(
@@ -121,15 +123,15 @@ class S3Store:
 
     @property
     def sent_requests(self) -> Mapping[str, int]:
-        """Requests that the SDK has sent for this store in this process, by `REQUEST_KINDS`.
+        """Requests that the SDK sent for this store in this process, by `REQUEST_KINDS`.
 
-        Each part of an upload, each page of a listing and each further try counts.
+        Counts each part of an upload, each page of a listing and each retry.
         """
         return self._clients.sent().by_kind()
 
     @property
     def retried_requests(self) -> int:
-        """The sent requests that were retries."""
+        """The retries among `sent_requests`."""
         return self._clients.sent().retries
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> S3Stream:
@@ -200,7 +202,7 @@ class S3Store:
             for page in pages:
                 for item in page.get("Contents", ()):
                     key = item["Key"][len(self._prefix) :]
-                    # S3's console marks folders by empty objects, whose keys are not ours.
+                    # The S3 console marks folders by empty objects.
                     if key and not key.endswith("/"):
                         modified = item["LastModified"].timestamp()
                         yield ObjectInfo(key, item["Size"], item["ETag"], modified)
@@ -228,7 +230,7 @@ class S3Store:
             self._clients.retrying().abort_multipart_upload(**self._object(key), UploadId=upload_id)
 
     def _read_body(self, key: str, byte_range: str | None, if_match: str | None) -> bytes:
-        """Reads a small body, and retries if it breaks off: the SDK retries only up to the headers."""
+        """Reads a small body, and retries if the connection breaks within it, which the SDK does not."""
         retrying = Retrying(
             retry=retry_if_exception_type(_BrokenBodyError),
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
@@ -247,14 +249,14 @@ class S3Store:
             data: bytes = body.read()
         except _BODY_ERRORS as error:
             body.close()
-            raise _BrokenBodyError(self._address(key), error) from error
+            raise _BrokenBodyError(self._address(key), kind_of(error)) from error
         except DataError:
             body.close()
             raise
         return data
 
     def _get(self, key: str, byte_range: str | None, if_match: str | None) -> Any:
-        """Returns the answer to a GET, its body unread."""
+        """Sends a GET and returns the response with its body unread."""
         arguments = self._object(key)
         if byte_range is not None:
             arguments["Range"] = byte_range
@@ -263,7 +265,7 @@ class S3Store:
         with self._explained(key):
             response = self._clients.retrying().get_object(**arguments)
         if byte_range is not None and response["ResponseMetadata"]["HTTPStatusCode"] != 206:
-            # Such a server would deliver other bytes than those asked for.
+            # The server ignored the range and would deliver the wrong bytes.
             response["Body"].close()
             raise StoreError(
                 f"{self._address(key)}: {self._clients.endpoint()} does not serve ranges of objects"
@@ -278,7 +280,7 @@ class S3Store:
 
     @contextlib.contextmanager
     def _explained(self, key: str) -> Iterator[None]:
-        """Turns boto3's errors into store errors that name the address and what to do."""
+        """Turns boto3's errors into store errors with address and advice."""
         address = self._address(key)
         try:
             yield
@@ -288,11 +290,10 @@ class S3Store:
                 self._clients.endpoint(),
                 code=error.response.get("Error", {}).get("Code", ""),
                 status=error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0),
-                message=error.response.get("Error", {}).get("Message", ""),
             ) from error
         except _NO_CREDENTIALS as error:
             raise PermissionDeniedError(
-                f"{address}: no credentials ({error}): set AWS_ACCESS_KEY_ID and "
+                f"{address}: no credentials ({kind_of(error)}): set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
             ) from error
         except _NOTHING_SENT as error:
@@ -301,20 +302,20 @@ class S3Store:
                 "AWS_ENDPOINT_URL if it is set"
             ) from error
         except (BotoConnectionError, HTTPClientError) as error:
-            raise LostAnswerError(f"{address}: no answer ({error})") from error
+            raise LostAnswerError(f"{address}: no answer ({kind_of(error)})") from error
         except BotoCoreError as error:
-            raise StoreError(f"{address}: {error}") from error
+            raise StoreError(f"{address}: {kind_of(error)}") from error
 
 
 class _BrokenBodyError(StoreUnreachableError):
     """The connection broke within a body."""
 
-    def __init__(self, address: str, cause: object) -> None:
+    def __init__(self, address: str, cause: str) -> None:
         super().__init__(f"{address}: the connection broke while reading ({cause}): try again")
 
 
 class S3Stream:
-    """The body of one GET; None if it has no bytes to deliver."""
+    """The body of one GET; None if it is empty."""
 
     def __init__(self, body: Any, size_bytes: int, etag: str, address: str) -> None:
         self._body = body
@@ -329,31 +330,31 @@ class S3Stream:
         try:
             data: bytes = self._body.read(min(max_bytes, self._left))
         except _BODY_ERRORS as error:
-            raise _BrokenBodyError(self._address, error) from error
+            raise _BrokenBodyError(self._address, kind_of(error)) from error
         if not data:
             raise _BrokenBodyError(self._address, f"{self._left} bytes were still to come")
         self._left -= len(data)
         return data
 
     def close(self) -> None:
-        # An unfinished body must not go back to the pool: closing it drops its connection.
+        # Closing an unfinished body drops its connection, which must not return to the pool.
         if self._body is not None:
             self._body.close()
 
 
 class _Clients:
-    """The boto3 clients, made when first used; a forked child makes its own."""
+    """The boto3 clients, created on first use in each process."""
 
     def __init__(self, endpoint_url: str | None) -> None:
         self._endpoint_url = endpoint_url
         self._process = _Process()
 
     def retrying(self) -> S3Client:
-        """Returns the client for requests that may be sent twice without harm: the SDK retries them."""
+        """Returns the client for idempotent requests, which the SDK retries."""
         return self._client(tries=_SDK_TRIES)
 
     def single_try(self) -> S3Client:
-        """Returns the client for create-if-absent: an SDK retry would turn our success into a conflict."""
+        """Returns the client for create-if-absent: a retry by the SDK would turn success into a conflict."""
         return self._client(tries=1)
 
     def endpoint(self) -> str:
@@ -375,36 +376,36 @@ class _Clients:
                     process.clients[tries] = self._make(tries)
                 except (BotoCoreError, ValueError) as error:
                     raise StoreError(
-                        f"S3 is not set up correctly: {redacted(str(error))}: check AWS_PROFILE, "
+                        f"S3 is not set up correctly: {kind_of(error)}: check AWS_PROFILE, "
                         "AWS_DEFAULT_REGION and AWS_ENDPOINT_URL"
                     ) from error
             return process.clients[tries]
 
     def _make(self, tries: int) -> S3Client:
-        # No addressing style is set: boto3 puts the bucket into the path wherever an endpoint is given, as
-        # emulators and gateways need, and a profile may still choose another.
+        # The addressing style stays unset: with an endpoint boto3 puts the bucket into the path, as emulators
+        # and gateways need, and a profile may choose otherwise.
         config = Config(
             max_pool_connections=_MAX_CONNECTIONS,
             connect_timeout=5,
             read_timeout=60,
             tcp_keepalive=True,
             retries={"mode": "standard", "total_max_attempts": tries},
-            # Many servers refuse trailing checksums. Nothing is lost without them: the SHA-256 of the body is
-            # part of the signature, and fragments carry checksums of their own.
+            # Many servers refuse trailing checksums. These add nothing: the signature covers the SHA-256 of
+            # the body, and fragments carry their own checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        # This uses a session of its own, since boto3's default session is not thread-safe.
+        # boto3's default session is not thread-safe.
         session = boto3.session.Session()
         region = session.region_name or "us-east-1"
         client: S3Client = session.client(
             "s3", endpoint_url=self._endpoint_url, config=config, region_name=region
         )
-        # Nothing would use the secret, and every error names the endpoint.
-        if has_secret(client.meta.endpoint_url):
+        # Nothing would use a secret in it, and every error names the endpoint.
+        if not _ENDPOINT.fullmatch(client.meta.endpoint_url):
             raise UsageError(
-                "AWS_ENDPOINT_URL has a user or a password in it: set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY instead"
+                "AWS_ENDPOINT_URL has a user or a password in it, or more than host, port and path: set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
             )
         client.meta.events.register("request-created.s3", self._process.sent.add)
         client.meta.events.register("response-received.s3", self._process.server_clock.see)
@@ -412,7 +413,7 @@ class _Clients:
 
 
 class _Process:
-    """State that must not be shared with a forked child: connections, and a lock that may be held."""
+    """State that a forked child must not share: connections, and a lock that may be held."""
 
     def __init__(self) -> None:
         self.id = os.getpid()
@@ -423,11 +424,11 @@ class _Process:
 
 
 class _ServerClock:
-    """The server's time: the `Date` of its latest answer plus the time since."""
+    """The server's time: the `Date` of its last response plus the time since."""
 
     def __init__(self) -> None:
         self._seen: tuple[float, float] | None = None
-        """The date, and when it came by a clock that nobody sets."""
+        """The `Date`, and the monotonic time at which it arrived."""
 
     def see(self, parsed_response: Mapping[str, Any] | None, **_: Any) -> None:
         metadata = (parsed_response or {}).get("ResponseMetadata", {})
@@ -443,12 +444,12 @@ class _ServerClock:
 
 
 def _uptime_seconds() -> float:
-    """Returns seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    """Returns monotonic seconds, including time asleep where the system offers such a clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Sent:
-    """A count of requests as they are made, including the SDK's retries."""
+    """Counts requests as they are sent, including the SDK's retries."""
 
     def __init__(self) -> None:
         self.retries = 0
@@ -460,7 +461,7 @@ class _Sent:
             return {kind: self._kinds[kind] for kind in REQUEST_KINDS}
 
     def add(self, request: Any, operation_name: str, **_: Any) -> None:
-        # Listings are GETs in HTTP, but cost more than GETs.
+        # Listings are GETs in HTTP, but stores bill them at a higher price.
         kind = "list" if operation_name.startswith("List") else request.method.lower()
         is_retry = request.context.get("retries", {}).get("attempt", 1) > 1
         with self._lock:

@@ -1,4 +1,4 @@
-"""Interprets S3's answers; knows the protocol, not the SDK."""
+"""Maps S3's responses to errors. Knows the protocol, not the SDK."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from compactor.stores.base import ObjectInfo
 _MISSING_CODES: Final = frozenset({"NoSuchKey", "NotFound"})
 _BUSY_CODES: Final = frozenset({"SlowDown", "RequestTimeout", "ConditionalRequestConflict"})
 _BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
-"""Statuses of proxies that do not say whether the request was passed on."""
+"""Statuses that leave open whether a proxy forwarded the request."""
 _CREDENTIALS_ADVICE: Final = "check the credentials and the bucket's policy"
 _PERMISSION_ADVICE: Final = {
     "AccessDenied": _CREDENTIALS_ADVICE,
@@ -34,8 +34,27 @@ _PERMISSION_ADVICE: Final = {
 }
 
 
+_REGION_CODES: Final = frozenset(
+    {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
+)
+_SHOWN_CODES: Final = (
+    _BUSY_CODES
+    | _PERMISSION_ADVICE.keys()
+    | _REGION_CODES
+    | {"BadDigest", "EntityTooLarge", "EntityTooSmall", "InternalError", "InvalidArgument"}
+    | {
+        "InvalidBucketName",
+        "InvalidPart",
+        "InvalidRequest",
+        "KMS.DisabledException",
+        "MalformedXML",
+    }
+    | {"MethodNotAllowed", "NotImplemented", "ServiceUnavailable"}
+)
+
+
 class EmptyRangeError(Exception):
-    """416: the range begins at or past the object's end."""
+    """416: the range starts at or past the object's end."""
 
 
 class PreconditionError(ObjectChangedError):
@@ -43,25 +62,25 @@ class PreconditionError(ObjectChangedError):
 
 
 class UploadGoneError(StoreError):
-    """The multipart upload is no longer open: it was completed or aborted before."""
+    """The multipart upload was completed or aborted before."""
 
 
 class LostAnswerError(StoreUnreachableError):
-    """The request was sent; no answer came, or one that leaves open what it did."""
+    """The request was sent, and its outcome is unknown: no answer, or an inconclusive one."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}: try again")
         self.what = what
 
 
-def refusal(
-    address: str, endpoint: str, *, code: str, status: int, message: str
-) -> StoreError | EmptyRangeError:
+def refusal(address: str, endpoint: str, *, code: str, status: int) -> StoreError | EmptyRangeError:
     """Returns the error for an answer that is not a success.
 
     address: the object's, `s3://bucket/key`. code: S3's own, such as `NoSuchKey`; without a body (HEAD) only
-    `status` counts.
+    `status` counts. A server may repeat what it was sent, so nothing else of its answer is shown, and only
+    codes that are known here.
     """
+    shown = code if code in _SHOWN_CODES else status
     if code == "NoSuchBucket":
         bucket = address.removeprefix("s3://").partition("/")[0]
         return StoreError(
@@ -80,26 +99,27 @@ def refusal(
         )
     if code in _PERMISSION_ADVICE or status == 403:
         advice = _PERMISSION_ADVICE.get(code, _CREDENTIALS_ADVICE)
-        return PermissionDeniedError(f"{address}: permission denied ({code}): {advice}")
+        return PermissionDeniedError(f"{address}: permission denied ({shown}): {advice}")
     if code == "InvalidRange" or status == 416:
         return EmptyRangeError()
     if code == "PreconditionFailed" or status == 412:
         return PreconditionError(f"{address}: the object was replaced while it was read")
     if code == "NotImplemented" or status == 501:
         return StoreError(
-            f"{address}: {endpoint} does not know this request ({message}); a table needs a store with "
+            f"{address}: {endpoint} does not know this request ({shown}); a table needs a store with "
             "conditional writes (If-None-Match)"
         )
-    # 409 to a conditional write means that another request on the key was under way, and asks to send it
-    # again. Who will have won is as open as after a 5xx, and is found out in the same way.
+    # 409 to a conditional write means a concurrent request on the key, and asks to send it again. The outcome
+    # is as unknown as after a 5xx, and is determined in the same way.
     if status >= 500 or status in _BUSY_STATUSES or code in _BUSY_CODES:
-        return LostAnswerError(f"{address}: {endpoint} failed ({code or status})")
-    return StoreError(f"{address}: {endpoint} refused: {message} ({code or status})")
+        return LostAnswerError(f"{address}: {endpoint} failed ({shown})")
+    advice = ": set AWS_REGION to the bucket's" if code in _REGION_CODES else ""
+    return StoreError(f"{address}: {endpoint} refused ({shown}){advice}")
 
 
 @contextlib.contextmanager
 def outcome_known(address: str) -> Iterator[None]:
-    """Wraps the request that makes an object visible: a lost answer becomes an unknown outcome."""
+    """Wraps the request that makes an object visible: turns a lost answer into `UnknownOutcomeError`."""
     try:
         yield
     except LostAnswerError as error:
@@ -107,21 +127,21 @@ def outcome_known(address: str) -> Iterator[None]:
             f"{error.what}: it may have been written all the same: look before trying again"
         ) from error
     except UploadGoneError as error:
-        # After a lost answer the SDK sends the completion again, and then finds the upload gone.
+        # The SDK resends a completion whose answer was lost, and then finds the upload gone.
         raise UnknownOutcomeError(
             f"{address}: the upload is gone, either complete or removed: look before trying again"
         ) from error
 
 
 def written(key: str, size_bytes: int, response: Mapping[str, Any]) -> ObjectInfo:
-    """Returns what the answer to a successful write says; the time is the server's."""
+    """Returns the object described by the response to a write; the time is the server's."""
     date = server_date(response["ResponseMetadata"]["HTTPHeaders"])
     modified = time.time() if date is None else date
     return ObjectInfo(key, size_bytes, response["ETag"], modified)
 
 
 def server_date(headers: Mapping[str, str]) -> float | None:
-    """Returns the Unix seconds of an answer's `Date`; None if it is missing or unreadable."""
+    """Returns a response's `Date` in Unix seconds; None if it is missing or invalid."""
     try:
         return parsedate_to_datetime(headers["date"]).timestamp()
     except (KeyError, ValueError, OverflowError):

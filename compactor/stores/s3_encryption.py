@@ -1,11 +1,11 @@
-"""Encryption of what is written to S3, as the environment configures it; no SDK in here.
+"""Encryption of objects written to S3, configured by the environment.
 
     COMPACTOR_S3_SSE              AES256, aws:kms or aws:kms:dsse; unset: the bucket's default
     COMPACTOR_S3_SSE_KMS_KEY_ID   key id, alias or ARN; unset: the account's key for S3
     COMPACTOR_S3_SSE_BUCKET_KEY   true or false: one request to KMS for many objects (only with aws:kms)
 
-Only requests that create an object carry it: S3 decrypts for readers by itself. The ETag of an encrypted
-object is not an MD5, and no code here takes it for one.
+Only requests that create an object carry these headers: S3 decrypts for readers by itself. The ETag of an
+encrypted object is no MD5.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _KMS: Final = "aws:kms"
 _ALGORITHMS: Final = ("AES256", _KMS, "aws:kms:dsse")
 _BOOLEANS: Final = {"true": True, "false": False}
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9:/_.-]+")
-"""Matches `1234abcd-...`, `alias/name`, `arn:aws:kms:region:account:key/...`; nothing breaks a header."""
+"""Matches `1234abcd-...`, `alias/name`, `arn:aws:kms:region:account:key/...`; all are safe in a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Encryption:
-    """The encryption arguments of requests that create an object; none by default."""
+    """Encryption arguments of requests that create an object; none by default."""
 
     algorithm: str | None = None
     kms_key_id: str | None = None
@@ -40,7 +40,7 @@ class S3Encryption:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Reads the environment. Raises `ConfigError` naming the variable that is wrong."""
+        """Reads the environment. Raises `ConfigError` that names the invalid variable."""
         given = settings(os.environ if environment is None else environment)
         algorithm, key = given.get(ALGORITHM_VARIABLE), given.get(KEY_VARIABLE)
         bucket_key = given.get(BUCKET_KEY_VARIABLE)
@@ -72,5 +72,5 @@ class S3Encryption:
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that are set; an empty one counts as unset."""
+    """Returns the variables that are set and not empty."""
     return {name: environment[name] for name in VARIABLES if environment.get(name)}

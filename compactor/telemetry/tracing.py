@@ -1,8 +1,8 @@
-"""OpenTelemetry spans of compactions, their attempts and commits. Only this module knows OpenTelemetry.
+"""OpenTelemetry spans of compactions, attempts and commits. Only this module imports OpenTelemetry.
 
-The driver makes spans from the reports of ended attempts, so tasks need no SDK and no context; an attempt's
-start is by the clock of its host. Tracing is off, and the SDK not imported, unless the environment asks for
-it.
+The driver makes the spans of ended attempts from their reports, so tasks need neither SDK nor context; an
+attempt's start is by its host's clock. Tracing is off, and the SDK not imported, unless the environment
+enables it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
-from compactor.common.redact import redacted
+from compactor.common.foreign import kind_of
 from compactor.compaction.listener import Silent
 from compactor.table.observed_log import CommitEnd, CommitReport
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTERS: Final = "opentelemetry_traces_exporter"
-"""Entry point group by which OpenTelemetry's own set-up finds exporters."""
+"""Entry point group in which OpenTelemetry looks up exporters."""
 _PROTOCOLS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 _NS_PER_MS: Final = 1_000_000
 
 
 class TracingUnavailableError(Exception):
-    """The environment asks for traces, but something is missing; the message says what."""
+    """The environment requests traces, but something is missing, which the message names."""
 
 
 def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
@@ -44,7 +44,7 @@ def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def provider_of(environment: Mapping[str, str] = os.environ) -> TracerProvider:
-    """Returns a provider that is not the process's global one, with the exporters that `OTEL_*` names.
+    """Returns a provider of its own, not the global one, with the exporters named by `OTEL_*`.
 
     Raises `TracingUnavailableError`.
     """
@@ -57,7 +57,7 @@ def provider_of(environment: Mapping[str, str] = os.environ) -> TracerProvider:
             f"OTEL_* asks for traces, but OpenTelemetry is not installed ({error}): "
             "pip install 'lsm-compactor[otel]'"
         ) from error
-    # The environment's OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override our name.
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override this name.
     name = {} if "OTEL_SERVICE_NAME" in environment else {"service.name": "compactor"}
     named = "service.name=" in environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
     provider = TracerProvider(resource=Resource.create({} if named else name))
@@ -87,18 +87,20 @@ def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
         entry_point = found[0]
         exporter: SpanExporter = entry_point.load()()
     except Exception as error:
-        raise TracingUnavailableError(f"the exporter {name!r} of OTEL_*: {error}") from error
+        raise TracingUnavailableError(
+            f"the exporter {name!r} of OTEL_*: {kind_of(error)}"
+        ) from error
     return exporter
 
 
 class Tracing(Silent):
-    """A `Listener` that makes spans; `committed` is for an `ObservedCommitLog`."""
+    """A `Listener` that makes spans; pass `committed` to an `ObservedCommitLog`."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("compactor")
         self._open: dict[str, Span] = {}
-        """Spans of running compactions by id."""
+        """Spans of running compactions, by id."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
         for compaction in compactions:
@@ -108,7 +110,7 @@ class Tracing(Silent):
                 start_time=compaction.now_unix_ms * _NS_PER_MS,
                 attributes={
                     "compactor.compaction_id": compaction.compaction_id,
-                    "compactor.table": redacted(driver.url),
+                    "compactor.table": driver.url,
                     "compactor.base_version": compaction.base_version,
                     "compactor.inputs": len(spec.inputs),
                     "compactor.input_bytes": spec.size_bytes,
@@ -132,7 +134,7 @@ class Tracing(Silent):
         elif outcome.failure is not None:
             span.set_attribute("compactor.outcome", "failed")
             span.set_attribute("compactor.quarantined", len(finished.quarantined))
-            span.set_status(StatusCode.ERROR, redacted(outcome.failure))
+            span.set_status(StatusCode.ERROR, outcome.failure)
         else:
             span.set_attribute("compactor.outcome", "done")
             span.set_attribute("compactor.version", driver.log.latest.version)
@@ -158,11 +160,11 @@ class Tracing(Silent):
             "attempt", set_span_in_context(compaction), start_time=started, attributes=attributes
         )
         if outcome.failure is not None:
-            span.set_status(StatusCode.ERROR, redacted(outcome.failure))
+            span.set_status(StatusCode.ERROR, outcome.failure)
         span.end(started + round(record.seconds * 1e9))
 
     def committed(self, commit: CommitReport) -> None:
-        """Makes the span of a commit: a child of the first compaction that it ends, linked to the others."""
+        """Makes a commit's span: a child of the first compaction that it ends, linked to the others."""
         from opentelemetry.trace import Link, StatusCode, set_span_in_context
 
         if commit.end is CommitEnd.NOTHING:
@@ -178,7 +180,7 @@ class Tracing(Silent):
             links=[Link(other.get_span_context()) for other in ended[1:]],
             start_time=started,
             attributes={
-                "compactor.table": redacted(commit.table_url),
+                "compactor.table": commit.table_url,
                 "compactor.operation": str(changes.operation) if changes else "none",
                 "compactor.version": commit.version,
                 "compactor.lost_races": commit.lost_races,
@@ -190,7 +192,7 @@ class Tracing(Silent):
         span.end(started + round(commit.seconds * 1e9))
 
     def close(self) -> None:
-        """Ends the open spans and sends everything."""
+        """Ends open spans and flushes."""
         for span in self._open.values():
             span.set_attribute("compactor.outcome", "given up")
             span.end()

@@ -1,0 +1,11 @@
+"""Writing: ingests, deletions, changes of columns, and giving up lost fragments. Each ends in one commit.
+
+ingest           reads a file, conforms it to the table, sorts it, writes level-0 fragments, commits
+schema_union     unites the schemas of file and table, and casts batches to the result
+delete           commits the rows that match a condition; delete_merged finds them if rows of a key are merged
+alter            renames, drops, redacts and reorders columns in the metadata alone
+lost_fragments   puts damaged or missing fragments in **quarantine**, or drops them with their rows
+back_pressure    slows writers down according to compaction **debt**
+
+A commit that loses the race is prepared again on the new snapshot; see `compactor.table.commit_log`.
+"""

@@ -1,7 +1,7 @@
 """Renames, drops, redacts and reorders columns in one commit that rewrites no fragment.
 
-Fragments keep the names under which their columns were stored. Old fragments stay readable for ever, and an
-earlier version of the table shows the columns of its time. Compactions leave out dropped columns.
+Fragments keep their columns' stored names. Old fragments stay readable, and earlier versions of the table
+show their own columns. Compactions leave out dropped columns.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from lsm_fragment.names import names_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """Changes to a table, by the column names shown before them, applied in the order of the fields."""
+    """Changes to a table, applied in the order of the fields. Columns are named as shown before the
+    change."""
 
     renames: Mapping[str, str] = field(default_factory=dict)
     drops: Sequence[str] = ()
     redacts: Sequence[str] = ()
-    """Columns that lose all their values: they are dropped and added again under the same name."""
+    """Columns that lose all values: each is dropped and added again under the same name."""
     order: Sequence[str] = ()
-    """Columns, by their new names, that come first."""
+    """Columns to put first, by their new names."""
     skips: Mapping[str, SkipKind | None] = field(default_factory=dict)
-    """Skip index of columns by their new names; None removes it."""
+    """Skip indexes by the columns' new names; None removes one."""
     skip_bytes: int | None = None
-    """New limit of a skip index in bytes for one column and row group."""
+    """New maximum bytes of a skip index per column and row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class AlterReport:
 
 
 def alter_report(after: Snapshot) -> AlterReport:
-    """Returns the report on an alteration from the snapshot that it committed."""
+    """Returns the report on an alteration. after: the snapshot that it committed."""
     retired = set(after.table.retired)
     waiting = (
         entry.key
@@ -67,7 +68,7 @@ def alter_report(after: Snapshot) -> AlterReport:
 def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
     """Commits the alteration and returns the new snapshot.
 
-    Raises `UsageError`, which names the column that does not allow it.
+    Raises `UsageError` with the column that does not allow the change.
     """
 
     def prepare(latest: Snapshot) -> Changes:

@@ -1,4 +1,4 @@
-"""Back-pressure: writers go on, slow down or wait according to compaction debt."""
+"""Back-pressure: slows down or stops writers according to compaction debt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor.settings.compaction import Policy
 from compactor.table.commit_log import CommitLog
 
 _SLOW_SECONDS: Final = 5.0
-"""Longest pause before a commit while writers should slow down; less debt means a shorter pause."""
+"""Maximum pause before a commit while writers should slow down; less debt means a shorter pause."""
 _POLL_SECONDS: Final = 2.0
 
 
@@ -23,7 +23,7 @@ class Reaction(StrEnum):
     """A writer's reaction to compaction debt."""
 
     WARN = "warn"
-    """Report it and go on."""
+    """Report it and continue."""
     WAIT = "wait"
     """Pause while writers should slow down, wait while they should stop."""
     OFF = "off"
@@ -48,7 +48,7 @@ class BackPressure:
     def admit(self, log: CommitLog, say: Callable[[Debt], None] = lambda _: None) -> None:
         """Returns when the next file may be written. say: called with debt that is not healthy.
 
-        Raises `BackPressureError` if compaction did not catch up within the longest wait.
+        Raises `BackPressureError` if compaction does not catch up within the maximum wait.
         """
         if self._reaction is Reaction.OFF:
             return

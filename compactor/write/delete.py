@@ -1,9 +1,9 @@
-"""Deletes rows by a condition. Readers lose them with the commit; storage loses them once their fragments are
-compacted and the old ones vacuumed.
+"""Deletes rows by a condition. The commit hides them from readers; compactions and a vacuum remove them from
+storage.
 
-The search goes fragment by fragment and reads only the columns of the condition; the commit then states the
-deleted rows of each fragment. Before it tries again, it searches what was committed meanwhile, so that the
-deletion covers all rows of the version before it.
+The search reads only the columns of the condition, fragment by fragment; the commit records the deleted rows
+of each fragment. After a lost race the search continues with the fragments committed meanwhile, so that the
+deletion covers all rows of the preceding version.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class DeleteReport:
     """The result of a deletion, or of its dry run."""
 
     version: int
-    """Version that the deletion committed, or that it searched if it deleted nothing."""
+    """The committed version, or the searched one if nothing was deleted."""
     rows: int = 0
     fragments: int = 0
-    """Fragments that have such rows."""
+    """Fragments with matching rows."""
     fragments_read: int = 0
-    """Fragments that had to be opened."""
+    """Fragments opened."""
     waiting: tuple[str, ...] = ()
     """Keys of the fragments that hold deleted rows until they are compacted."""
     fragments_left_out: int = 0
-    """Fragments in quarantine that may have such rows, and that the deletion was told to leave out."""
+    """Fragments in quarantine that may have matching rows, left out as requested."""
     rows_left_out: int = 0
-    """All rows of these fragments."""
+    """Rows of these fragments, matching or not."""
 
 
 class _StaleError(Exception):
@@ -84,11 +84,11 @@ def delete_rows(
 ) -> DeleteReport:
     """Deletes all rows that satisfy the condition, in one commit.
 
-    A row stays where the condition is unknown, as in a comparison with null. The commit ends the leases of
-    running compactions of the fragments that it changes, since their outputs would bring the rows back.
-    threads: how many search. skip_quarantined: leaves the fragments in quarantine as they are; a row that is
-    in one of them comes back with its release.
-    Raises `FormatError` or `DataError` for damaged fragments and then deletes nothing;
+    A row stays if the condition is unknown, as in a comparison with null. The commit ends the leases of
+    running compactions of the fragments that it changes, since their outputs would restore the rows.
+    threads: number that search. skip_quarantined: ignores fragments in quarantine, whose matching rows
+    reappear on release.
+    Raises `FormatError` or `DataError` for damaged fragments, before anything is deleted;
     `CommitConflictError` if fragments change faster than they can be searched.
     """
     with thread_pool_of(threads) as pool:
@@ -139,10 +139,10 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
         raise _StaleError
     return Changes(
         operation=Operation.DELETE,
-        # Trivial moves may have given some another level by now.
+        # Trivial moves may have changed the level of some fragments since the search.
         adds=tuple(structs.replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
         removes=tuple(entry.key for entry in entries),
-        # These compactions would write the deleted rows again.
+        # The outputs of these compactions would restore the deleted rows.
         ended_leases=tuple(
             c.compaction_id for c in latest.leases.values() if keys.intersection(c.inputs)
         ),
@@ -150,7 +150,7 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
 
 
 class _Search:
-    """A search for the rows that satisfy the condition, which remembers its findings by fragment."""
+    """A search for matching rows, which caches its findings by fragment."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Search:
         self.store = store
         self._skip_quarantined = skip_quarantined
         self.left_out = ScanReport()
-        """Counts what the last look has left out."""
+        """Counts of the fragments left out by the last `look`."""
         self._where = where
         self._pool = pool
         self._on_progress = on_progress
@@ -172,7 +172,7 @@ class _Search:
         self.opened = 0
 
     def knows(self, snapshot: Snapshot) -> bool:
-        """Returns whether all fragments of the snapshot were searched in their present state."""
+        """Returns whether all fragments of the snapshot were searched in their current state."""
         searched = self._to_search(snapshot, ScanReport())
         return all(_identity(entry) in self._found for entry in searched.fragments.all())
 
@@ -182,7 +182,7 @@ class _Search:
         return without_quarantined(snapshot, self._where, left_out)
 
     def look(self, snapshot: Snapshot) -> list[_MatchedRows]:
-        """Returns the fragments that have rows to delete, ordered by fragment key."""
+        """Returns the fragments with rows to delete, ordered by object key."""
         self.left_out = ScanReport()
         snapshot = self._to_search(snapshot, self.left_out)
         entries = sorted(snapshot.fragments.all(), key=lambda entry: entry.key)
@@ -204,7 +204,7 @@ class _Search:
         return [f._replace(entry=e) for e, f in zip(entries, found, strict=True) if f is not None]
 
     def _look_at_merged(self, snapshot: Snapshot) -> None:
-        """Searches all fragments again: where rows are merged, one fragment alone decides nothing."""
+        """Searches all fragments again: if rows are merged, no fragment can be decided alone."""
         if self.knows(snapshot):
             return
         self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
@@ -224,11 +224,11 @@ class _Search:
         if skips is None:
             return iter([_Seen(entry, False, None)])
         reader = open_fragment(self.store, entry.key, entry.size_bytes)
-        asked = columns_of(self._where)
+        needed = columns_of(self._where)
         steps = (
             Step(
                 partial(self._matches, reader, group, skips, table.schema),
-                held_bytes(reader, group, asked),
+                held_bytes(reader, group, needed),
             )
             for group in range(reader.row_groups)
         )
@@ -250,17 +250,17 @@ class _Search:
         schema: pa.Schema,
         pool: ThreadPool,
     ) -> Iterator[Deleted]:
-        """Returns which rows of a row group satisfy the condition."""
+        """Returns the mask of a row group's matching rows."""
         rows = reader.footer.row_groups[group].rows
         if not may_match(self._where, bounds_by_statistics(reader, group, schema, skips)):
             return iter([pa.repeat(False, rows)])
-        asked = columns_of(self._where)
-        arrays = read_columns(reader, group, asked, schema, pool, needs_text=False)
+        needed = columns_of(self._where)
+        arrays = read_columns(reader, group, needed, schema, pool, needs_text=False)
         return iter([pc.fill_null(matching(self._where, arrays, rows), False)])
 
 
 class _Seen(NamedTuple):
-    """What the search found in a fragment."""
+    """The result of searching one fragment."""
 
     entry: FragmentEntry
     is_opened: bool
@@ -270,7 +270,7 @@ class _Seen(NamedTuple):
 class _MatchedRows(NamedTuple):
     entry: FragmentEntry
     new_rows: int
-    """Rows that satisfy the condition and were not deleted before."""
+    """Matching rows that were not deleted before."""
     deleted: Deleted
     """All deleted rows of the fragment, old and new."""
 
@@ -279,5 +279,5 @@ _Identity = tuple[str, Deletion | None]
 
 
 def _identity(entry: FragmentEntry) -> _Identity:
-    """Returns what identifies the live rows of a fragment, whatever its level."""
+    """Returns the identity of a fragment's live rows, which does not depend on its level."""
     return entry.key, entry.deletion

@@ -1,7 +1,7 @@
-"""Finds the stored rows that make up the merged rows which satisfy a condition.
+"""Finds the stored rows behind merged rows that satisfy a condition.
 
-Where rows of one key are merged, a condition applies to the merged row. To delete it, all its stored rows
-have to go: otherwise an older one would come back.
+If rows of one key are merged, a condition applies to the merged row. Deleting it means deleting all its
+stored rows: otherwise an older one would reappear.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
 from compactor.read.merged_rows import columns_of_window, merged_windows
-from compactor.read.pruning import bounds_by_keys, overlapping_groups
+from compactor.read.pruning import bounds_by_keys, overlapping_fragments
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
 from compactor.read.stretches import whole_fragments
@@ -35,33 +35,31 @@ _Bits = npt.NDArray[np.bool_]
 def rows_behind(
     store: Store, snapshot: Snapshot, where: Predicate, pool: ThreadPool
 ) -> Iterator[tuple[FragmentEntry, Deleted]]:
-    """Yields each fragment read, with a bit for each row: set if the merged row of its key satisfies `where`.
+    """Yields each fragment read, with a bit per row: set if the merged row of its key satisfies `where`.
 
-    The bits of rows that were deleted before are not set. Raises what `compactor.read.scan.scan` raises.
+    Bits of already deleted rows are not set. Raises what `compactor.read.scan.scan` raises.
     """
     table = snapshot.table
     wanted = wanted_rows(table, pa.schema([]), where, ScanReport())
     of_key = wanted.where
-    # All rows have to be read, so that the place of each in its fragment is known.
+    # All rows must be read, so that their positions in the fragments are known.
     wanted = replace(wanted, where=None)
     report = wanted.report
-    for group in overlapping_groups(snapshot):
+    for entries in overlapping_fragments(snapshot):
         if of_key is not None and not any(
-            may_match(of_key, bounds_by_keys(entry, table)) for entry in group
+            may_match(of_key, bounds_by_keys(entry, table)) for entry in entries
         ):
             continue
-        found: list[list[_Bits]] = [[] for _ in group]
-        readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in group]
+        found: list[list[_Bits]] = [[] for _ in entries]
+        readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in entries]
         whole = whole_fragments([reader.row_groups for reader in readers])
         for sources, window in merged_windows(table, readers, whole, wanted, pool):
             arrays, rows = columns_of_window(table, sources, window, wanted, pool)
             holds = pc.fill_null(matching(where, arrays, rows), False)
-            of_key_that_matches = _spread(
-                holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags
-            )
+            matches = _spread(holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags)
             for index, parts in enumerate(found):
-                parts.append(of_key_that_matches[window.inputs == index])
-        for entry, parts in zip(group, found, strict=True):
+                parts.append(matches[window.inputs == index])
+        for entry, parts in zip(entries, found, strict=True):
             deleted = read_deletion(store, entry)
             bits = np.zeros(entry.rows, dtype=np.bool_)
             live = slice(None) if deleted is None else ~deleted.to_numpy(zero_copy_only=False)
@@ -70,7 +68,7 @@ def rows_behind(
 
 
 def _spread(holds: _Bits, starts: _Bits, flags: npt.NDArray[np.uint8] | None) -> _Bits:
-    """Spreads a flag of each merged row over all rows of its key. Returns shape (rows,).
+    """Copies the flag of each merged row to all rows of its key. Returns shape (rows,).
 
     Shapes: holds (rows kept,), starts (rows,), flags (rows,).
     """

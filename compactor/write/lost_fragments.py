@@ -1,7 +1,8 @@
-"""Puts fragments that are damaged or gone in quarantine, and gives them up with their rows.
+"""Quarantines fragments that are damaged or gone, and drops them with their rows.
 
-Compactions put in quarantine what they meet three times. Here a person names the fragment, because readers
-need it and no compaction does. Neither is done to a fragment that is whole: a condition deletes its rows.
+Compactions quarantine a fragment that fails them three times. These functions are for an operator whose
+readers need a fragment that no compaction reads. They refuse intact fragments, whose rows can be deleted by a
+condition.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from lsm_fragment.threads import ALONE
 
 @dataclass(frozen=True, slots=True)
 class DropReport:
-    """The result of giving up a fragment."""
+    """The result of dropping a fragment."""
 
     version: int
     """The version without the fragment."""
     fragment: str
     rows: int
-    """Rows that are lost; those that were deleted before do not count."""
+    """Rows lost, without those deleted before."""
     tombstones: int
-    """How many of the rows removed older rows of their key."""
+    """Number of tombstones among these rows."""
     may_revive: bool
-    """Whether older rows of the same keys may show again, because readers merge rows of one key."""
+    """Whether older rows of the same keys may reappear, because readers merge rows of one key."""
 
 
 def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropReport:
-    """Gives up a fragment that is in quarantine, damaged or gone, in one commit.
+    """Drops a fragment that is in quarantine, damaged or gone, in one commit.
 
-    Its object stays until a vacuum removes the versions that have it.
-    Raises `UsageError` without `lose_rows`, for a fragment that the table does not have, and for one that is
-    whole; `StoreError` if the store does not say whether it is.
+    Its object stays until a vacuum removes the versions that contain it. Raises `UsageError` without
+    `lose_rows`, for an unknown fragment and for an intact one; `StoreError` if the fragment cannot be
+    checked.
     """
     snapshot = log.current()
     entry = _live(log, snapshot, fragment)
@@ -69,9 +70,10 @@ def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropRepo
 
 
 def quarantine(log: CommitLog, fragments: Sequence[str]) -> tuple[str, ...]:
-    """Puts fragments that are damaged or gone in quarantine. Returns the keys of those that were not there.
+    """Quarantines fragments that are damaged or gone. Returns the keys of those that were not quarantined
+    yet.
 
-    Raises `UsageError` for a fragment that the table does not have, or that is whole; `StoreError`.
+    Raises `UsageError` for an unknown or intact fragment; `StoreError`.
     """
     snapshot = log.current()
     entries = [_live(log, snapshot, key) for key in dict.fromkeys(fragments)]
@@ -103,7 +105,7 @@ def _live(log: CommitLog, snapshot: Snapshot, fragment: str) -> FragmentEntry:
 
 
 def _fault_of(log: CommitLog, snapshot: Snapshot, entry: FragmentEntry) -> str:
-    """Returns what is wrong with a fragment, which is read for it. Raises `UsageError` if nothing is."""
+    """Reads and checks a fragment, and returns its fault. Raises `UsageError` if it is intact."""
     faults = check_fragment(log.store, snapshot.table, entry, ALONE).faults
     if not faults:
         raise UsageError(

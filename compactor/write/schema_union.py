@@ -29,7 +29,7 @@ from lsm_fragment.names import names_text
 
 
 class OnConflict(StrEnum):
-    """The treatment of a file's column whose values do not fit the table's type."""
+    """Treatment of a file's column whose values do not fit the table's type."""
 
     ERROR = "error"
     STRING = "string"
@@ -49,16 +49,15 @@ def merged_schema(
     on_conflict: OnConflict = OnConflict.ERROR,
     shown: Mapping[str, str] = _AS_STORED,
 ) -> pa.Schema:
-    """Returns the table's schema extended by the file's: new columns come last.
+    """Extends the table's schema by the file's; new columns come last.
 
     A column keeps its type if that holds the file's values; otherwise it gets a wider type that holds both
-    (`widens_to`). A column without values so far takes the file's type. Existing fragments stay as they are
-    and are read as the wider type.
-    fixed: columns that only widen to types which keep the order of their stored values. shown: shown names
-    by stored name, for errors.
+    (`widens_to`). A column without values so far takes the file's type. Existing fragments are not rewritten,
+    and are read as the wider type. fixed: columns that only widen to types that keep the order of stored
+    values. shown: shown names by stored name, for errors.
 
-    Raises `InputError`, which names file, column and both types, where the file's values would lose
-    information in the table's type, or where the format does not support a type.
+    Raises `InputError` with file, column and both types if the file's values would lose information in the
+    table's type, or if the format does not support a type.
     """
     fields = {} if table is None else {field.name: field for field in table}
     if len(set(file.names)) != len(file.names):
@@ -94,7 +93,7 @@ def merged_schema(
 def conflicting(
     table: pa.Schema, file: pa.Schema, fixed: Collection[str] = ()
 ) -> list[tuple[str, pa.DataType]]:
-    """Returns the file's columns whose values fit neither the table's type nor a wider one."""
+    """Returns the file's columns whose values fit neither the table's type nor a wider type."""
     found = []
     for field in file:
         index = table.get_field_index(field.name)
@@ -107,7 +106,7 @@ def conflicting(
 
 
 def same_kind(a: pa.DataType, b: pa.DataType) -> bool:
-    """Returns whether text files write values of both types alike, such as all numbers."""
+    """Returns whether text files write both types alike, such as all numbers."""
     return _wire_kind(a) == _wire_kind(b)
 
 
@@ -156,7 +155,7 @@ _DECIMALS: Final = {
 def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> pa.DataType | None:
     """Returns the narrowest type that holds the values of both, or None.
 
-    may_convert: whether stored values may change their representation, as integers do that become floats.
+    may_convert: whether stored values may change representation, as integers that become floats do.
     """
     if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
         bits = max(table.bit_width, file.bit_width)
@@ -175,7 +174,7 @@ def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> 
 
 
 def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
-    """Returns whether every value of `source` is a value of `target`."""
+    """Returns whether `target` holds every value of `source`."""
     if pt.is_null(source) or storage_type(source) == storage_type(target):
         return True
     if pt.is_dictionary(source):
@@ -208,7 +207,7 @@ def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_struct(source) and pt.is_struct(target):
         known = {field.name: field.type for field in target.fields}
         if len(known) < target.num_fields or len({f.name for f in source}) < source.num_fields:
-            return False  # Fields of the same name can only be told apart if the types are equal.
+            return False  # Fields of equal name can be matched only if the types are equal.
         return all(f.name in known and can_widen(f.type, known[f.name]) for f in source.fields)
     return False
 
@@ -216,11 +215,11 @@ def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
 def conform_batch(
     batch: pa.RecordBatch, schema: pa.Schema, path: str, shown: Mapping[str, str] = _AS_STORED
 ) -> pa.RecordBatch:
-    """Returns `batch` in the table's schema: columns cast and ordered, missing ones null.
+    """Converts `batch` to the table's schema: columns cast and ordered, missing ones null.
 
-    Strings and binaries that come as dictionary codes stay codes where the table has their plain type, and
-    only the batch's own schema says so. shown: as for `merged_schema`.
-    Raises `InputError` where a value cannot be cast, or is null where the table allows no nulls.
+    Strings and binaries that are dictionary codes stay codes if the table has their plain type; then the
+    batch's schema differs from `schema`. shown: as for `merged_schema`. Raises `InputError` for a value that
+    cannot be cast, or a null that the table does not allow.
     """
     columns = []
     for field in schema:

@@ -1,8 +1,8 @@
-"""The whole product in a minute: ingest, inspect, compact by Spark, verify, read.
+"""A one-minute tour: ingest, inspect, compact on Spark, verify, read.
 
-Starts an S3 server on this machine, writes realistic log files, and runs the `compactor` command
-on them as a user would. Every command is printed before it runs. Ends with a summary of before and
-after, and fails if a step fails or if the summary does not hold.
+Starts a local S3 server, writes realistic log files, and runs the `compactor` command on them as a user
+would, printing each command. Ends with a before-and-after summary; fails if a step fails or the summary does
+not hold.
 
     make demo
     python -m deploy.demo.demo --rows 1000000 --files 32
@@ -90,8 +90,7 @@ def run_demo(folder: Path, endpoint: str, options: argparse.Namespace) -> None:
 
 
 def _environment(settings: dict[str, str]) -> dict[str, str]:
-    """Returns the process's environment without the user's AWS settings, so that nothing leaves this
-    machine."""
+    """Returns the environment without the user's AWS settings, so that nothing leaves this machine."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     isolation = {
         "AWS_CONFIG_FILE": os.devnull,
@@ -114,7 +113,7 @@ def _client(settings: Mapping[str, str]) -> S3Client:
 
 
 def _copy_table(settings: Mapping[str, str], folder: Path) -> None:
-    """Copies the objects of the bucket, since the server keeps them only in its memory."""
+    """Copies the bucket's objects to disk, because the server keeps them only in memory."""
     client = _client(settings)
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
         for found in page.get("Contents", []):
@@ -124,7 +123,7 @@ def _copy_table(settings: Mapping[str, str], folder: Path) -> None:
 
 
 def _write_logs(folder: Path, *, rows: int, files: int, seed: int) -> None:
-    """Writes files of overlapping hosts and hours, in turn zstd NDJSON and Parquet."""
+    """Writes files of overlapping hosts and hours, alternating zstd NDJSON and Parquet."""
     folder.mkdir()
     started = time.monotonic()
     for number, table in enumerate(make_overlapping_inputs(rows, files, seed=seed)):
@@ -206,7 +205,7 @@ def _stop_on_terminate(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Runs the demo. Returns 0 if every step did what it should, 130 if interrupted."""
+    """Runs the demo. Returns 0 if every step succeeded, 130 if interrupted."""
     options = _parse_options()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup

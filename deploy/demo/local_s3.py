@@ -1,4 +1,4 @@
-"""An S3 server on this machine for the length of a `with` block: moto's, in a process of its own."""
+"""A local S3 server (moto) in a subprocess, for the duration of a `with` block."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _STOP_SECONDS: Final = 5.0
 
 
 class ServerError(Exception):
-    """The server did not come up; the message holds the end of its log."""
+    """The server did not start; the message quotes the end of its log."""
 
 
 @contextmanager
 def local_s3(log_path: Path) -> Iterator[str]:
-    """Yields the endpoint URL of a fresh, empty S3 server on 127.0.0.1; stops it at the end.
+    """Yields the endpoint URL of a new, empty S3 server on 127.0.0.1; stops it at the end.
 
-    The server has a session of its own: Ctrl-C reaches it only after its clients have ended.
+    The server runs in its own session, so that Ctrl-C ends its clients first.
     """
     port = _free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

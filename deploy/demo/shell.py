@@ -1,4 +1,4 @@
-"""Runs `compactor` commands as a user would type them, and shows each before it runs."""
+"""Runs `compactor` commands as a user would type them, printing each first."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def show_command(command: str) -> None:
 
 @dataclass(frozen=True)
 class Shell:
-    """Runs `compactor` in one folder and environment, and shows what it runs."""
+    """Runs `compactor` in a folder and environment, and prints each command."""
 
     folder: Path
     environment: Mapping[str, str]
 
     def compactor(self, *arguments: str, save: str | None = None, show: bool = True) -> str:
-        """Runs one command; its standard output is shown, saved to the file `save`, or both.
+        """Runs one command; prints its standard output, saves it to the file `save`, or both.
 
-        Arguments with a `*` are expanded in the folder, as a shell does. Returns what was saved.
+        Expands `*` in arguments within the folder, as a shell does. Returns the saved output.
         """
         redirect = "" if save is None else f" | tee {save}" if show else f" > {save}"
         show_command(f"{_typed(arguments)}{redirect}")
@@ -90,7 +90,7 @@ def _typed(arguments: Sequence[str]) -> str:
 
 
 def _compactor_path() -> str:
-    """Returns the command of this interpreter's environment, else the one on PATH."""
+    """Returns the command in this interpreter's environment, else the one on PATH."""
     beside = Path(sys.executable).with_name("compactor")
     found = str(beside) if beside.exists() else shutil.which("compactor")
     if found is None:
@@ -99,10 +99,11 @@ def _compactor_path() -> str:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Lets an interrupted command clean up after itself; insists after a while.
+    """Interrupts a command so that it can clean up; kills it after a while.
 
-    The command leads a process group of its own, so Ctrl-C reaches it once, from here. What is left
-    of the group then goes too: a JVM that Spark was still starting outlives its parent.
+    The command leads its own process group, so Ctrl-C reaches it exactly once, from here. The rest of the
+    group is killed
+    too: a JVM that Spark is still starting survives its parent.
     """
     with suppress(ProcessLookupError):
         child.send_signal(signal.SIGINT)

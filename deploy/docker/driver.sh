@@ -1,18 +1,18 @@
 #!/bin/bash
-# Runs spark-submit, and hands SIGTERM on to the Python program that it starts. Spark's JVM, told so itself, ends at
-# once, and the program with it: before its compactions, and before it has given up its leases.
+# Runs spark-submit, and forwards SIGTERM to the Python program that it starts. On SIGTERM Spark's JVM would exit at
+# once and take the program with it, before its compactions end and its leases are released.
 #
 #   driver.sh .../bin/spark-submit ...
 set -uo pipefail
 
-# The pids of its Python programs, those that run tasks left out.
+# Pids of its Python programs, except those that run tasks.
 # shellcheck disable=SC2329 # called by the trap
 programs_of() {
     local process stat fields
     for process in /proc/[0-9]*; do
-        # A process may end while we look at it.
+        # A process may end meanwhile.
         { stat=$(<"$process/stat"); } 2>/dev/null || continue
-        # Its name, in parentheses, may hold anything.
+        # The process name, in parentheses, may contain anything.
         read -ra fields <<<"${stat##*) }"
         if [ "${fields[1]}" = "$1" ] && [[ ${stat#*(} == python* ]] &&
             ! grep -aq 'pyspark\.daemon' "$process/cmdline" 2>/dev/null; then
@@ -25,15 +25,15 @@ programs_of() {
 stop() {
     local programs
     mapfile -t programs < <(programs_of "$jvm")
-    # Before there is a program there is nothing to end well.
+    # Without a program yet, stop the JVM.
     kill -s TERM "${programs[@]:-$jvm}"
 }
 
 trap stop TERM
-# spark-submit becomes the JVM by exec, so this is the JVM's pid too.
+# spark-submit execs the JVM, so this is also the JVM's pid.
 "$@" &
 jvm=$!
-# A signal ends a wait.
+# Signals interrupt wait.
 while
     wait "$jvm"
     status=$?

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a container of the image runs, under tini. Spark on Kubernetes starts containers with the argument
-# `driver` or `executor` and says the rest in the environment; anything else is a command.
+# The image's entry point, under tini. Spark on Kubernetes starts containers with the argument `driver` or `executor`
+# and further settings in the environment; anything else is a command.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,13 +14,13 @@ spark-submit | */bin/spark-submit)
     set -- "$here/driver.sh" "$@"
     ;;
 executor)
-    # Options of the JVM come as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ..., which may hold spaces.
+    # JVM options are in SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ..., and may contain spaces.
     options=()
     for ((i = 0; ; i++)); do
         name=SPARK_JAVA_OPT_$i
         [ -n "${!name+set}" ] || break
         options+=("${!name}")
-        # Spark (4.3) reads this file in the driver only, where it knows its master, and takes base64 of it.
+        # Spark (4.3) reads this file only in the driver, where it knows its master, and encodes it as base64.
         if [[ ${!name} == -Dspark.authenticate.secret.file=* ]]; then
             _SPARK_AUTH_SECRET=$(base64 -w 0 "${!name#*=}")
             export _SPARK_AUTH_SECRET

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Takes from an environment what no worker uses: tests, examples, headers, bytecode, and pip.
+# Removes from an environment what workers do not use: tests, examples, headers, bytecode and pip.
 #
 #   slim.sh /opt/venv
 set -eu
@@ -9,7 +9,7 @@ packages=$(echo "$1"/lib/python3.*/site-packages)
 
 rm -rf "$packages"/pyspark/examples "$packages"/pyspark/data
 rm -f "$packages"/pyspark/bin/*.cmd
-# pyarrow's headers and static parts are for building extensions; pandas, numpy and scipy carry their tests.
+# pyarrow's headers are only for building extensions; pandas, numpy and scipy ship their tests.
 rm -rf "$packages"/pyarrow/include "$packages"/pyarrow/tests "$packages"/pandas/tests
 find "$packages/numpy" "$packages/scipy" -type d -name tests -prune -exec rm -rf {} +
 find "$1" -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,13 +1,13 @@
-"""What a pod needs, worked out from the settings of what runs in it: the source of the manifests' numbers.
+"""Computes the resources of pods from their settings: the source of the numbers in the manifests.
 
     python -m deploy.kubernetes.resources --memory-limit 1GiB --tasks 4
 
-prints what to write for other settings, and how many workers a table asks for. `tests/deploy` holds manifests
-and documents against the same functions.
+prints the values for other settings, and the number of workers for a table. `tests/deploy` compares manifests
+and documentation with the same functions.
 
-Three kinds of processes make up a pod's memory:
-- Spark's JVM: its heap, and what Spark itself adds for a JVM's own needs;
-- one Python worker a task: the memory limit of a task, and the bare process;
+Three kinds of processes use a pod's memory:
+- Spark's JVM: its heap, and Spark's overhead for the JVM itself;
+- one Python worker per task: the task's memory limit, and the bare process;
 - in a driver, the Python process that plans and commits.
 """
 
@@ -28,37 +28,37 @@ MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
 WORKER_OVERHEAD_BYTES: Final = 150 * MIB
-"""The bare process of a Python worker: docs/explanation/memory.md."""
+"""A bare Python worker process: docs/explanation/memory.md."""
 DRIVER_PYTHON_BYTES: Final = 448 * MIB
-"""The planning process peaks at 436 MB for 1,000 waiting compactions (docs/explanation/benchmarks.md)."""
+"""The planning process peaks at 436 MB for 1,000 waiting compactions (`make small-jobs`)."""
 JVM_OVERHEAD_BYTES: Final = 384 * MIB
-"""Spark's own minimum for what a JVM takes beside its heap (spark.executor.minMemoryOverhead)."""
+"""Spark's minimum JVM overhead beside the heap (spark.executor.minMemoryOverhead)."""
 HEAP_BYTES: Final = 512 * MIB
-"""Java heap of driver and executors: rows never pass through the JVM, only descriptions of tasks."""
+"""Java heap of driver and executors: only task descriptions pass through the JVM, no rows."""
 STOP_SECONDS: Final = 30
-"""From the end of --drain to the end of the process: leases are released, Spark stops."""
+"""Time from the end of --drain to the end of the process, for releasing leases and stopping Spark."""
 TMP_BYTES: Final = 1 * GIB
-"""Spark's local directories and whatever else goes to /tmp: small files, as nothing is shuffled."""
+"""Spark's local directories and other files in /tmp: small, because nothing is shuffled."""
 _ROUND_BYTES: Final = 64 * MIB
 
 TASK_BYTES_PER_SECOND: Final = 35e6
-"""Stored bytes that a task compacts on a core: docs/explanation/benchmarks.md."""
+"""Stored bytes compacted per task on one core: docs/explanation/benchmarks.md."""
 WRITE_AMPLIFICATION: Final = 10.5
-"""That of `leveled` in the second half of a day at 1 TB, by `compactor simulate`
+"""Write amplification of `leveled` in the second half of a day at 1 TB, by `compactor simulate`
 (docs/how-to/operations.md)."""
 HEADROOM: Final = 1.5
-"""Tasks for peaks, as a multiple of those that are busy on average."""
+"""Provision this multiple of the average number of busy tasks, for peaks."""
 _DAY_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the manifests give a pod to do: of a worker's pod and of an executor alike."""
+    """The workload of a pod, worker or executor."""
 
     tasks: int = 2
     memory_limit_bytes: int = 512 * MIB
     spool_limit_bytes: int = 25 * GIB
-    """Holds the largest compaction of 1 TB a day, 26 GB: docs/how-to/operations.md."""
+    """Holds the largest compaction at 1 TB a day, 26 GB: docs/how-to/operations.md."""
     drain_seconds: float = 120.0
 
     @property
@@ -73,7 +73,8 @@ SHAPE: Final = Shape()
 
 @dataclass(frozen=True, slots=True)
 class PodResources:
-    """What a pod requests. Memory is request and limit, since a pod over its request is evicted first."""
+    """Resource requests of a pod. Memory is both request and limit, because pods over their request are
+    evicted first."""
 
     cpu: int
     memory_bytes: int
@@ -82,7 +83,7 @@ class PodResources:
 
     @property
     def memory(self) -> str:
-        """Returns the resources as Kubernetes writes them."""
+        """Returns the memory in Kubernetes notation."""
         return f"{self.memory_bytes // MIB}Mi"
 
     @property
@@ -91,18 +92,18 @@ class PodResources:
 
 
 def workers_bytes(settings: CompactionSettings, tasks: int) -> int:
-    """Returns the memory of the Python workers of `tasks` tasks at a time."""
+    """Returns the memory of `tasks` concurrent Python workers."""
     return tasks * (settings.memory_limit_bytes + WORKER_OVERHEAD_BYTES)
 
 
 def spool_bytes(settings: CompactionSettings, tasks: int) -> int:
-    """Returns the local disk, in whole GiB, for tasks with inputs of --spool-limit each: the inputs once, and
-    once more what memory does not hold."""
+    """Returns the local disk, in whole GiB, of tasks with --spool-limit of inputs each: once for the inputs,
+    and once for spills."""
     return -(-tasks * 2 * settings.spool_limit_bytes // GIB) * GIB
 
 
 def local_worker(settings: CompactionSettings, tasks: int) -> PodResources:
-    """Sizes a pod for `watch` or `compact` with --master local[tasks]: driver and tasks in one pod."""
+    """Sizes a pod of `watch` or `compact` with --master local[tasks]: driver and tasks in one pod."""
     memory = HEAP_BYTES + JVM_OVERHEAD_BYTES + DRIVER_PYTHON_BYTES + workers_bytes(settings, tasks)
     return PodResources(tasks, _rounded(memory), spool_bytes(settings, tasks))
 
@@ -118,7 +119,7 @@ def driver_overhead_bytes() -> int:
 
 
 def executor(settings: CompactionSettings, cores: int) -> PodResources:
-    """Sizes an executor of Spark with one task per core. Memory is Spark's own sum, not rounded."""
+    """Sizes a Spark executor with one task per core. Memory is Spark's own sum, not rounded."""
     memory = HEAP_BYTES + executor_overhead_bytes(settings, cores)
     return PodResources(cores, memory, spool_bytes(settings, cores))
 
@@ -129,18 +130,18 @@ def executor_overhead_bytes(settings: CompactionSettings, cores: int) -> int:
 
 
 def in_process() -> PodResources:
-    """Sizes the pod of a command without Spark that holds no rows, such as `vacuum`."""
+    """Sizes the pod of a command without Spark and rows, such as `vacuum`."""
     return PodResources(1, DRIVER_PYTHON_BYTES, 0)
 
 
 def workers_for(ingest_bytes_per_day: float, tasks: int) -> int:
-    """Returns how many pods with this many tasks keep up with what is ingested."""
+    """Returns the number of pods with this many tasks that keep up with the ingest rate."""
     written = ingest_bytes_per_day / _DAY_SECONDS * WRITE_AMPLIFICATION
     return math.ceil(math.ceil(written / TASK_BYTES_PER_SECOND * HEADROOM) / tasks)
 
 
 def grace_seconds(drain_seconds: float) -> int:
-    """Returns the least terminationGracePeriodSeconds."""
+    """Returns the minimum terminationGracePeriodSeconds."""
     return int(drain_seconds) + STOP_SECONDS
 
 

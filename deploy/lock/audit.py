@@ -1,9 +1,8 @@
-"""Known vulnerabilities of the packages in deploy/lock/dev.lock, as PyPI lists them: `make audit`.
+"""Checks the packages in deploy/lock/dev.lock, which include the image's, for vulnerabilities known to
+PyPI: `make audit`.
 
-Those of the image are among them, in the same versions.
-
-Exit code 1 if there are any. Where PyPI can't be asked (no network, a mirror without them), that is said, and
-is not a failure: a build must not depend on it.
+Exits with 1 if there are any. Only warns if PyPI is unreachable (no network, a mirror without the data),
+because a build must not depend on it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes the lock files anew from pyproject.toml: versions and hashes of all that is installed.
+# Regenerates the lock files from pyproject.toml, with versions and hashes of all packages.
 #
 #   dev.lock       make setup, for every Python and system that the project supports
-#   build.lock     what builds the project, and PySpark, which comes as sources
+#   build.lock     build tools for the project, and for PySpark, which is distributed as source
 #   compiler.lock  a C compiler, for machines without one where apt cannot install it
 #   image.lock     the container image
 #   peers.lock     make peers
 #
-# Versions stay as they are where they will do; --upgrade takes the newest. One package has one version in all files.
+# Keeps current versions that still fit; --upgrade takes the latest. A package has the same version in all files.
 set -eu
 
 cd "$(dirname "$0")/../.."

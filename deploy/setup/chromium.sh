@@ -1,7 +1,6 @@
 #!/bin/sh
-# Sees to it that the tests of reports find a browser: chromium and its driver, on PATH.
-# If they are missing, root on Debian gets them by apt; others are told how. Only tests need them: without
-# them those skip, so it is no error.
+# Ensures that chromium and chromedriver are on PATH, for the browser tests of reports. Installs them by apt as root on
+# Debian; otherwise prints how to. Not an error if missing: those tests skip.
 set -eu
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -15,7 +14,7 @@ has_browser() {
 if has_browser; then
     exit 0
 fi
-# Ubuntu's package is an empty one that wants snap.
+# Ubuntu's package is a stub for snap.
 if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] && ! grep -qi '^ID=ubuntu' /etc/os-release; then
     say "no chromium; installing it by apt, some 120 MB"
     apt-get update -qq || fail "apt-get update failed; tests of reports need chromium"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Sees to it that Spark finds Java 17 or newer: at JAVA_HOME if that is set, else on PATH.
-# If there is none, root on Debian or Ubuntu gets it by apt; others are told how.
+# Ensures that Spark finds Java 17 or newer: at JAVA_HOME if set, else on PATH. Installs it by apt as root on Debian or
+# Ubuntu; otherwise prints how to.
 set -eu
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 
-# The major version, from the like of `openjdk version "17.0.15"`, or 8 from `"1.8.0_402"`.
+# Prints the major version: 17 for `openjdk version "17.0.15"`, 8 for `"1.8.0_402"`.
 java_major() {
     "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 |
         sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1
@@ -20,7 +20,7 @@ has_java() {
 install_by_apt() {
     say "no Java 17 or newer; installing one by apt"
     apt-get update -qq || fail "apt-get update failed; Spark needs Java 17 or newer"
-    # Newer Debians have 21 only.
+    # Newer Debian releases only have 21.
     for package in openjdk-17-jre-headless openjdk-21-jre-headless; do
         if DEBIAN_FRONTEND=noninteractive \
             apt-get install -qq -y --no-install-recommends "$package" >/dev/null; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to it that there is a kubectl, which renders the manifests for the tests; no cluster is needed.
-# If there is none, root on Debian or Ubuntu gets it by apt; others are told how.
+# Ensures that kubectl is on PATH, with which tests render the manifests, without a cluster. Installs it by apt as root
+# on Debian or Ubuntu; otherwise prints how to.
 set -eu
 
 say() { printf 'setup: %s\n' "$*"; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts promtool, which checks Prometheus rules, into .venv/bin. Taken out of Debian's package `prometheus`, so
-# that no server is installed or started. Elsewhere: tests of the rules run with any promtool on PATH.
+# Puts promtool, which checks Prometheus rules, into .venv/bin, extracted from Debian's package `prometheus` without
+# installing the server. Elsewhere the rule tests use any promtool on PATH.
 set -eu
 
 cd "$(dirname "$0")/../.."

@@ -1,9 +1,8 @@
 #!/bin/sh
-# Makes the private environment .venv in the checkout and installs the project into it, editable,
-# with everything for tests, lint and Spark: the versions in deploy/lock, and no file without its hash. They are
-# for every Python that the project supports, on Linux, macOS and Windows. Does nothing if pyproject.toml, the
-# locks and the compiled sources are still those that were installed. PYTHON=/path/to/python chooses the interpreter
-# (3.11 or newer), CC the C compiler. Where there is none, root on Debian or Ubuntu gets gcc by apt, and others get
+# Creates .venv in the checkout and installs the project into it, editable, with everything for tests, lint and Spark:
+# exactly the versions and hashes in deploy/lock, for every supported Python on Linux, macOS and Windows. Does nothing
+# if pyproject.toml, the locks and the compiled sources are unchanged. PYTHON=/path/to/python chooses the interpreter
+# (3.11 or newer), CC the C compiler. If there is none, root on Debian or Ubuntu gets gcc by apt, and other users get
 # Clang as a Python package (ziglang) in .venv.
 set -eu
 
@@ -32,7 +31,7 @@ find_python() {
   elsewhere installed:      make setup PYTHON=/path/to/python3.11"
 }
 
-# The environment holds absolute paths, so its place counts as much as its contents.
+# The environment contains absolute paths, so its location matters too.
 fingerprint() {
     "$1" -c 'import glob, hashlib, os; print(hashlib.sha256(
         b"".join(open(name, "rb").read() for name in ("pyproject.toml", "setup.py",
@@ -44,7 +43,7 @@ make_venv() {
     if "$1" -c 'import ensurepip, venv' 2>/dev/null; then
         "$1" -m venv --clear "$venv"
     elif "$1" -m pip --version >/dev/null 2>&1 && "$1" -m venv --clear --without-pip "$venv"; then
-        # Debian splits ensurepip off to python3-venv; the system's pip can put itself in as well.
+        # Debian moves ensurepip to python3-venv; the system's pip can install itself too.
         "$1" -m pip --quiet --python "$venv/bin/python" install pip ||
             fail "$1 could not install pip into $venv; try: apt-get install python3-venv"
     else
@@ -53,7 +52,7 @@ make_venv() {
     fi
 }
 
-# compiles COMMAND: it is a C compiler, and finds the headers of Python. The command may be several words.
+# compiles COMMAND: tests for a C compiler that finds Python's headers. COMMAND may be several words.
 compiles() {
     printf '#include <Python.h>\n' >"$venv/probe.c"
     # shellcheck disable=SC2086
@@ -73,7 +72,7 @@ install_by_apt() {
         say "apt could not install $packages"
 }
 
-# Sets CC where what Python was built with is not the compiler to take.
+# Sets CC if the compiler that built Python does not work.
 find_compiler() {
     headers=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
     compiler=${CC:-$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")')}
@@ -108,8 +107,8 @@ python=$(find_python)
 say "making $venv with $("$python" --version) and installing the project, a minute or two"
 make_venv "$python"
 install() {
-    # --no-deps: the locks name all. --no-build-isolation: what builds is what build.lock has installed.
-    # Warnings are those of setuptools about itself.
+    # --no-deps: the locks are complete. --no-build-isolation: build with the packages of build.lock.
+    # Warnings are about setuptools itself.
     PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONWARNINGS=ignore \
         "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation "$@" ||
         fail "pip could not install $*; its message is above.

@@ -1,4 +1,4 @@
-"""What spark-submit starts: the `compactor` command inside the submitted driver."""
+"""The entry point for spark-submit: the `compactor` command in the submitted driver."""
 
 from compactor.cli.main import main
 

@@ -3,9 +3,9 @@
 #
 #   submit.sh [spark-submit options] -- compact s3://bucket/table --strategy full --json
 #
-# PYTHON: the interpreter of driver and executors; the checkout's environment by default. It has the package installed:
-# its compiled modules cannot be imported from a zip. An image has them; elsewhere ship an environment by --archives
-# and name its interpreter in PYSPARK_PYTHON (docs/how-to/spark.md).
+# PYTHON: interpreter of driver and executors, by default of the checkout's environment. The package must be installed,
+# because compiled modules cannot be imported from a zip: use an image, or ship an environment by --archives and name
+# its interpreter in PYSPARK_PYTHON (docs/how-to/spark.md).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# All of it on this machine, in half a minute: an S3 server (moto), files ingested into a table there, compacted by
-# submit.sh, verified. Nothing leaves the machine, and nothing is left on it.
+# Tries submit.sh on this machine in half a minute: starts an S3 server (moto), ingests files into a table, compacts it by
+# submit.sh, and verifies it. Nothing leaves the machine or stays on it.
 #
 #   try.sh [spark-submit options]        --master local[2] by default
 #
-# PYTHON: the interpreter, with the project and its tests' packages; the checkout's environment by default.
+# PYTHON: an interpreter with the project and its test dependencies, by default of the checkout's environment.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -39,11 +39,11 @@ unreachable() {
 }
 "$python" - <<'PY' || unreachable
 import boto3, botocore.config
-# Tried again while the server comes up.
+# Retry while the server starts.
 config = botocore.config.Config(retries={"total_max_attempts": 12, "mode": "standard"}, connect_timeout=5)
 boto3.client("s3", config=config).create_bucket(Bucket="try")
 PY
-# Another one may have taken the port meanwhile, and answered.
+# Another process may have taken the port meanwhile and answered.
 kill -0 "$server" 2>/dev/null || unreachable
 
 table=s3://try/logs

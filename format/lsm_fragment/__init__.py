@@ -1,4 +1,4 @@
-"""The fragment format, byte by byte: `format/SPEC.md` is the contract. It knows nothing of tables and stores.
+"""The fragment format; its contract is `format/SPEC.md`. The package knows nothing of tables and stores.
 
 A **fragment** is one immutable object: a header, the chunks of the sort columns row group by row group, the
 chunks of every other column, a footer. A **chunk** holds the values of one column in one row group. The
@@ -6,11 +6,11 @@ rooms, from the top; each imports only rooms below it:
 
 container   reads and writes a fragment in the order of its bytes: `writer`, `stream_reader`, `reader`, `open`
 gather      takes rows of several sources in merged order, one column at a time
-encodings   turns an array into the payload of a chunk and back; one file for each encoding
-keys        answers which row comes before which: sort schema, normalised keys, bounds
-arrays      brings Arrow arrays into the forms that are stored and moved: types, hashing, nesting, templates
+encodings   converts an array to the payload of a chunk and back; one file per encoding
+keys        decides which row comes before which: sort schema, normalised keys, bounds
+arrays      converts Arrow arrays to the forms that are stored and moved: types, hashing, nesting, templates
 blocks      lays out blocks: header, parts, checksums, codec
-native      holds the compiled loops, in the rooms of the Python files that call them
+native      has the compiled loops, in the rooms of the Python files that call them
 """
 
 from typing import TYPE_CHECKING, Any

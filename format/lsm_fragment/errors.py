@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 def cause_of(error: Exception) -> str:
-    """Says in words why something stored could not be parsed; Python's own words name no cause."""
+    """Explains why stored JSON could not be parsed; Python's own message names no cause."""
     match error:
         case KeyError():
             return f"it has no {error.args[0]!r}" if error.args else "something is missing"
@@ -65,7 +65,7 @@ class CorruptFragmentError(FormatError):
         super().__init__(f"{place}: {cause}", name=name)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only arguments do not survive the default pickling of exceptions (Spark tasks).
+        # Default pickling of exceptions (in Spark tasks) drops keyword-only arguments.
         return _rebuild, (self.cause, self.name, self.offset, self.column)
 
 

@@ -1,7 +1,7 @@
-"""Limits the memory that a reader takes because a fragment says so: bombs are refused before they are
-decoded.
+"""Limits the memory that a fragment can make a reader allocate: decompression bombs are refused before they
+are decoded.
 
-Writers keep the same limits (`lsm_fragment.encodings.fitting`), so that everything written can be read.
+Writers keep to the same limits (`lsm_fragment.encodings.fitting`), so everything written can be read.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from lsm_fragment.errors import FormatError
 
 _MAX_CHUNK_BYTES: Final = 1 << 30
 MAX_METADATA_BYTES: Final = 16 << 20
-"""The limit for a header, page or directory, from which far larger objects are made."""
+"""The limit for a header, page or directory: parsing turns them into far larger objects."""
 MAX_RATIO: Final = 64
 KEPT_RATIO: Final = 16
-"""The values of a kept dictionary may take this many times what a chunk may take: a reader expands only as
-many rows at a time as it has room for, but in the end all of them."""
+"""The values of a kept dictionary may take this many times a chunk's limit: a reader expands only some rows
+at a time, but all of them in the end."""
 
 
 @cache
 def max_chunk_bytes() -> int:
-    """Returns the bytes that a chunk's payload, and its decoded values, may take; or `MAX_RATIO` times the
-    stored bytes, if that is more.
+    """Returns the limit for a chunk's payload, and for its decoded values; `MAX_RATIO` times the stored bytes
+    are allowed if that is more.
 
-    The default is what the constants take that writers put into a node
-    (`lsm_fragment.encodings.node.MAX_UNBACKED_VALUES`). Raises `FormatError` if COMPACTOR_MAX_CHUNK_BYTES
-    is not a number.
+    The default fits the constants that writers put into a node
+    (`lsm_fragment.encodings.node.MAX_UNBACKED_VALUES`). Raises `FormatError` if COMPACTOR_MAX_CHUNK_BYTES is
+    not a number.
     """
     text = os.environ.get("COMPACTOR_MAX_CHUNK_BYTES", "")
     if not text:
@@ -41,23 +41,23 @@ def max_chunk_bytes() -> int:
 
 
 def chunk_limit_bytes(stored_bytes: int) -> int:
-    """Returns the bytes that a chunk with a stored payload of this size may take."""
+    """Returns the limit for a chunk whose stored payload has this size."""
     return max(max_chunk_bytes(), MAX_RATIO * stored_bytes)
 
 
 def written_limit_bytes(stored_bytes: int) -> int:
-    """Returns the bytes that a written chunk of this stored size may take: what readers accept by default,
-    whatever COMPACTOR_MAX_CHUNK_BYTES allows this process to read."""
+    """Returns the limit for a written chunk of this stored size: the default of readers, whatever
+    COMPACTOR_MAX_CHUNK_BYTES allows this process to read."""
     return max(max_written_bytes(), MAX_RATIO * stored_bytes)
 
 
 def max_written_bytes() -> int:
-    """Returns what `written_limit_bytes` gives for a chunk that stores no bytes."""
+    """Returns `written_limit_bytes` of a chunk that stores no bytes."""
     return min(max_chunk_bytes(), _MAX_CHUNK_BYTES)
 
 
 def max_metadata_bytes(stored_bytes: int) -> int:
-    """Returns the bytes that a header, name, page or directory of this stored size may take."""
+    """Returns the limit for a header, name, page or directory of this stored size."""
     return max(MAX_METADATA_BYTES, MAX_RATIO * stored_bytes)
 
 

@@ -1,7 +1,7 @@
 """Reads and writes lists of names such as `service,"a,b",time:desc`.
 
-Quotes are those of SQL: a name that has a comma, a colon or a quote, or white space at its ends, stands in
-double quotes, and a quote within them is doubled.
+Quoting is that of SQL: a name with a comma, a colon, a quote, or white space at its ends is in double quotes,
+and quotes within it are doubled.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _NEEDS_QUOTES: Final = re.compile(r'[,:"]|^\s|\s$|^$')
 
 
 def quoted(name: str) -> str:
-    """Returns the name as `parse_name` reads it, in quotes where it needs them."""
+    """Formats a name for `parse_name`, in quotes if it needs them."""
     if not _NEEDS_QUOTES.search(name):
         return name
     return in_quotes(name)
 
 
 def in_quotes(name: str) -> str:
-    """Returns the name in quotes, as an expression in SQL has any name."""
+    """Returns the name in quotes, as any name may be in an SQL expression."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def names_text(names: Iterable[str], most: int = _MAX_LISTED) -> str:
-    """Returns the first names as a list that `parse_names` reads."""
+    """Formats the first names as a list for `parse_names`."""
     return ", ".join(map(quoted, islice(names, most)))
 
 
 def split_outside_quotes(text: str, separator: str) -> list[str]:
-    """Returns the parts between separators. A separator in quotes does not count; quotes stay.
+    """Splits a text at separators outside quotes; quotes are kept.
 
-    separator: one character. Quotes are quotes only where a part begins with them.
+    separator: one character. Only a quote at the beginning of a part opens quotes.
     """
     part = re.compile(rf"\s*{_QUOTED.pattern}[^{separator}]*|[^{separator}]*")
     parts, at = [], 0
@@ -49,9 +49,9 @@ def split_outside_quotes(text: str, separator: str) -> list[str]:
 
 
 def parse_name(text: str) -> str:
-    """Returns the name that a text stands for.
+    """Parses a name.
 
-    Raises ValueError, which says how to write it, if there is none or its quotes do not fit.
+    Raises ValueError, which says how to write it, for a missing name or unbalanced quotes.
     """
     text = text.strip()
     if not text:
@@ -67,7 +67,7 @@ def parse_name(text: str) -> str:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Returns the names of a comma-separated list. Raises ValueError as `parse_name` does."""
+    """Parses a comma-separated list of names. Raises ValueError as `parse_name` does."""
     try:
         return tuple(map(parse_name, split_outside_quotes(text, ",")))
     except ValueError as error:

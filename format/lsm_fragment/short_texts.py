@@ -1,4 +1,4 @@
-"""Remembers what short texts were parsed to, which many fragments of a table have in common."""
+"""Caches the results of parsing short texts, which many fragments of a table share."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Ts = TypeVarTuple("Ts")
 
 
 def remembered(
-    most: int, max_bytes: int
+    max_results: int, max_bytes: int
 ) -> Callable[[Callable[[bytes, *Ts], T]], Callable[[bytes, *Ts], T]]:
-    """Returns a decorator of a pure function of a text that remembers its last results.
+    """Returns a decorator that caches the last results of a pure function of a text.
 
-    most: the number of results. max_bytes: longer texts are parsed each time, so that memory is bounded.
+    max_results: size of the cache. max_bytes: longer texts are not cached, which bounds the memory.
     """
 
     def decorate(parse: Callable[[bytes, *Ts], T]) -> Callable[[bytes, *Ts], T]:
-        remembering = lru_cache(most)(parse)
+        remembering = lru_cache(max_results)(parse)
 
         @wraps(parse)
         def parsed(text: bytes, *rest: *Ts) -> T:

@@ -1,8 +1,7 @@
-"""Divides work among the caller and threads that help it.
+"""A thread pool in which the calling thread works too.
 
-To hand a piece of work over, and to wait for it, takes longer than many a column takes; and more threads than
-cores get in each other's way at the interpreter's lock. So the caller is one of the threads: while it would
-wait, it does what nobody has begun.
+Handing off a task often costs more than the task, and extra threads contend for the GIL. So the caller is one
+of the threads: instead of waiting idly, it runs queued tasks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 
 class Work(Generic[T]):
-    """Work that is done once, by whoever is free first. What it made is held until it is taken."""
+    """A task that runs once, in the first free thread. Its result is kept until it is taken."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work: Callable[[], T] | None = work
@@ -32,7 +31,7 @@ class Work(Generic[T]):
         return self._outcome is None or self._outcome.done()
 
     def do(self) -> bool:
-        """Does the work, unless somebody has begun it. Returns whether it did."""
+        """Runs the task, unless a thread has started it. Returns whether it ran it."""
         if not self._claim.acquire(blocking=False):
             return False
         work, outcome = self._work, self._outcome
@@ -44,55 +43,55 @@ class Work(Generic[T]):
         except BaseException as error:
             outcome.set_exception(error)
             if not isinstance(error, Exception):
-                raise  # ends the caller at once
+                raise  # KeyboardInterrupt and the like end the caller
         return True
 
     def wait(self) -> None:
-        """Waits for who has begun the work."""
+        """Waits for the thread that is running the task."""
         if self._outcome is not None:
             self._outcome.exception()
 
     def take(self) -> T:
-        """Returns what the finished work has made, which is held no longer. Raises what it raised."""
+        """Returns the result of the finished task and releases it. Raises the task's error."""
         outcome, self._outcome = self._outcome, None
         assert outcome is not None
         return outcome.result()
 
     def cancel(self) -> bool:
-        """Makes sure that nobody begins the work any more. Returns whether nobody has begun it."""
+        """Prevents the task from starting. Returns whether it had not started."""
         if not self._claim.acquire(blocking=False):
             return False
         self._work = self._outcome = None
         return True
 
     def drop(self) -> None:
-        """Makes sure that nobody does the work any more: waits for who has begun it."""
+        """Cancels the task, or waits for the thread that is running it."""
         if not self.cancel():
             self.wait()
             self._outcome = None
 
 
 class ThreadPool:
-    """The caller and the threads that help it, which it closes.
+    """The calling thread and its helper threads, which it closes.
 
-    Work in them may begin other work, and must not wait for any: it could wait for itself.
+    A task may submit other tasks, but must not wait for any: it could wait for itself.
     """
 
     def __init__(self, threads: int) -> None:
-        """threads: how many work, the caller included. Starts none before there is work for it."""
+        """threads: number of threads, including the caller. Helpers start with their first task."""
         self.threads = threads
         self.wait_seconds = 0.0
-        """Seconds in which the caller had nothing to do but wait."""
+        """Seconds in which the caller was idle."""
         self._inside = local()
-        """Marks the threads."""
+        """Marks helper threads."""
         mark = partial(setattr, self._inside, "is_set", True)
         self._pool = ThreadPoolExecutor(threads - 1, "pool", mark) if threads > 1 else None
         self._begun: deque[Work[Any]] = deque()
-        """Work that nobody may have begun yet."""
+        """Tasks that may not have started yet."""
         self._lock = Lock()
 
     def begin(self, work: Callable[[], T]) -> Work[T]:
-        """Gives some work to another thread, of which there must be one, or to the caller once it waits."""
+        """Queues a task for a helper thread, or for the caller when it blocks. Needs at least one helper."""
         assert self._pool is not None, "a caller that is alone works itself"
         begun = Work(work)
         with self._lock:
@@ -102,18 +101,18 @@ class ThreadPool:
         try:
             self._pool.submit(begun.do)
         except RuntimeError as error:
-            # The pool keeps the work; its other threads do it, or the caller once it waits.
+            # The task stays queued: the other helpers run it, or the caller when it waits.
             if "start new thread" not in str(error):
                 raise
         return begun
 
     def wait(self, work: Work[T]) -> T:
-        """Returns the result of what was begun, once that is done (`finish`). Raises what the work raised."""
+        """Waits for a task (`finish`) and returns its result. Raises the task's error."""
         self.finish(work)
         return work.take()
 
     def finish(self, work: Work[Any]) -> None:
-        """Does what nobody has begun, the awaited work first, until that is done."""
+        """Runs queued tasks, the awaited one first, until that is done."""
         work.do()
         while not work.is_done and self._help():
             pass
@@ -125,11 +124,10 @@ class ThreadPool:
     def each(
         self, work: Callable[[S], T], items: Iterable[S], weights: Sequence[int] | None = None
     ) -> list[T]:
-        """Returns the result of the work on each item. Whoever is free takes the next one.
+        """Runs the work on each item, in all threads, and returns the results.
 
-        weights: the heaviest is the first to be taken; None for the order of the items. Raises the error of
-        the first that fails in this order, whatever the number of threads; an interrupt of the caller comes
-        before all errors.
+        weights: start with the heaviest item; None for the order of the items. Raises the error of the first
+        item that fails in this order, for any number of threads; an interrupt of the caller takes precedence.
         """
         shared = _Items(work, list(items), weights)
         helps: list[Work[None]] = []
@@ -137,35 +135,35 @@ class ThreadPool:
             others = min(self.threads, shared.count) - 1
             helps.extend(self.begin(shared.run) for _ in range(others))
             shared.run()
-        finally:  # also after an interrupt, or if a thread cannot be started
+        finally:  # also for an interrupt, or if a thread cannot start
             shared.stop()
             for help_ in helps:
                 help_.drop()
         return shared.results()
 
     def close(self) -> None:
-        """Drops the work that was not begun, and waits for the threads."""
+        """Drops tasks that have not started, and waits for the threads."""
         with self._lock:
             self._begun.clear()
         if self._pool is not None:
-            # Python may drop a forgotten caller, which closes, in one of the threads.
+            # The garbage collector may close a forgotten caller from one of its helpers.
             is_inside = getattr(self._inside, "is_set", False)
             self._pool.shutdown(wait=not is_inside, cancel_futures=True)
 
     def _help(self) -> bool:
-        """Does the first work that nobody has begun. Returns whether there was any."""
+        """Runs the first task that has not started. Returns whether there was one."""
         while (begun := self._next()) is not None:
             if begun.do():
                 return True
         return False
 
     def _next(self) -> Work[Any] | None:
-        with self._lock:  # a thread that begins work removes what is done
+        with self._lock:  # `begin` removes finished tasks in other threads
             return self._begun.popleft() if self._begun else None
 
 
 class _Items(Generic[S, T]):
-    """Items that several threads take."""
+    """Items that several threads work on."""
 
     def __init__(
         self, work: Callable[[S], T], items: Sequence[S], weights: Sequence[int] | None
@@ -184,11 +182,11 @@ class _Items(Generic[S, T]):
         return len(self._items)
 
     def run(self) -> None:
-        """Works until nothing is left, or something has failed."""
+        """Works until no item is left, or one has failed."""
         while self._left and not self._failed:
             try:
                 place = self._left.popleft()
-            except IndexError:  # another thread has taken the last one
+            except IndexError:  # another thread took the last item
                 return
             try:
                 self._done[place] = self._work(self._items[place])
@@ -196,11 +194,11 @@ class _Items(Generic[S, T]):
                 self._failed[place] = error
 
     def stop(self) -> None:
-        """Leaves what nobody has taken."""
+        """Drops the items that no thread has taken."""
         self._left.clear()
 
     def results(self) -> list[T]:
-        """Returns the results in the order of the items, or raises what has failed."""
+        """Returns the results in the order of the items, or raises the first error."""
         failed = [self._failed[place] for place in self._order if place in self._failed]
         if failed:
             raise min(failed, key=lambda error: isinstance(error, Exception))
@@ -208,4 +206,4 @@ class _Items(Generic[S, T]):
 
 
 ALONE: Final = ThreadPool(1)
-"""The caller, whom nobody helps."""
+"""A pool of one: the calling thread."""

@@ -1,4 +1,4 @@
-"""Names the errors that Arrow raises for values."""
+"""The errors that Arrow raises for invalid values."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ OF_VALUES: Final = (
 )
 """Arrow's errors about values.
 
-Their base, `pa.ArrowException`, is also raised for threads and memory that the machine does not give.
+Their base, `pa.ArrowException`, also covers failures to get threads or memory.
 """

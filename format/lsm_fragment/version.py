@@ -1,3 +1,3 @@
-"""Holds the version of the product, which writers note in fragments."""
+"""The version of the product, which writers record in fragments."""
 
 __version__ = "0.1.0"

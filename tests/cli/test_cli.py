@@ -435,7 +435,9 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     assert len(verdict["faults"]) == 3
     for path, cause in ((flipped, "checksum"), (cut, "truncated"), (gone, "no such object")):
         assert any(str(path) in fault and cause in fault for fault in verdict["faults"]), cause
-    assert "FAULTS" in cli("verify", table_path, code=1)
+    told = cli("verify", table_path, code=1)
+    assert "FAULTS" in told
+    assert "--skip-quarantined" in told
     cli("compact", table_path, "--master", "in-process", "--strategy", "full", code=1)
     says(cli.err.splitlines()[-1])
     assert "in quarantine: data/" in cli("inspect", table_path)
@@ -998,3 +1000,22 @@ def test_names_with_marks_stand_in_quotes_and_what_is_printed_is_read_again(
     cli.fails(2, "ingest", tmp_path / "other", file, "--sort-by", '"a,b')
     cli.fails(2, "head", table, "--columns", '"a,b')
     cli.fails(2, "alter", table, "--drop", '"a,b')
+
+
+def test_a_name_of_several_lines_makes_no_line_of_its_own(cli: Cli, tmp_path: Path) -> None:
+    name = "k\ncompactor: error: \x1b[2J"
+    source, table = tmp_path / "a\nb.parquet", tmp_path / "t"
+    pq.write_table(pa.table({name: [1, 2], "n": [1, 2]}), source)
+    sort_by = f'"{name}"'
+    for call in (
+        ("ingest", table, source, "--sort-by", sort_by),
+        ("inspect", table),
+        ("alter", table, "--order", sort_by),
+        ("export", table, tmp_path / "c\nd.csv"),
+        ("query", table, "--where", f"{sort_by} = 1"),
+    ):
+        told = cli(*call) + cli.err
+        assert "\x1b" not in told
+        assert not any(
+            line.startswith(("compactor: error", "b.parquet", "d.csv")) for line in told.split("\n")
+        )

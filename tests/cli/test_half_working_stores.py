@@ -11,12 +11,14 @@ import pytest
 from compactor.common.clock import SystemClock
 from compactor.table.object_names import PROBE_KEY
 from tests.cli.test_cli import Cli, cli
-from tests.support.s3_server import S3Server, delivers_twice, without_conditions
+from tests.faults import DeliverTwice, IgnoreConditions, calls
+from tests.support.s3_server import S3Server
 from tests.support.wording import says
 
 __all__ = ["cli"]
 
 YEAR_SECONDS = 365 * 86_400
+CONDITIONAL_WRITES = calls("PUT", where=lambda r: "if-none-match" in r.headers)
 
 
 def rows_file(tmp_path: Path, first: int = 0, time_text: str = "2026-11-01T00:00:00Z") -> Path:
@@ -35,7 +37,7 @@ def numbers(cli: Cli, table: str) -> list[int]:
 def test_commands_behind_a_network_that_delivers_twice_say_and_do_what_they_should(
     cli: Cli, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
-    s3_server.behind = delivers_twice
+    s3_server.faults.add(DeliverTwice(), at=CONDITIONAL_WRITES)
     table = f"s3://{s3_bucket}/t"
     said = cli("ingest", table, rows_file(tmp_path), rows_file(tmp_path, 10), "--sort-by", "k")
     assert said.count("10 rows in 1 fragment") == 2
@@ -54,7 +56,7 @@ def test_commands_behind_a_network_that_delivers_twice_say_and_do_what_they_shou
 def test_a_store_without_conditional_writes_takes_no_table(
     cli: Cli, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
-    s3_server.behind = without_conditions
+    s3_server.faults.add(IgnoreConditions())
     table = f"s3://{s3_bucket}/t"
     cli.fails(4, "ingest", table, rows_file(tmp_path), "--sort-by", "k")
     assert not s3_server.requests("PUT", "t/_log/0")
@@ -65,7 +67,7 @@ def test_a_store_that_loses_its_conditional_writes_is_written_to_no_more(
 ) -> None:
     table = f"s3://{s3_bucket}/t"
     cli("ingest", table, rows_file(tmp_path), "--sort-by", "k")
-    s3_server.behind = without_conditions
+    s3_server.faults.add(IgnoreConditions())
     for command in (
         ["ingest", table, rows_file(tmp_path, 10)],
         ["delete", table, "--where", "k < 5"],

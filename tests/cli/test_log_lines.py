@@ -65,7 +65,7 @@ def test_what_nobody_foresaw_is_told_in_lines_of_json(level: str, where: str) ->
     assert done.returncode == 1
     lines = lines_of(done.stderr)
     assert {line["level"] for line in lines} >= {"error"}
-    assert any("not foreseen" in str(line.get("reason")) for line in lines)
+    assert any("internal error: ValueError (" in str(line.get("reason")) for line in lines)
     assert any("ZeroDivisionError" in str(line.get("exc_info")) for line in lines)
     warned = [line for line in lines if line.get("category") == "RuntimeWarning"]
     assert bool(warned) == (level == "debug")
@@ -77,7 +77,7 @@ def test_a_warning_of_python_is_no_line_for_people() -> None:
     )
     assert done.returncode == 1
     assert "RuntimeWarning" not in done.stderr
-    assert "not foreseen" in done.stderr
+    assert "internal error: ValueError (" in done.stderr
 
 
 def test_infinities_that_cancel_out_warn_of_nothing(

@@ -27,7 +27,7 @@ def test_templates_are_listed_with_rows_and_an_example(tmp_path: Path, cli: Cli)
     assert lines[3] == "100 rows, 1 without a text at version 1"
 
 
-def test_only_the_max_frequent_ones_are_shown(tmp_path: Path, cli: Cli) -> None:
+def test_only_the_most_frequent_ones_are_shown(tmp_path: Path, cli: Cli) -> None:
     lines = cli(
         "templates", table_at(tmp_path), "m", "--limit", "1", "--where", "k < 9"
     ).splitlines()

@@ -10,7 +10,7 @@ from threading import Lock
 import pytest
 
 from compactor.common import garbage
-from compactor.common.garbage import leave_alone_for_good, older_objects_left_alone
+from compactor.common.garbage import freeze_for_good, older_objects_left_alone
 
 
 class Cycle:
@@ -44,7 +44,7 @@ def test_work_that_fails_leaves_nothing_frozen() -> None:
     assert not gc.get_freeze_count()
 
 
-@pytest.mark.parametrize("freeze", [gc.freeze, leave_alone_for_good])
+@pytest.mark.parametrize("freeze", [gc.freeze, freeze_for_good])
 def test_what_others_have_frozen_stays_frozen(freeze: Callable[[], None]) -> None:
     frozen = weakref.ref(Cycle())
     freeze()

@@ -31,8 +31,9 @@ from compactor.table.suspects import MAX_ABANDONED
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from lsm_fragment.errors import LimitError
+from tests.faults import Drop, LoseAnswer, Stall, calls
 from tests.support.memory_store import MemoryStore
-from tests.table.test_commit_log import METADATA, answer_again, lose_the_answers
+from tests.table.test_commit_log import COMMITS, METADATA
 from tests.table.test_history import MovingClock
 
 EAGER = Policy(strategy=Strategy.OVERLAPPING)
@@ -140,6 +141,12 @@ def test_leases_of_others_are_judged_by_one_look_at_the_time(
     assert len(looks) == 1
 
 
+def lose_commits(store: MemoryStore) -> None:
+    """Loses the answers of all commits from now on, and keeps the store from giving what they wrote."""
+    lost = store.faults.add(LoseAnswer(), at=COMMITS)
+    store.faults.add(Drop(), at=calls("read", where=lambda call: ("create", call.key) in lost.hits))
+
+
 def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
     """A driver that does not know that its lease is in the log, and its store."""
     for first in (0, 5):
@@ -147,7 +154,7 @@ def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
     driver = world.driver("one", lease_seconds=3600)
     store = driver.log.store
     assert isinstance(store, MemoryStore)
-    lose_the_answers(store, landed=True)
+    lose_commits(store)
     with pytest.raises(UnknownOutcomeError):
         driver.decide(1)
     return driver, store
@@ -156,14 +163,14 @@ def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
 def test_a_lease_whose_answer_was_lost_blocks_nothing(world: World) -> None:
     driver, store = leasing_without_an_answer(world)
     assert len(world.snapshot().leases) == 1
-    answer_again(store)
+    store.faults.clear()
     (compaction,) = driver.decide(1)
     assert set(world.snapshot().leases) == {compaction.compaction_id}
 
 
 def test_a_lease_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
     driver, store = leasing_without_an_answer(world)
-    answer_again(store)
+    store.faults.clear()
     driver.give_up()
     assert world.snapshot().leases == {}
 
@@ -177,10 +184,10 @@ def test_a_compaction_whose_commit_got_no_answer_is_not_void_though_others_merge
     store = driver.log.store
     assert isinstance(store, MemoryStore)
     (compaction,) = driver.decide(1)
-    lose_the_answers(store, landed=True)
+    lose_commits(store)
     with pytest.raises(UnknownOutcomeError):
         driver.commit_outcomes([outcome(compaction)])
-    answer_again(store)
+    store.faults.clear()
     (output,) = world.snapshot().fragments
     world.log().commit(lambda _: Changes(operation=Operation.COMPACT, removes=(output,)))
     (finished,) = driver.commit_outcomes([outcome(compaction)])
@@ -196,11 +203,8 @@ def test_a_driver_that_loses_the_race_for_a_lease_has_decided_nothing(world: Wor
     assert isinstance(store, MemoryStore)
     decided: list[Compaction] = []
 
-    def overtake(operation: str, key: str) -> None:
-        if operation == "create:before" and not decided:
-            decided.extend(one.decide(1))
-
-    store.fault = overtake
+    overtake = Stall(lambda: decided.extend(one.decide(1)))
+    store.faults.add(overtake, at=calls("create").first())
     assert other.decide(1) == []
     assert other.running == 0
     assert len(decided) == 1
@@ -518,16 +522,13 @@ def test_an_outcome_that_the_log_was_not_told_counts_once(world: World) -> None:
         compaction_id=compaction.compaction_id, failure="bits", culprit=keys[0], is_damage=True
     )
 
-    def unreachable(operation: str, key: str) -> None:
-        raise StoreUnreachableError("no answer")
-
     store = driver.log.store
     assert isinstance(store, MemoryStore)
+    store.faults.add(Drop())
     for _ in range(5):
-        store.fault = unreachable
         with pytest.raises(StoreUnreachableError):
             driver.commit_outcomes([damage])
-    store.fault = lambda operation, key: None
+    store.faults.clear()
     (finished,) = driver.commit_outcomes([damage])
     assert (finished.attempt, finished.quarantined) == (1, ())
     assert world.snapshot().quarantine == {}

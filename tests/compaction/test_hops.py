@@ -10,7 +10,7 @@ import pytest
 
 from compactor.cli.main import run
 from compactor.merge import key_phase
-from compactor.merge.key_merge import merge_keys
+from compactor.merge.order.key_merge import merge_keys
 from compactor.stores.local import LocalStore
 from tests.support.tables import ingest_tables, log_rows
 

@@ -14,9 +14,9 @@ from compactor.compaction.driver import Driver, DriverSettings, FinishedCompacti
 from compactor.compaction.engine import InProcessEngine
 from compactor.compaction.listener import Silent
 from compactor.compaction.worker import Worker
-from compactor.errors import StoreUnreachableError
 from compactor.settings.compaction import Policy, Strategy
 from compactor.table.commit_log import CommitLog
+from tests.faults import Drop, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table
 
@@ -50,12 +50,9 @@ def test_a_result_that_a_store_does_not_take_for_a_day_is_offered_now_and_then()
     for number in range(2):
         append_table(store, pa.table({"k": [number]}), "k" if number == 0 else None)
 
-    def refuse(operation: str, key: str) -> None:
-        raise StoreUnreachableError(f"{operation} {key}: no answer")
-
     def run(compaction: Compaction) -> Outcome:
         outcome = run_compaction(compaction, store)
-        store.fault = refuse
+        store.faults.add(Drop())
         store.calls.clear()
         return outcome
 
@@ -98,15 +95,10 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
     for number in range(4):
         table = pa.table({"k": [10 * (number // 2), 10 * (number // 2) + 1]})
         append_table(store, table, "k" if number == 0 else None)
-    creates = 0
-
-    def refuse(operation: str, key: str) -> None:
-        nonlocal creates
-        creates += operation == "create:before" and key.endswith(".json")
-        if creates > 2:  # the leases and the first result
-            raise StoreUnreachableError(f"{operation} {key}: no answer")
-
-    store.fault = refuse
+    commits = calls("create", where=lambda call: call.key.endswith(".json"))
+    # The leases and the first result pass.
+    third = store.faults.add(Drop(), at=commits.from_nth(3))
+    store.faults.add(Drop(), at=calls(where=lambda _: bool(third.hits)))
     driver = Driver(
         CommitLog(store, time), DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING))
     )
@@ -122,19 +114,12 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
 def test_a_clock_that_goes_back_keeps_no_table_waiting() -> None:
     time = Time()
     store = MemoryStore(now=lambda: time.seconds)
-    looks = 0
-
-    def refuse(operation: str, key: str) -> None:
-        nonlocal looks
-        looks += 1
-        time.seconds -= 10_000_000 if looks == 1 else 0
-        raise StoreUnreachableError(f"{operation} {key}: no answer")
-
-    store.fault = refuse
+    store.faults.add(Stall(lambda: time.sleep(-10_000_000)), at=calls().first())
+    store.faults.add(Drop())
     driver = Driver(CommitLog(store, time), DriverSettings())
     worker = Worker([driver], InProcessEngine(), policy=driver.policy, clock=time)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
-    assert looks > DAY / 60
+    assert len(store.calls) > DAY / 60
 
 
 class Slots(InProcessEngine):

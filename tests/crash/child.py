@@ -7,16 +7,18 @@ import os
 from compactor.stores import open as opening
 from compactor.stores.base import Store
 from compactor.table import commit_log, vacuum
-from tests.crash.killing_store import KillingStore, Point
+from tests.crash.points import Point
+from tests.faults.store import FaultyStore
 
 
 def main() -> None:
     point = os.environ.get("CRASH_AT")
     if point:
         original = opening.open_store
+        faults = Point.parse(point).faults()
 
         def open_killing(url: str) -> Store:
-            return KillingStore(original(url), Point.parse(point))
+            return FaultyStore(original(url), faults)
 
         # Before anything else imports it by name.
         opening.open_store = open_killing

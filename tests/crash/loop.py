@@ -24,7 +24,7 @@ from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from tests.crash.killing_store import POINTS, Point
+from tests.crash.points import POINTS, Point
 from tests.support.tables import log_rows
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,8 @@ from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.output import changes_since
 from compactor.entities.run import EntityRun
-from compactor.entities.spec import EntityMergeSpec, parse_spec
+from compactor.entities.spec import EntityMergeSpec, spec_of
+from compactor.settings.document import Document
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 
@@ -23,7 +24,7 @@ Entity = dict[str, Any]
 
 def spec(*datasets: str, equality: Sequence[Any] = (), **settings: Any) -> EntityMergeSpec:
     document = {"datasets": datasets, "equality": equality, **settings}
-    return parse_spec(json.dumps(document), "spec.json")
+    return spec_of(Document.parse(json.dumps(document), "spec.json"))
 
 
 def write(folder: Path, datasets: Mapping[str, Sequence[Entity]]) -> None:

@@ -24,6 +24,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.write.alter import Alteration, alter_table
 from tests.entities.support import by_id, rows, run, spec, write
+from tests.faults import Crash, Kill, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 from tests.support.wording import refuses, says
@@ -299,20 +300,15 @@ class TestTables:
         chosen = spec("A a", "B b", equality=ON_K)
         whole = MemoryStore(dict(store.objects))
         run(chosen, whole, tmp_path)
-        expected, calls = rows(whole), len(whole.calls)
+        expected, steps = rows(whole), len(whole.calls)
         before = rows(store)
         kills = 0
-        for step in range(calls):
+        for step in range(steps):
             broken = MemoryStore(dict(store.objects))
-
-            def fault(_operation: str, _key: str, broken: Any = broken, step: int = step) -> None:
-                if len(broken.calls) > step:
-                    raise KeyboardInterrupt
-
-            broken.fault = fault
+            broken.faults.add(Kill(), at=calls().nth(step + 1))
             try:
                 run(chosen, broken, tmp_path)
-            except KeyboardInterrupt:
+            except Crash:
                 kills += 1
             after = MemoryStore(broken.objects)
             assert rows(after) in (before, expected)

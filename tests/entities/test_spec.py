@@ -9,8 +9,9 @@ import pytest
 
 from compactor.entities.expressions import FunctionCall, Operand
 from compactor.entities.expressions import PropertyPath as PathOf
-from compactor.entities.spec import Dataset, Identity, PropertyStrategy, Rule, load_spec, parse_spec
+from compactor.entities.spec import Dataset, Identity, PropertyStrategy, Rule, load_spec, spec_of
 from compactor.errors import ConfigError
+from compactor.settings.document import Document
 from tests.entities.support import spec
 from tests.support.wording import refuses
 
@@ -34,7 +35,7 @@ sources: {orders: s3://bucket/orders}
 
 
 def test_a_spec_is_read_with_all_its_settings() -> None:
-    spec = parse_spec(GOOD, "m.yaml")
+    spec = spec_of(Document.parse(GOOD, "m.yaml"))
     assert spec.datasets == (
         Dataset("orders", "o"),
         Dataset("customers", "c"),
@@ -52,14 +53,14 @@ def test_a_spec_is_read_with_all_its_settings() -> None:
 
 
 def test_what_is_not_said_has_a_default() -> None:
-    spec = parse_spec('{"datasets": ["A a"]}', "m.json")
+    spec = spec_of(Document.parse('{"datasets": ["A a"]}', "m.json"))
     assert (spec.identity, spec.strategy) == (Identity.COMPOSITE, PropertyStrategy.DEFAULT)
     assert (spec.max_merged, spec.rules, spec.initial_datasets) == (50_000, (), ())
     assert spec.ignore_non_existent_datasets
 
 
 def test_version_1_says_that_it_is_deprecated() -> None:
-    spec = parse_spec("{version: 1, datasets: [A a]}", "m.yaml")
+    spec = spec_of(Document.parse("{version: 1, datasets: [A a]}", "m.yaml"))
     assert "version 1 is deprecated" in spec.warnings[0]
 
 
@@ -69,14 +70,14 @@ datasets: [A a, B b]
 equality: [[eq, a.x, b.x]]
 equality_sets: [[a.x, b.x], [b.y, a.y]]
 """
-    assert len(parse_spec(text, "m.yaml").rules) == 2
+    assert len(spec_of(Document.parse(text, "m.yaml")).rules) == 2
 
 
 def test_all_pairs_compares_also_those_that_are_no_neighbours() -> None:
     text = "datasets: [A a, B b, C c]\nequality_sets: [[a.x, b.x, c.x, a.y]]\nall_pairs: {}\n"
 
     def pairs(said: str) -> set[tuple[str, str]]:
-        rules: tuple[Rule, ...] = parse_spec(text.format(said), "m.yaml").rules
+        rules: tuple[Rule, ...] = spec_of(Document.parse(text.format(said), "m.yaml")).rules
         return {(name(rule.left), name(rule.right)) for rule in rules}
 
     def name(operand: Operand) -> str:
@@ -129,16 +130,16 @@ def test_all_pairs_compares_also_those_that_are_no_neighbours() -> None:
 def test_a_mistake_is_named_with_its_line_and_field(old: str, new: str) -> None:
     assert old in GOOD
     with refuses(ConfigError) as caught:
-        parse_spec(GOOD.replace(old, new), "m.yaml")
+        spec_of(Document.parse(GOOD.replace(old, new), "m.yaml"))
     assert "\n" not in str(caught.value)
 
 
 def test_mistakes_in_json_have_lines_too() -> None:
     document = {"datasets": ["A a"], "strategy": "none"}
     with refuses(ConfigError):
-        parse_spec(json.dumps(document, indent="\t"), "m.json")
+        spec_of(Document.parse(json.dumps(document, indent="\t"), "m.json"))
     with refuses(ConfigError):
-        parse_spec("{datasets: [A a]}", "m.json")
+        spec_of(Document.parse("{datasets: [A a]}", "m.json"))
 
 
 def test_a_spec_that_is_not_there_is_one_line(tmp_path: Path) -> None:

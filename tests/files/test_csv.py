@@ -185,3 +185,27 @@ def test_a_header_of_too_many_columns_is_refused_at_once(tmp_path: Path) -> None
     path.write_text(",".join(f"c{n}" for n in range(100_000)) + "\n")
     with refuses(InputError):
         open_table_file(str(path))
+
+
+@pytest.mark.parametrize(
+    "start", ["\n" * (1 << 20), ",".join(f"{'x' * 1_000}{n}" for n in range(2_000)) + "\n"]
+)
+def test_a_header_ends_within_the_first_mebibyte(tmp_path: Path, start: str) -> None:
+    path = put(tmp_path, "a.csv", start + "a,b\n1,2\n")
+    assert "its first MiB has no header" in refusal(path)
+    assert "its first MiB has no header" in refusal(path, schema(a=pa.int64()))
+
+
+@pytest.mark.parametrize(
+    ("header", "cause"),
+    [
+        (b"a\xa0b,c", "is not UTF-8"),
+        ("a\N{NO-BREAK SPACE}b,c".encode(), r"'a\xa0b' has a character that can't be seen"),
+        (b'"a\nb",c', r"'a\nb' has a character that can't be seen"),
+        ("a,b".encode("utf-16-le"), r"'a\x00' has a character that can't be seen"),
+    ],
+)
+def test_a_name_that_can_not_be_seen_is_refused_by_its_cause(
+    tmp_path: Path, header: bytes, cause: str
+) -> None:
+    assert cause in refusal(put(tmp_path, "a.csv", header + b"\n1,2\n"))

@@ -89,3 +89,12 @@ def test_a_row_is_as_long_as_a_block_at_most() -> None:
                 list(cut_rows("a.csv", source, 1, 100))
         else:
             assert sum(len(block.ordinals) for block in cut_rows("a.csv", source, 1, 100)) == 26
+
+
+def test_many_rows_of_other_widths_come_in_pieces() -> None:
+    lines = [b"x" if n % 300 else b"1,2" for n in range(200_000)]
+    blocks = list(cut_rows("a.csv", io.BytesIO(b"a,b\n" + b"\n".join(lines)), 2, 1 << 22))
+    assert max(len(block.odd) for block in blocks) < 100_000
+    places = [(n, True) for block in blocks for n in block.ordinals.tolist()]
+    places += [(row.ordinal, False) for block in blocks for row in block.odd]
+    assert sorted(places) == [(n, n % 300 == 0) for n in range(200_000)]

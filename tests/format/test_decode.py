@@ -290,9 +290,9 @@ def by_codes(codes: Node, param: int = 0) -> Node:
 
 
 def decimals(
-    numerators: Node, digits: int = 2, rows: tuple[int, ...] = (), others: int | None = None
+    numerators: Node, digits: int = 2, rows: tuple[int, ...] = (), exceptions: int | None = None
 ) -> Node:
-    count = len(rows) if others is None else others
+    count = len(rows) if exceptions is None else exceptions
     buffers = np.array(rows, dtype=np.uint32), np.ones(len(rows))
     param = digits | count << 8
     return Node(
@@ -367,11 +367,11 @@ REFUSED: dict[str, tuple[Node, pa.DataType]] = {
     ),
     "a numerator of too many digits": (decimals(packed(1, 2, 3, 2**53 + 1)), pa.float64()),
     "a numerator far below zero": (decimals(packed(1, 2, 3, -(2**53) - 1)), pa.float64()),
-    "others beyond the values": (decimals(constant(1), rows=(1, 4)), pa.float64()),
-    "others out of order": (decimals(constant(1), rows=(2, 1)), pa.float64()),
-    "an other twice": (decimals(constant(1), rows=(2, 2)), pa.float64()),
-    "more others than values": (decimals(constant(1), rows=(0, 1, 2, 3, 4)), pa.float64()),
-    "others below zero": (decimals(constant(1), others=-1), pa.float64()),
+    "exceptions beyond the values": (decimals(constant(1), rows=(1, 4)), pa.float64()),
+    "exceptions out of order": (decimals(constant(1), rows=(2, 1)), pa.float64()),
+    "an exception twice": (decimals(constant(1), rows=(2, 2)), pa.float64()),
+    "more exceptions than values": (decimals(constant(1), rows=(0, 1, 2, 3, 4)), pa.float64()),
+    "exceptions below zero": (decimals(constant(1), exceptions=-1), pa.float64()),
     "integers of a type without": (constant(1), pa.string()),
     "a character in two strings": (strings(constant(1), "é".encode() * 2), pa.string()),
     "half a pair of UTF-16": (strings(packed(0, 0, 3, 1), b"\xed\xa0\x80a"), pa.string()),

@@ -276,7 +276,7 @@ def test_strings_that_hardly_repeat_are_values_only_if_these_are_small() -> None
 @pytest.mark.parametrize("order", [[0, 1, 1], [0, 0, 1, 1], [0, 0], [0, 0, 1, 2]])
 def test_sources_and_order_must_agree(order: list[int]) -> None:
     origins = Origins.of(np.array(order, dtype=np.uint16), max(order) + 1)
-    with pytest.raises(ValueError, match="other rows"):
+    with pytest.raises(ValueError, match="rows that the order names"):
         gather_arrays([[pa.array([1, 2])], [pa.array([3])]], origins)
 
 

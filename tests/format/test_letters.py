@@ -276,7 +276,7 @@ def texts(draw: st.DrawFn) -> pa.Array:
 def test_text_of_few_letters_comes_back(array: pa.Array, is_packed: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if is_packed:  # where a codec would do better, and where there are few bytes
-            patch.setattr(by_letters, "CODEC_PAYS", 0)
+            patch.setattr(by_letters, "CODEC_FRACTION", 0)
             patch.setattr(by_letters, "_MIN_LETTERS", 0)
             patch.setattr(choice, "encode_by_templates", lambda array: None)
         encoded = encode_array(array, is_decided=is_packed)
@@ -501,7 +501,7 @@ def test_only_binaries_have_alphabets_beyond_ascii() -> None:
     letters = np.frombuffer("αβγδεζηθικ".encode(), dtype=np.uint8).reshape(-1, 2)
     values = [letters[rng.integers(0, 10, 20)].tobytes() for _ in range(5000)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_letters, "CODEC_PAYS", 0)
+        patch.setattr(by_letters, "CODEC_FRACTION", 0)
         binary = make_chunk(pa.array(values, pa.binary()), level=1)
         text = make_chunk(pa.array(values, pa.binary()).cast(pa.string()), level=1)
     assert (binary.encoding, text.encoding) == ("LETTERS", "VARLEN")

@@ -101,9 +101,9 @@ def test_values_of_every_width_are_packed_within_the_room_that_they_have(
     for width in range(65):
         values = rng.integers(0, 1 << width, length, np.uint64)
         values[far :: far or length + 1] = 2**64 - 1  # patches
-        for steps_too in (False, True):
+        for with_deltas in (False, True):
             room = np.full(most + 8, 0xA5, np.uint8)
-            size, _ = native.encodings.bits.pack(values, 0, True, steps_too, entries, room[:most])
+            size, _ = native.encodings.bits.pack(values, 0, True, with_deltas, entries, room[:most])
             assert room[most:].tolist() == [0xA5] * 8
             node = blocks_of(bytes(entries), bytes(room[:size]), length, width=0)
             assert read(node, pa.uint64()).to_numpy().tolist() == values.tolist()

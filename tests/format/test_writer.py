@@ -85,7 +85,6 @@ def test_rows_that_the_caller_has_checked_give_the_same_bytes_in_any_number_of_t
             for start in (0, 1, 450):
                 rows = {0: 1, 1: 449, 450: 550}[start]
                 writer.write_sorted({n: a.slice(start, rows) for n, a in columns.items()})
-                assert writer.rows_written == start + rows
             writer.finish()
         assert sink.getvalue() == expected
 

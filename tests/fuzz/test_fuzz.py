@@ -162,7 +162,7 @@ def test_readers_that_believe_footers_are_found_out(monkeypatch) -> None:
     data = (FOLDER / "a_footer_of_another_column_s_chunk.frag").read_bytes()
     check_forged(data)
     monkeypatch.setattr(pages.ColumnRecord, "check_places", lambda *arguments: None)
-    monkeypatch.setattr(stream_reader.Sequel, "check", lambda *arguments: None)
+    monkeypatch.setattr(stream_reader.ChunkDigest, "check", lambda *arguments: None)
     with refuses(FindingError):
         check_forged(data)
 

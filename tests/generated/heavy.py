@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import hashlib
 import random
@@ -25,7 +24,7 @@ from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions, ingest_batches
 from lsm_fragment.keys.sort_schema import SortColumn
-from tests.generated.pool import Shown, run
+from tests.generated.pool import main
 from tests.support.memory_store import MemoryStore
 
 TIMEOUT_S: Final = 120.0
@@ -108,29 +107,5 @@ def _merged(store: MemoryStore, limit_mib: int, expected: Counter[tuple[int, str
     return None if found == expected else "the merge gives other rows"
 
 
-def main() -> int:
-    """Runs cases, or one; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--start", type=int, default=0, help="the first seed")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seed", type=int, help="this one only")
-    options = parser.parse_args()
-    if options.seed is not None:
-        fault = check(options.seed)
-        print(fault or "nothing found")
-        return 1 if fault else 0
-    shown = Shown(
-        lambda progress: f"{progress.done:,} of {options.count:,} tables",
-        lambda seed: f"python -m tests.generated.heavy --seed {seed}",
-    )
-    seeds = range(options.start, options.start + options.count)
-    findings = run(
-        check, seeds, processes=options.processes, timeout_s=TIMEOUT_S, on_progress=shown
-    )
-    print(f"{options.count:,} tables, {len(findings)} findings")
-    return 1 if findings else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check, __doc__, "tests.generated.heavy", TIMEOUT_S))

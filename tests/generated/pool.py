@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import faulthandler
 import importlib
@@ -229,3 +230,27 @@ def _shortened(text: str) -> str:
     """Returns the beginning and the end of a long text."""
     half = MAX_FINDING_CHARACTERS // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n...\n{text[-half:]}"
+
+
+def main(check: Check, what: str, module: str, timeout_s: float) -> int:
+    """Runs tables by their seeds, or one of them, as the command line says; returns the exit code."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seed", type=int, help="this one only")
+    options = parser.parse_args()
+    if options.seed is not None:
+        fault = check(options.seed)
+        print(fault or "nothing found")
+        return 1 if fault else 0
+    shown = Shown(
+        lambda progress: f"{progress.done:,} of {options.count:,} tables",
+        lambda seed: f"python -m {module} --seed {seed}",
+    )
+    seeds = range(options.start, options.start + options.count)
+    findings = run(
+        check, seeds, processes=options.processes, timeout_s=timeout_s, on_progress=shown
+    )
+    print(f"{options.count:,} tables, {len(findings)} findings")
+    return 1 if findings else 0

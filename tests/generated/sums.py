@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import os
 import random
 import sys
 import warnings
@@ -33,7 +31,7 @@ from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import SortColumn
-from tests.generated.pool import Shown, run
+from tests.generated.pool import main
 from tests.support.memory_store import MemoryStore
 
 TIMEOUT_S: Final = 60.0
@@ -289,29 +287,5 @@ def _shown(total: Any) -> Any:
     return "NaN" if total != total else total if abs(total) == float("inf") else "a number"
 
 
-def main() -> int:
-    """Runs cases, or one; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1_000)
-    parser.add_argument("--start", type=int, default=0, help="the first seed")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seed", type=int, help="this one only")
-    options = parser.parse_args()
-    if options.seed is not None:
-        fault = check(options.seed)
-        print(fault or "nothing found")
-        return 1 if fault else 0
-    shown = Shown(
-        lambda progress: f"{progress.done:,} of {options.count:,} tables",
-        lambda seed: f"python -m tests.generated.sums --seed {seed}",
-    )
-    seeds = range(options.start, options.start + options.count)
-    findings = run(
-        check, seeds, processes=options.processes, timeout_s=TIMEOUT_S, on_progress=shown
-    )
-    print(f"{options.count:,} tables, {len(findings)} findings")
-    return 1 if findings else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check, __doc__, "tests.generated.sums", TIMEOUT_S))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.merge import splits
+from compactor.merge.groups import splits
 from tests.generated.heavy import TIMEOUT_S, check
 from tests.generated.pool import run
 

@@ -77,7 +77,7 @@ def _nulls_last(dtype: Any, column: Any) -> Any:
 
 BROKEN = {
     "equal keys in the order in which they came": (
-        scan, "overlapping_groups", _newest_first,
+        scan, "overlapping_fragments", _newest_first,
     ),
     "the place of nulls": (ordering, "_fields", _nulls_last),
     "upper bounds of long texts": (keys, "_shorten_text", _cut_down),

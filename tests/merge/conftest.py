@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.merge import decoding
+from compactor.merge.inputs import decoding
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.merge.column_cursors import ColumnCursors
+from compactor.merge.groups.column_cursors import ColumnCursors
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Reservation
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
 from tests.merge.test_oracle import Merged
@@ -122,8 +123,8 @@ def test_how_lists_of_dictionaries_are_gathered_changes_no_byte(
     whole = ColumnCursors._packed
     close = ColumnCursors.close
 
-    def watched(self: ColumnCursors, array: pa.Array) -> pa.Array | None:
-        strings = whole(self, array)
+    def watched(self: ColumnCursors, array: pa.Array, memory: Reservation) -> pa.Array | None:
+        strings = whole(self, array, memory)
         gathered.append(strings is not None)
         return strings
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from compactor.merge.decoding import STAGE, Decoding, may_decode_ahead
+from compactor.merge.inputs.decoding import Decoding, may_decode_ahead
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.errors import MemoryLimitError
+from compactor.resources.merge_stages import DECODE, ROW_ORDER
+from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
 from lsm_fragment.container.block import Block
 from lsm_fragment.container.stream_reader import FragmentStream
@@ -50,21 +52,27 @@ def block() -> Block:
     return stream.next_chunk()
 
 
+def full(budget: MemoryBudget) -> Reservation:
+    """Leaves 1 MiB of the budget."""
+    order = Reservation(budget, ROW_ORDER)
+    order.grow_beyond(63 * MIB)
+    return order
+
+
 def decoding(block: Block, budget: MemoryBudget) -> Decoding:
-    budget.charge(STAGE, 100)
-    return Decoding(block, pa.int64(), budget, 100)
+    return Decoding(block, pa.int64(), Reservation(budget, DECODE, 100))
 
 
-def test_a_chunk_decoded_ahead_is_charged_until_it_is_closed(
+def test_a_chunk_decoded_ahead_holds_its_memory_until_that_is_freed(
     block: Block, budget: MemoryBudget, tasks: OrderedTasks
 ) -> None:
     chunk, watch = decoding(block, budget), Stopwatch()
     chunk.begin(tasks)
-    array = chunk.result(tasks, watch)
+    array = chunk.result(watch)
     assert array.equals(pa.array([7] * ROWS))
-    assert budget.held_bytes(STAGE) >= array.nbytes + 100
-    assert watch.seconds[STAGE] > 0
-    chunk.close()
+    assert budget.held_bytes(DECODE) >= array.nbytes + 100
+    assert watch.seconds[DECODE] > 0
+    chunk.memory.free()
     assert budget.used_bytes == 0
 
 
@@ -73,33 +81,33 @@ def test_where_memory_is_short_the_merging_thread_decodes_and_has_others_spill(
 ) -> None:
     spilled: list[int] = []
 
+    order = full(budget)
+
     def spill(size: int) -> int:
         spilled.append(size)
-        budget.discharge("row order", 63 * MIB)
-        return 63 * MIB
+        return order.free()
 
-    budget.spill_by("row order", spill)
-    budget.force("row order", 63 * MIB)
-    chunk = Decoding(block, pa.int64(), budget, 0)
+    budget.spill_by(ROW_ORDER, spill)
+    chunk = Decoding(block, pa.int64(), Reservation(budget, DECODE))
     chunk.begin(tasks)
     tasks.wait(tasks.begin(lambda: None))
     assert not spilled, "a thread may not spill"
-    assert chunk.result(tasks, Stopwatch()).equals(pa.array([7] * ROWS))
+    assert chunk.result(Stopwatch()).equals(pa.array([7] * ROWS))
     assert len(spilled) == 1
-    chunk.close()
+    chunk.memory.free()
     assert budget.used_bytes == 0
 
 
 def test_a_chunk_for_which_there_is_no_memory_at_all_is_refused(
     block: Block, budget: MemoryBudget, tasks: OrderedTasks
 ) -> None:
-    budget.force("row order", 63 * MIB)
-    chunk = Decoding(block, pa.int64(), budget, 0)
+    order = full(budget)
+    chunk = Decoding(block, pa.int64(), Reservation(budget, DECODE))
     chunk.begin(tasks)
     with pytest.raises(MemoryLimitError):
-        chunk.result(tasks, Stopwatch())
-    chunk.close()
-    assert budget.used_bytes == 63 * MIB
+        chunk.result(Stopwatch())
+    chunk.memory.free()
+    assert budget.used_bytes == order.size
 
 
 def test_a_damaged_chunk_is_refused_when_its_rows_are_taken(
@@ -108,20 +116,20 @@ def test_a_damaged_chunk_is_refused_when_its_rows_are_taken(
     chunk = decoding(block._replace(meta=block.meta[:-1]), budget)
     chunk.begin(tasks)
     with refuses(CorruptFragmentError, "'v'"):
-        chunk.result(tasks, Stopwatch())
-    chunk.close()
+        chunk.result(Stopwatch())
+    chunk.memory.free()
     assert budget.used_bytes == 0
 
 
 def test_a_small_chunk_is_not_handed_over(
     block: Block, budget: MemoryBudget, tasks: OrderedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compactor.merge.decoding._MIN_BYTES", block.header.raw_bytes + 1)
+    monkeypatch.setattr("compactor.merge.inputs.decoding._MIN_BYTES", block.header.raw_bytes + 1)
     monkeypatch.setattr(tasks, "begin", None)
     chunk = decoding(block, budget)
     chunk.begin(tasks)
-    assert chunk.result(tasks, Stopwatch()).equals(pa.array([7] * ROWS))
-    chunk.close()
+    assert chunk.result(Stopwatch()).equals(pa.array([7] * ROWS))
+    chunk.memory.free()
     assert budget.used_bytes == 0
 
 
@@ -130,9 +138,10 @@ def test_chunks_are_decoded_ahead_only_while_half_of_the_limit_is_free(
 ) -> None:
     assert may_decode_ahead(budget, 32 * MIB)
     assert not may_decode_ahead(budget, 32 * MIB + 1)
-    budget.charge("row order", 31 * MIB)
+    order = Reservation(budget, ROW_ORDER, 31 * MIB)
     assert may_decode_ahead(budget, MIB)
     assert not may_decode_ahead(budget, MIB + 1)
+    order.free()
 
 
 def test_a_merge_with_a_damaged_chunk_ends_with_its_place_and_leaves_nothing() -> None:

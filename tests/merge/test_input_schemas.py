@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.merge.errors import InputMismatchError
-from compactor.merge.input_schemas import InputSchemas
+from compactor.merge.inputs.schemas import InputSchemas
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.keys.sort_schema import SortColumn
 

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.merge.decoded import STAGE, DecodedRows
-from compactor.merge.keys_in_order import WaitingKeys, borrowed
+from compactor.merge.inputs.decoded import DecodedRows
+from compactor.merge.order.keys_in_order import WaitingKeys, borrowed
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import CHUNKS
 from lsm_fragment.arrays.sizes import cumulative_bytes
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
@@ -84,7 +85,7 @@ def test_keys_are_looked_at_without_taking_them(seed: int, spilled: bool) -> Non
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_rows_are_taken_in_order_and_charged_until_they_are_given_back(
+def test_rows_are_taken_in_order_and_stay_in_memory_until_they_are_unpinned(
     seed: int, spilled: bool
 ) -> None:
     waiting = Waiting(seed, spilled=spilled)
@@ -101,14 +102,14 @@ def test_rows_are_taken_in_order_and_charged_until_they_are_given_back(
         if ahead is not None:
             columns = [gather(pieces, ahead.origins).to_pylist() for pieces in ahead.columns]
             assert list(zip(*columns, strict=True)) == waiting.merged[len(rows) :]
-            ahead.give_back()
+            ahead.pins.free()
         taken.append(part)
         inputs = inputs[count:]
     assert rows == waiting.merged
-    assert waiting.budget.held_bytes(STAGE)
+    assert waiting.budget.held_bytes(CHUNKS)
     for part in taken:
-        part.give_back()
-    assert not waiting.budget.held_bytes(STAGE)
+        part.pins.free()
+    assert not waiting.budget.held_bytes(CHUNKS)
 
 
 def test_borrowed_rows_do_not_spill(spilled: bool) -> None:
@@ -116,8 +117,8 @@ def test_borrowed_rows_do_not_spill(spilled: bool) -> None:
     keys = borrowed(waiting.sources, waiting.inputs, np.zeros(3, dtype=np.int64))
     assert not sum(source.spillable_bytes for source in waiting.sources)
     assert not sum(source.spill() for source in waiting.sources)
-    keys.give_back()
+    keys.pins.free()
     assert sum(source.spill() for source in waiting.sources)
     for source in waiting.sources:
         source.drop(source.rows)
-    assert not waiting.budget.held_bytes(STAGE)
+    assert not waiting.budget.held_bytes(CHUNKS)

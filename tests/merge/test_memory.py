@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.merge.column_cursors import ColumnCursors
-from compactor.merge.merge import MergeResult
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.outputs.contract import MergeResult
 from compactor.resources import budget as budget_module
 from compactor.resources.errors import MemoryLimitError
 from lsm_fragment.container.reader import FragmentReader
@@ -262,7 +262,7 @@ def sparse_parts(
 
 
 @pytest.mark.long
-def test_columns_that_max_inputs_lack_cost_neither_memory_nor_bytes() -> None:
+def test_columns_that_most_inputs_lack_cost_neither_memory_nor_bytes() -> None:
     peaks, sizes = {}, {}
     for columns in (200, 5_000):
         parts, schema = sparse_parts(columns)

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lsm_fragment.gather.columns
-from compactor.merge import group_work
 from compactor.merge.errors import InputMismatchError, MergeCheckError
-from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
-from compactor.merge.merge_input import InputFragment
+from compactor.merge.groups import group_work
+from compactor.merge.inputs.input_fragment import InputFragment
+from compactor.merge.merge_pass import merge_fragments
+from compactor.merge.outputs.contract import MergeResult, MergeSettings
 from compactor.planner.shape import row_bytes
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merge

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import StoreError
-from compactor.merge.merge import merge_fragments
+from compactor.merge.merge_pass import merge_fragments
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError

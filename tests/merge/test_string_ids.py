@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
-from compactor.merge.column_cursors import ColumnCursors
-from compactor.merge.decoded import STAGE
-from compactor.merge.string_ids import StringIds
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.order.string_ids import StringIds
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Reservation
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.arrays.dividing import split
 from lsm_fragment.arrays.nested_bytes import packed
@@ -23,7 +26,7 @@ HELD = 1 << 20
 def budget_of(limit: int = HELD) -> MemoryBudget:
     return MemoryBudget(
         StagePlan(
-            limit, 0, (MemoryStage(name=STAGE, holds="", buffer=Buffer.STREAMING, memory_bytes=0),)
+            limit, 0, (MemoryStage(name=CHUNKS, holds="", buffer=Buffer.STREAMING, memory_bytes=0),)
         )
     )
 
@@ -32,8 +35,12 @@ def coded(texts: list[str]) -> pa.Array:
     return pa.array(texts).dictionary_encode()
 
 
+def memory_of(budget: MemoryBudget | None = None) -> Reservation:
+    return Reservation(budget or budget_of(), CHUNKS)
+
+
 def numbers(ids: StringIds, texts: list[str]) -> tuple[list[int], int, int] | None:
-    numbered = ids.numbered(coded(texts))
+    numbered = ids.numbered(coded(texts), memory_of())
     return numbered and (numbered.numbers.tolist(), numbered.series, numbered.stop)
 
 
@@ -43,21 +50,21 @@ def test_equal_strings_of_several_dictionaries_have_one_number() -> None:
     assert numbers(ids, ["b", "c", "a"]) == ([1, 2, 0], 1, 3)
     divided = split(pa.array(["b", "x 1", "x 22"]), 3)
     assert templates_of(divided).to_pylist() == ["b", "x \x11"]
-    numbered = ids.numbered(divided)
+    numbered = ids.numbered(divided, memory_of())
     assert numbered is not None
     assert numbered.numbers.tolist() == [1, 3]
 
 
 def test_only_dictionaries_of_strings_and_what_is_packed_are_numbered() -> None:
     ids = StringIds(budget_of(), 10, 100)
-    assert ids.numbered(pa.array(["a"])) is None
-    assert ids.numbered(pa.nulls(3)) is None
-    assert ids.numbered(pa.array([[1]] * 2).take(pa.array([0]))) is None
+    assert ids.numbered(pa.array(["a"]), memory_of()) is None
+    assert ids.numbered(pa.nulls(3), memory_of()) is None
+    assert ids.numbered(pa.array([[1]] * 2).take(pa.array([0])), memory_of()) is None
     lists = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array([[1, 2]]))
-    assert ids.numbered(lists) is None
+    assert ids.numbered(lists, memory_of()) is None
     assert numbers(ids, [str(n) for n in range(11)]) is None
     assert ids.held_bytes == 0
-    numbered = ids.numbered(lists, packed(lists.dictionary))
+    numbered = ids.numbered(lists, memory_of(), packed(lists.dictionary))
     assert numbered is not None
     assert numbered.numbers.tolist() == [0]
 
@@ -76,14 +83,16 @@ def test_strings_that_do_not_recur_are_numbered_no_more() -> None:
     assert numbers(ids, ["a", "b"]) == ([0, 1], 1, 2)
     assert numbers(ids, ["c", "d"]) is None
     assert numbers(ids, ["a"]) is None
-    assert budget.used_bytes == 2 * 4  # those of the dictionary, which its owner discharges
+    assert budget.used_bytes == 0
 
 
 def test_what_is_held_is_charged_and_given_back() -> None:
     budget = budget_of()
     ids = StringIds(budget, 3, 100)
-    numbered = ids.numbered(coded(["a", "b"]))
+    memory = memory_of(budget)
+    numbered = ids.numbered(coded(["a", "b"]), memory)
     assert numbered is not None
+    assert memory.size == numbered.numbers.nbytes
     assert budget.used_bytes == ids.held_bytes + numbered.numbers.nbytes
     held = ids.held_bytes
     assert held >= 100
@@ -94,10 +103,10 @@ def test_what_is_held_is_charged_and_given_back() -> None:
 
 def test_nothing_is_numbered_where_memory_is_short() -> None:
     budget = budget_of(1000)
-    budget.force(STAGE, 750)
+    memory = Reservation(budget, CHUNKS, 750)
     ids = StringIds(budget, 3, 100)
     assert numbers(ids, ["a"]) is None
-    budget.discharge(STAGE, 750)
+    memory.free()
     assert numbers(ids, ["a"]) == ([0], 1, 1)
 
 
@@ -116,7 +125,7 @@ def test_numbers_change_no_byte(threads: int, monkeypatch: pytest.MonkeyPatch) -
     whole = StringIds.numbered
     original = ColumnCursors.__init__
 
-    def watched(self: StringIds, *operands: pa.Array | None) -> NumberedStrings | None:
+    def watched(self: StringIds, *operands: Any) -> NumberedStrings | None:
         numbered = whole(self, *operands)
         if numbered is not None:
             seen.append(numbered.series)

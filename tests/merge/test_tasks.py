@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from compactor.common.clock import random_id
 from compactor.compaction.compaction import Compaction
-from compactor.merge import group_work
-from compactor.merge.merge import MergeResult
+from compactor.merge.groups import group_work
+from compactor.merge.outputs.contract import MergeResult
 from compactor.merge.tasks import OrderedTasks
 from compactor.planner.spec import CompactionSpec
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.reservation import Pins, Reservation
 from compactor.settings.compaction import CompactionSettings
 from lsm_fragment.container.chunk import Chunk, make_chunk
 from lsm_fragment.container.stream_reader import FragmentStream
@@ -93,23 +94,29 @@ def test_a_merge_in_threads_stays_within_the_plan() -> None:
         assert result.stage_peak_bytes[stage.name] <= stage.memory_bytes, stage.name
 
 
+def pinned(budget: MemoryBudget) -> Pins:
+    """Pins ten bytes that nothing else holds."""
+    pins = Pins()
+    pins.add(Reservation(budget, "chunks", 10))
+    return pins
+
+
 def test_results_and_what_follows_them_come_in_the_order_in_which_they_were_put(
     tasks: OrderedTasks, budget: MemoryBudget
 ) -> None:
     seen: list[tuple[str, int]] = []
-    released: list[int] = []
+    inputs = [pinned(budget) for _ in range(20)]
 
     def late(number: int) -> int:
         threading.Event().wait(0.002 * (number % 3))
         return number
 
-    for number in range(20):
-        tasks.put(
-            partial(late, number),
-            lambda result: seen.append(("result", result)),
-            size=100,
-            release=partial(released.append, number),
-        )
+    def then(number: int) -> None:
+        seen.append(("result", number))
+        assert budget.held_bytes("chunks") == 10 * (20 - number), "until then it is held"
+
+    for number, pins in enumerate(inputs):
+        tasks.put(partial(late, number), then, size=100, pins=pins)
         if number % 3 == 0:
             tasks.then(partial(seen.append, ("after", number)))
     tasks.flush()
@@ -119,7 +126,6 @@ def test_results_and_what_follows_them_come_in_the_order_in_which_they_were_put(
         for what in ("result", "after")
         if what == "result" or number % 3 == 0
     ]
-    assert released == list(range(20))
     assert budget.used_bytes == 0
 
 
@@ -208,17 +214,19 @@ def test_one_thread_is_the_callers(budget: MemoryBudget) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_a_failed_task_held_is_released(budget: MemoryBudget, threads: int) -> None:
     tasks = OrderedTasks(budget, threads)
-    released: list[int] = []
+    inputs = [pinned(budget) for _ in range(2)]
 
     def fail() -> None:
         raise MemoryError("no more")
 
     with refuses(MemoryError):
-        tasks.put(fail, lambda _: None, size=10, release=partial(released.append, 1))
-        tasks.put(partial(int, 2), lambda _: None, size=10, release=partial(released.append, 2))
+        tasks.put(fail, lambda _: None, size=10, pins=inputs[0])
+        tasks.put(partial(int, 2), lambda _: None, size=10, pins=inputs[1])
         tasks.flush()
     tasks.close()
-    assert released[0] == 1 and budget.used_bytes == 0
+    assert budget.held_bytes("chunks") == (10 if threads == 1 else 0), "the second was not put"
+    inputs[1].free()
+    assert budget.used_bytes == 0
 
 
 def test_an_error_in_a_thread_ends_the_merge_and_leaves_nothing(

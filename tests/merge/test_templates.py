@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.merge import group_work
-from compactor.merge.group_work import ColumnRows, make_column_chunk
+from compactor.merge.groups import group_work
+from compactor.merge.groups.group_work import ColumnRows, make_column_chunk
 from compactor.resources.budget import MemoryBudget
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl, sort_with_policy

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.merge.tournament import MergedRows, Page, Tournament
+from compactor.merge.order.tournament import MergedRows, Page, Tournament
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
 from lsm_fragment.native.keys.key_merge import Stop, place, refer_to_previous

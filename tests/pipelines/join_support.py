@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.sorted_rows import Room, SortedRows
 from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.keys.sort_schema import SortSchema
 

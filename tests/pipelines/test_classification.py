@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.pipelines.classify import classify, is_live, order_of, order_of_work
+from compactor.pipelines.classify import classify, is_live, order_of, topological_order
 from compactor.pipelines.config import Pipeline, parse_pipeline
 from compactor.pipelines.explain import as_dot, as_json, explained
 from tests.pipelines.support import sources
@@ -232,7 +232,7 @@ def test_an_output_of_correlated_rows_is_held_and_others_are_not() -> None:
 
 def test_nodes_are_worked_after_those_that_they_take_rows_from() -> None:
     nodes = {**OUT, **merge("t", "b"), "t": {"transform": {"input": "a"}}, **PAIR}
-    assert order_of_work(load(nodes).nodes) == ["a", "t", "b", "x", "out"]
+    assert topological_order(load(nodes).nodes) == ["a", "t", "b", "x", "out"]
 
 
 SORTED = {"s": {"sort": {"input": "b", "by": "l:desc,k:nulls_first,z"}}}

@@ -37,7 +37,7 @@ def events_of(run: PipelineRun, node: str) -> list[Any]:
     found: list[Any] = []
     work = run._work
     work.dead_letters = DeadLetters(list(work.nodes), work.report, None)
-    with work.begun():
+    with work.opened():
         for batch in work.stream(node):
             boundary = boundary_of(batch)
             found.append(tuple(boundary) if boundary else batch.column("n").to_pylist())

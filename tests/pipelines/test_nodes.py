@@ -607,7 +607,7 @@ def test_halves_are_grouped_as_other_floats_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["s", "ns"])
-def test_durations_have_a_min_and_a_greatest(unit: str, tmp_path: Path) -> None:
+def test_durations_have_a_least_and_a_greatest(unit: str, tmp_path: Path) -> None:
     dtype = pa.duration(unit)
     values = pa.array([3, -7, None, 5, None], pa.int64()).cast(dtype)
     columns = {"low": "min(d)", "high": "max(d)", "n": "count(d)"}

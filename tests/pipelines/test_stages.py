@@ -111,7 +111,7 @@ def test_paths_to_a_node_are_in_the_order_of_its_rows() -> None:
         **OUT,
     }
     planned = plan_stages(load(nodes))
-    given = [feed for stage in planned for feed in stage.gives if feed.taker == "out"]
+    given = [feed for stage in planned for feed in stage.gives if feed.consumer == "out"]
     assert [feed.path for feed in sorted(given, key=lambda feed: feed.number)] == [
         ("b", "t", "x"),
         ("b", "t", "r", "r.y", "m", "x"),

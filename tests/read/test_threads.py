@@ -30,6 +30,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions
 from lsm_fragment.errors import FormatError
+from tests.faults import Drop, Stall, calls
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, ingest_tables, log_rows
@@ -184,12 +185,7 @@ def test_damage_is_told_after_the_rows_before_it(
 def test_a_missing_fragment_is_told_after_the_rows_before_it(make: Tables, tmp_path: Path) -> None:
     store, snapshot = make(tmp_path)
     last = max(snapshot.fragments.all(), key=lambda entry: entry.first_key)
-
-    def fault(operation: str, key: str) -> None:
-        if key == last.key:
-            raise StoreUnreachableError(f"{operation} {key}")
-
-    store.fault = fault
+    store.faults.add(Drop(), at=calls(prefix=last.key))
     expected = read_until_error(scan(store, snapshot))
     assert expected[1]
     assert bool(expected[0]) == (make is of_one_run)
@@ -201,16 +197,16 @@ def test_the_first_batch_takes_the_same_requests_as_with_one_thread(
     make: Tables, tmp_path: Path
 ) -> None:
     store, snapshot = make(tmp_path)
-    calls = []
+    counts = []
     for threads in (1, 4):
         store.calls.clear()
         batches = iter(Scan(store, snapshot, None, None, threads))
         assert next(batches)["k"][0].as_py() == 0
-        calls.append(len(store.calls))
+        counts.append(len(store.calls))
         del batches
     if make is of_one_run:
-        assert calls[0] == calls[1]
-    assert calls[1] <= 2 * calls[0]
+        assert counts[0] == counts[1]
+    assert counts[1] <= 2 * counts[0]
 
 
 @pytest.mark.parametrize("make", TABLES)
@@ -243,32 +239,30 @@ def test_row_groups_are_read_side_by_side_within_a_bound(
     meetings = itertools.count()
     seen = []
 
-    def meet(operation: str, _key: str) -> None:
-        if operation == "read_range":
-            seen.append(threading.current_thread().name)
-            if next(meetings) < 2:
-                together.wait()
+    def meet() -> None:
+        seen.append(threading.current_thread().name)
+        if next(meetings) < 2:
+            together.wait()
 
     monkeypatch.setattr("compactor.read.steps._BUNDLE_BYTES", 1)
     batches = scan(store, snapshot, threads=2)
     rows = sum(next(batches).num_rows for _ in range(4))  # from now on steps are begun ahead
-    store.fault = meet
+    store.faults.add(Stall(meet), at=calls("read_range"))
     assert rows + sum(batch.num_rows for batch in batches) == 4_000
     assert len(set(seen)) == 2
     # With room for one row group, no two are read at a time, but the columns of one are.
     reading, most = 0, 0
     lock = threading.Lock()
 
-    def count(operation: str, _key: str) -> None:
+    def count() -> None:
         nonlocal reading, most
-        if operation == "read_range":
-            with lock:
-                reading += 1
-                most = max(most, reading)
-            with lock:
-                reading -= 1
+        with lock:
+            reading += 1
+            most = max(most, reading)
+        with lock:
+            reading -= 1
 
-    store.fault = count
+    store.faults.add(Stall(count), at=calls("read_range"))
     monkeypatch.setattr("compactor.read.scan.AHEAD_BYTES", 1)
     assert sum(batch.num_rows for batch in scan(store, snapshot, threads=4)) == 4_000
     assert most <= len(ROWS.schema)

@@ -14,8 +14,8 @@ import pytest
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError
+from compactor.resources.record_buffer import PagedNumbers, RecordBuffer
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
-from compactor.resources.tape import PagedNumbers, Tape
 from tests.support.wording import refuses
 
 
@@ -120,36 +120,36 @@ def test_threads_write_and_read_side_by_side_while_it_is_closed() -> None:
     assert wrong == []
 
 
-def test_a_tape_gives_its_records_in_order_however_often_it_is_spilled() -> None:
+def test_a_record_buffer_gives_its_records_in_order_however_often_it_is_spilled() -> None:
     disk, rng, memory = LocalDisk(), random.Random(2), budget()
-    tape, expected = Tape(memory, "s", disk), []
+    records, expected = RecordBuffer(memory, "s", disk), []
     for number in range(400):
         expected.append(bytes([number % 256]) * rng.choice([0, 1, 300, 5000]))
-        tape.append(expected[-1])
+        records.append(expected[-1])
         if rng.random() < 0.02:
-            assert tape.spill() >= 0
+            assert records.spill() >= 0
         if rng.random() < 0.02:
-            assert list(tape) == expected
-    assert list(tape) == list(tape) == expected
-    assert tape.size_bytes == sum(map(len, expected))
-    tape.close()
+            assert list(records) == expected
+    assert list(records) == list(records) == expected
+    assert records.size_bytes == sum(map(len, expected))
+    records.close()
     assert memory.used_bytes == 0
     disk.close()
 
 
-def test_a_tape_that_is_spilled_while_it_is_read_goes_on() -> None:
+def test_a_record_buffer_that_is_spilled_while_it_is_read_goes_on() -> None:
     disk, memory = LocalDisk(), budget()
-    tape = Tape(memory, "s", disk)
+    records = RecordBuffer(memory, "s", disk)
     expected = [bytes([n]) * 100 for n in range(200)]
     for record in expected:
-        tape.append(record)
+        records.append(record)
     read = []
-    for number, record in enumerate(tape):
+    for number, record in enumerate(records):
         read.append(record)
         if number == 50:
-            tape.spill()
+            records.spill()
     assert read == expected
-    tape.close()
+    records.close()
     disk.close()
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import zstandard
 
-from compactor.entities.spec import parse_spec
+from compactor.entities.spec import spec_of
 from compactor.errors import CompactorError
 from compactor.files.read import open_table_file
 from compactor.pipelines.config import parse_pipeline
@@ -122,7 +122,7 @@ def cases(folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
     )
     yield (
         "aliases in rules",
-        lambda: parse_spec(ALIASES + "datasets: [a b]\nequality: *i\n", "s.yaml"),
+        lambda: spec_of(Document.parse(ALIASES + "datasets: [a b]\nequality: *i\n", "s.yaml")),
     )
     yield "what contains itself", lambda: Document.parse("a: &a [*a]\n", "a.yaml")
     yield "deep YAML", lambda: Document.parse("[" * 100_000, "a.yaml")

@@ -75,7 +75,7 @@ class Tables:
 
     def fresh(self, *, is_aged: bool = False) -> str:
         """The prefix of a copy. is_aged: in which something of each kind is for the vacuum."""
-        self._server.intercept = None
+        self._server.guard = None
         prefix = f"team/table-{next(_numbers)}"
         for key, data in (self._aged if is_aged else self._fresh).items():
             self._client.put_object(
@@ -85,11 +85,11 @@ class Tables:
 
     def under(self, statements: list[Any], key_statements: list[Any] | None = None) -> Guard:
         guard = Guard(statements, key_statements)
-        self._server.intercept = guard
+        self._server.guard = guard
         return guard
 
     def without_rules(self) -> None:
-        self._server.intercept = None
+        self._server.guard = None
 
     def unfinished(self) -> int:
         found = self._client.list_multipart_uploads(Bucket=self.bucket)

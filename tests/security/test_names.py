@@ -27,6 +27,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import Deletion, FragmentEntry, SkipIndex
 from compactor.table.fragments import FragmentMap
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
+from tests.faults import Damage, calls
 from tests.pipelines.support import run_of, sources
 from tests.support.s3_server import Request, S3Server
 from tests.support.tables import append_table, log_rows
@@ -206,11 +207,10 @@ def test_a_vacuum_removes_nothing_but_names_of_the_table(
     )
     listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{items}</ListBucketResult>"
 
-    def intercept(request: Request) -> tuple[str, bytes] | None:
-        is_asked = request.query.startswith("list-type=2") and "data" in request.query
-        return ("200 OK", listing.encode()) if is_asked else None
+    def lists_data(request: Request) -> bool:
+        return request.query.startswith("list-type=2") and "data" in request.query
 
-    s3_server.intercept = intercept
+    s3_server.faults.add(Damage(lambda _: listing.encode()), at=calls("GET", where=lists_data))
     assert run(["vacuum", table, "--retain", "0", "--grace", "0"]) == 0
     assert {r.key for r in s3_server.requests("DELETE")} == {f"t/data/{ours}"}
 

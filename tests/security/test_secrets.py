@@ -14,16 +14,13 @@ import pytest
 from compactor import Table
 from compactor.cli import watch
 from compactor.cli.main import cli, run
-from compactor.common.message import Message
-from compactor.common.redact import redacted
-from compactor.compaction import compaction as job
 from compactor.compaction import worker
 from compactor.errors import StoreError, UsageError
-from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.telemetry.events import Event
-from tests.support.s3_server import Request, S3Server
-from tests.support.tables import ingest_tables, log_rows
+from tests.faults import Refuse, calls
+from tests.support.s3_server import S3Server, answering
+from tests.support.tables import log_rows
 from tests.support.wording import refuses
 
 CANARY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYcanary"
@@ -37,51 +34,7 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("s3://AKIA:a/b+c@bucket/x: no", "s3://***@bucket/x: no"),
-        ("http://user@host:1/x", "http://***@host:1/x"),
-        ("http://user:p:w@host:1/x", "http://***@host:1/x"),
-        ("http://user:hun@ter22@host:1/x", "http://***@host:1/x"),
-        ("http://us@er@host:1/x", "http://***@host:1/x"),
-        ("http://a:b@h,http://c:d@i", "http://***@h,http://***@i"),
-        ("http://me:pw@[::1]:9000/x", "http://***@[::1]:9000/x"),
-        ("at http://:pw@host and s3://k:s@b", "at http://***@host and s3://***@b"),
-        ("?a=1&X-Amz-Credential=AKIA%2F1&X-Amz-Signature=ff&b=2",
-         "?a=1&X-Amz-Credential=***&X-Amz-Signature=***&b=2"),
-        ("x?AWSAccessKeyId=AK&Signature=abc", "x?AWSAccessKeyId=***&Signature=***"),
-        ("X-Amz-Security-Token=abc/def==", "X-Amz-Security-Token=***"),
-    ],
-)  # fmt: skip
-def test_what_is_secret_is_hidden(text: str, shown: str) -> None:
-    assert redacted(text) == shown
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "s3://bucket/t/a:b@c: no such object",
-        "http://127.0.0.1:5000/bucket/a@b failed",
-        "cannot connect to http://host:9000: ask me@corp.org",
-        "file:///home/me@corp/t",
-        "user:password@host without a scheme is no address",
-        "column 'Signature=': Signature=x",
-    ],
-)
-def test_what_is_not_secret_stays(text: str) -> None:
-    assert redacted(text) == text
-
-
-def test_own_keys_are_hidden_wherever_they_turn_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "token-canary")
-    assert redacted(f"<{CANARY}> token-canary") == "<***> ***"
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    assert redacted("a test") == "a test"
-
-
-def calls(table: str, folder: Path) -> dict[str, list[str]]:
+def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
     pq.write_table(log_rows(20, 1), folder / "in.parquet")
     (folder / "d.ndjson").write_text('{"_id": "1"}\n')
     (folder / "spec.json").write_text('{"datasets": ["d d"]}')
@@ -123,10 +76,13 @@ COMMANDS = sorted({*ADDRESSED} - {"watch"})
 def test_no_command_repeats_a_secret_in_an_address(
     command: str, address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([command, *calls(address, tmp_path)[command]]) == 2
+    assert run([command, *command_lines(address, tmp_path)[command]]) == 2
     said = capfd.readouterr()
     assert said.err.count("\n") == 1, said.err
-    assert "an address must not have keys" in said.err
+    assert (
+        ": an address must not have keys" in said.err
+        or ": no store for https: addresses" in said.err
+    )
     assert CANARY[-12:] not in said.out + said.err
 
 
@@ -140,7 +96,7 @@ def test_no_command_repeats_a_secret_in_the_endpoint(
 ) -> None:
     secret = CANARY.replace("/", "-")
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint_url.replace("//", f"//me:{secret}@"))
-    assert run([command, *calls("s3://bucket/t", tmp_path)[command]]) == 2
+    assert run([command, *command_lines("s3://bucket/t", tmp_path)[command]]) == 2
     said = capfd.readouterr()
     assert "AWS_ENDPOINT_URL has a user or a password in it" in said.err
     assert CANARY[-12:] not in said.out + said.err
@@ -165,8 +121,8 @@ def test_no_command_repeats_a_secret_that_the_server_tells(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     body = answer_with_our_key(monkeypatch)
-    s3_server.intercept = lambda request: (status, body)
-    assert run([command, *calls(f"s3://{s3_bucket}/t", tmp_path)[command]]) == 4
+    s3_server.faults.add(Refuse(answering(status, body)))
+    assert run([command, *command_lines(f"s3://{s3_bucket}/t", tmp_path)[command]]) == 4
     said = capfd.readouterr()
     assert said.err.startswith("compactor: error: s3://")
     assert CANARY not in said.out + said.err
@@ -215,34 +171,11 @@ def test_watch_repeats_no_secret_that_the_server_tells(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     body = answer_with_our_key(monkeypatch)
-    s3_server.intercept = lambda request: ("400 Bad Request", body)
+    s3_server.faults.add(Refuse(answering("400 Bad Request", body)))
     assert run(["watch", f"s3://{s3_bucket}/t", "--master", "in-process", *options]) == 0
     said = capfd.readouterr()
-    assert "signed with ***" in said.out + said.err
+    assert "refused (400)" in said.out + said.err
     assert CANARY not in said.out + said.err
-
-
-def test_reasons_in_a_log_that_were_not_blanked_are_blanked_when_they_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Whoever wrote the log."""
-    monkeypatch.setattr(worker, "_backoff_seconds", lambda failures: 0.0)
-    told = f"http://me:{CANARY}@host: "
-    monkeypatch.setattr(job, "message_of", lambda error: Message(told, str(error)))
-    store = LocalStore(tmp_path / "t")
-    log = ingest_tables(store, [log_rows(20, seed) for seed in range(2)], tmp_path)
-    (tmp_path / "t" / log.latest.by_age()[0].key).write_bytes(b"")
-    assert run(["compact", store.url, "--strategy", "full", "--master", "in-process"]) == 1
-    assert any(CANARY.encode() in path.read_bytes() for path in (tmp_path / "t").rglob("*.json"))
-    capfd.readouterr()
-    page = tmp_path / "report.html"
-    shows = [["inspect"], ["inspect", "--json"], ["report", "--json"], ["report", "-o", str(page)]]
-    for command, *options in shows:
-        assert run([command, store.url, *options]) == 0
-        said = capfd.readouterr()
-        shown = page.read_text() if "-o" in options else said.out
-        assert "http://***@host" in shown
-        assert CANARY not in shown + said.err
 
 
 @pytest.mark.long
@@ -261,21 +194,17 @@ def test_a_failed_compaction_stores_no_secret(
         pq.write_table(log_rows(20, number), path)
         assert run(["ingest", table, str(path), "--sort-by", "service,ts"]) == 0
     body = answer_with_our_key(monkeypatch)
-
-    def intercept(request: Request) -> tuple[str, bytes] | None:
-        reads_data = request.method == "GET" and "/data/" in request.key
-        return ("400 Bad Request", body) if reads_data else None
-
-    s3_server.intercept = intercept
+    data = calls("GET", where=lambda request: "/data/" in request.key)
+    s3_server.faults.add(Refuse(answering("400 Bad Request", body)), at=data)
     assert run(["compact", table, "--strategy", "full", "--master", "in-process", "--json"]) == 1
     said = capfd.readouterr()
-    assert "signed with ***" in said.out
-    assert "signed with ***" in said.err
+    assert "refused (400)" in said.out
+    assert "refused (400)" in said.err
     assert run(["report", table, "--json"]) == 0
     report = capfd.readouterr().out
-    assert "signed with ***" in str(json.loads(report)["columns"]["unreadable"])
+    assert "refused (400)" in str(json.loads(report)["columns"]["unreadable"])
     assert CANARY not in report
-    s3_server.intercept = None
+    s3_server.faults.clear()
     assert run(["inspect", table]) == 0
     assert CANARY not in capfd.readouterr().out
     client = boto3.client("s3", endpoint_url=s3_server.endpoint_url)
@@ -298,7 +227,7 @@ def test_exceptions_of_the_library_repeat_no_secret_that_the_server_tells(
     s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = answer_with_our_key(monkeypatch)
-    s3_server.intercept = lambda request: ("400 Bad Request", body)
+    s3_server.faults.add(Refuse(answering("400 Bad Request", body)))
     with refuses(StoreError) as caught:
         Table.open(f"s3://{s3_bucket}/t")
     assert CANARY not in repr(caught.value)

@@ -41,9 +41,10 @@ from compactor.write.delete import _changes, _StaleError
 from compactor.write.lost_fragments import drop_fragment
 from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import CorruptFragmentError, FormatError
+from tests.faults import Crash
 from tests.planner.model import METADATA
 from tests.simulation.auditor import Auditor, Row
-from tests.simulation.scheduler import Crash, Scheduler, SimulatedClock
+from tests.simulation.scheduler import Scheduler, SimulatedClock
 from tests.simulation.store import SharedObjects, SimulatedStore
 from tests.simulation.vandal import Vandal
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from compactor.errors import StoreError
 from compactor.stores.s3_answers import refusal
 from compactor.table.snapshot import Snapshot
+from tests.faults import Refuse
 from tests.simulation.actors import World, settle_losses
-from tests.simulation.store import UPLOADS, WRITES
+from tests.simulation.store import UPLOADS, UPLOADS_AND_CREATIONS
 
 _DAY_MS = 86_400_000
 _YEAR_MS = 365 * _DAY_MS
@@ -28,8 +29,8 @@ class Hazard:
 
 
 def _requests_are_delivered_twice(world: World) -> None:
-    faults = world.shared.faults
-    world.shared.faults = replace(faults, twice=world.random.choice([0.1, 0.4]))
+    chance = world.random.choice([0.1, 0.4])
+    world.shared.chances = replace(world.shared.chances, deliver_twice=chance)
 
 
 def _conditions_are_ignored(world: World) -> None:
@@ -58,9 +59,7 @@ def _the_disk_is_full(world: World) -> None:
 
 def _the_store_refuses(world: World) -> None:
     """For a while, by an answer that no list has."""
-    error = refusal(
-        "s3://bucket/t", "server", code="KMS.DisabledException", status=400, message="key disabled"
-    )
+    error = refusal("s3://bucket/t", "server", code="KMS.DisabledException", status=400)
     assert isinstance(error, StoreError)
     _refuses(world, error)
 
@@ -70,9 +69,9 @@ def _refuses(world: World, error: StoreError) -> None:
         for _ in range(world.random.randint(1, 2)):
             world.scheduler.sleep(world.random.expovariate(1 / 60))
             world.note(str(error))
-            world.shared.refusal = error
+            world.shared.refusal = Refuse(lambda _: error)
             # What is small may find room, and have another key.
-            world.shared.refused_writes = world.random.choice([WRITES, UPLOADS])
+            world.shared.refused_writes = world.random.choice([UPLOADS_AND_CREATIONS, UPLOADS])
             world.scheduler.sleep(world.random.expovariate(1 / 200))
             world.shared.refusal = None
             world.note("the store takes writes again")

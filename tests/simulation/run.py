@@ -18,6 +18,8 @@ from compactor.table import vacuum as vacuuming
 from compactor.table.commit_log import CommitLog
 from compactor.table.repair import repair
 from compactor.table.vacuum import VacuumSettings, vacuum
+from tests.faults import Crash
+from tests.faults.chances import Chances
 from tests.simulation.actors import (
     POLICIES,
     Engine,
@@ -36,8 +38,7 @@ from tests.simulation.actors import (
 )
 from tests.simulation.decoded_once import decoded_once
 from tests.simulation.hazards import BY_NAME, HAZARDS, Hazard
-from tests.simulation.scheduler import Crash, Scheduler
-from tests.simulation.store import Faults
+from tests.simulation.scheduler import Scheduler
 
 _MAX_STEPS = 200_000
 _MAX_ROUNDS = 60
@@ -102,8 +103,10 @@ def spawn_few(world: World) -> None:
     choose = world.random
     _set_log_constants(choose.choice([2, 4]), choose.choice([0, 0, 200]))
     world.failing = choose.choice([0.0, 0.1])
-    faults = choose.choice([Faults(), Faults(), Faults(lost=0.05), Faults(crash=0.004, slow=0.02)])
-    world.shared.faults = replace(faults, twice=world.shared.faults.twice)
+    chances = choose.choice(
+        [Chances(), Chances(), Chances(lose_answer=0.05), Chances(kill=0.004, slow=0.02)]
+    )
+    world.shared.chances = replace(chances, deliver_twice=world.shared.chances.deliver_twice)
     for number in range(choose.randint(1, 2)):
         world.scheduler.spawn(f"writer{number}", partial(writer, world, choose.randint(1, 3)))
     for number in range(choose.randint(1, 2)):
@@ -125,7 +128,7 @@ def spawn_few(world: World) -> None:
 
 def spawn_zombies(world: World) -> None:
     """Compactions that outlive their leases, on fragments with wide gaps between them."""
-    world.shared.faults = Faults(slow=0.05)
+    world.shared.chances = Chances(slow=0.05)
     world.key_space, world.widths = 60, [1, 3]
     world.settings = CompactionSettings(target_fragment_bytes=100_000)
     world.policies = [POLICIES[3], POLICIES[4]]
@@ -139,7 +142,7 @@ def spawn_zombies(world: World) -> None:
 
 def spawn_vacuums(world: World) -> None:
     """Log files that go while others commit, everybody slow."""
-    world.shared.faults = Faults(slow=0.1, hesitates=0.3)
+    world.shared.chances = Chances(slow=0.1, hesitate=0.3)
     _set_log_constants(3, 0)
     for number in range(4):
         world.scheduler.spawn(f"writer{number}", partial(writer, world, 8))
@@ -149,16 +152,16 @@ def spawn_vacuums(world: World) -> None:
 
 def spawn_any(world: World) -> None:
     choose = world.random
-    world.shared.faults = choose.choice(
+    world.shared.chances = choose.choice(
         [
-            Faults(),
-            Faults(slow=0.05),
-            Faults(refused=0.01, lost=0.02, slow=0.02),
-            Faults(crash=0.003, slow=0.05, stalled=0.004),
-            Faults(crash=0.002, refused=0.01, lost=0.02, slow=0.03, stalled=0.004),
-            Faults(lost=0.1, stalled=0.002),
-            Faults(lost=0.5, refused=0.05),
-            Faults(slow=0.2, stalled=0.01),
+            Chances(),
+            Chances(slow=0.05),
+            Chances(drop=0.01, lose_answer=0.02, slow=0.02),
+            Chances(kill=0.003, slow=0.05, stall=0.004),
+            Chances(kill=0.002, drop=0.01, lose_answer=0.02, slow=0.03, stall=0.004),
+            Chances(lose_answer=0.1, stall=0.002),
+            Chances(lose_answer=0.5, drop=0.05),
+            Chances(slow=0.2, stall=0.01),
         ]
     )
     for number in range(choose.randint(1, 3)):
@@ -186,7 +189,7 @@ def _come_to_rest(world: World) -> None:
 
     What only one object held is restored from a backup. Where strays are refused, they are put aside.
     """
-    world.shared.faults, world.shared.refusal = Faults(), None
+    world.shared.chances, world.shared.refusal = Chances(), None
     world.shared.has_conditions = True
     world.failing = world.lost_sessions = 0.0
     world.vandal.restore()

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 
 from greenlet import greenlet
 
+from tests.faults import Crash
+
 START_MS = 1_700_000_000_000
-
-
-class Crash(BaseException):
-    """The actor's process dies here."""
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""A store in memory shared by all actors, with the faults of a real one.
+"""A store in memory shared by all actors, with the faults of a real one, which `Chances` draw from the seed.
 
 Modelled: a request fails before its effect, after it, or its answer is lost either way, and then it may
 still take effect much later, when its sender has long given up; it is delivered twice, at once or much later,
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -24,40 +23,49 @@ from compactor.errors import (
     ObjectNotFoundError,
     StoreError,
     StoreUnreachableError,
-    UnknownOutcomeError,
 )
 from compactor.resources.disk import LocalDisk
 from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload
 from compactor.table.object_names import LOG_PREFIX
 from compactor.table.vacuum import VacuumSettings
-from tests.simulation.scheduler import Crash, Scheduler
+from tests.faults import Call, Crash, Fault, LoseAnswer, Refuse
+from tests.faults.chances import Chances
+from tests.faults.store import unanswered
+from tests.simulation.scheduler import Scheduler
 
 _PAGE_KEYS = 5
 UPLOADS = frozenset({"start_upload", "complete"})
-WRITES = UPLOADS | {"create"}
+UPLOADS_AND_CREATIONS = UPLOADS | {"create"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Faults:
-    """Chances at every request."""
+class SimulatedCall(Call):
+    """What an actor meets, noted in the trace of the run."""
 
-    crash: float = 0.0
-    refused: float = 0.0
-    """Fails before its effect."""
-    lost: float = 0.0
-    """A write whose answer is lost, with or without its effect."""
-    slow: float = 0.0
-    stalled: float = 0.0
-    """Slower than every grace period."""
-    twice: float = 0.0
-    """A write is delivered twice: the sender gets the second answer, or the second delivery comes later."""
-    hesitates: float = 0.0
-    """A process pauses right before it creates or removes a version: others commit meanwhile."""
+    def __init__(self, operation: str, key: str, note: Callable[[str], None]) -> None:
+        self.operation, self.key = operation, key
+        self._note = note
+
+    def dropped(self) -> StoreError:
+        self._note(f"{self.operation} {self.key}: dropped")
+        return StoreUnreachableError(f"{self.operation} {self.key}")
+
+    def unanswered(self) -> StoreError:
+        self._note(f"{self.operation} {self.key}: answer lost")
+        return unanswered(self.operation, self.key)
+
+    def cut(self, answer: Any, after_bytes: int) -> Any:
+        raise NotImplementedError
+
+    def damaged(self, answer: Any, change: Callable[[Any], Any]) -> Any:
+        raise NotImplementedError("the vandal damages what is stored")
+
+    def ignore_conditions(self) -> None:
+        raise NotImplementedError("`SharedObjects.has_conditions` says so of the store")
 
 
 class SharedObjects:
-    """What is stored; `created` and `deleted` are told to the auditor before anybody else runs."""
+    """What is stored; `created` and `deleted` tell the auditor before another actor runs."""
 
     def __init__(self, now_seconds: Callable[[], float]) -> None:
         self.objects: dict[str, bytes] = {}
@@ -67,13 +75,13 @@ class SharedObjects:
         self.created: Callable[[str, bytes, bytes | None, VacuumSettings | None], None]
         self.created_again: Callable[[str], object]
         self.deleted: Callable[[str, VacuumSettings | None], None]
-        self.faults = Faults()
+        self.chances = Chances()
         self.uploads_begun = 0
         self.has_conditions = True
         """Whether a conditional write is refused where an object is: old S3-compatible servers ignore it."""
-        self.refusal: StoreError | None = None
-        """What writes end in, such as for want of room."""
-        self.refused_writes = WRITES
+        self.refusal: Refuse | None = None
+        """The fault that writes meet, such as a full disk."""
+        self.refused_writes = UPLOADS_AND_CREATIONS
         self._now_seconds = now_seconds
         self._keys: list[str] = []
 
@@ -162,7 +170,7 @@ class SimulatedStore:
         return True
 
     def _is_delivered_twice(self, operation: str, key: str) -> bool:
-        if self._scheduler.random.random() >= self._shared.faults.twice:
+        if self._scheduler.random.random() >= self._shared.chances.deliver_twice:
             return False
         self._scheduler.note(f"{operation} {key}: delivered twice")
         self._scheduler.hand_over()
@@ -219,28 +227,30 @@ class SimulatedStore:
         if self._is_dead:
             raise Crash
         self._scheduler.hand_over()
-        faults, chance = self._shared.faults, self._scheduler.random.random()
+        random, chances = self._scheduler.random, self._shared.chances
+        call = SimulatedCall(operation, key, self._scheduler.note)
+        chance = random.random()
         if key.startswith(LOG_PREFIX) and operation in ("create", "delete"):
-            self._hesitate()
-        self._die_or_dawdle()
+            self._meet(call, chances.hesitation(random, self._scheduler.sleep))
+        self._meet(call, chances.of_process(random, self._stall, self.die))
         if self._shared.refusal is not None and operation in self._shared.refused_writes:
-            self._scheduler.note(f"{operation} {key}: {self._shared.refusal}")
-            raise self._shared.refusal
-        if chance < faults.refused:
             self._scheduler.note(f"{operation} {key}: refused")
-            raise StoreUnreachableError(f"{operation} {key}")
-        # Most uploads come through, so that there is something to commit.
-        lost = faults.lost if operation == "create" else faults.lost / 5
-        if late is not None and chance < faults.refused + lost:
-            self._scheduler.note(f"{operation} {key}: lost before")
-            if self._scheduler.random.random() < 0.3:
-                self._scheduler.spawn(f"late {operation}", partial(self._take_effect, late))
-            raise UnknownOutcomeError(f"{operation} {key}")
+            self._meet(call, [self._shared.refusal])
+        fault = chances.of_request(call, chance)
+        if isinstance(fault, LoseAnswer) and late is not None and random.random() < 0.3:
+            self._scheduler.spawn(f"late {operation}", partial(self._take_effect, late))
+        if fault is not None:
+            self._meet(call, [fault])
 
-    def _hesitate(self) -> None:
-        random = self._scheduler.random
-        if random.random() < self._shared.faults.hesitates:
-            self._scheduler.sleep(random.expovariate(1 / random.choice([30, 200, 1_000])))
+    def _meet(self, call: Call, faults: Iterable[Fault]) -> None:
+        """Carries faults out one after the other: what others draw during a stall comes before the next."""
+        for fault in faults:
+            fault.around(call, lambda: None)
+
+    def _stall(self, seconds: float) -> None:
+        if seconds >= 300:
+            self._scheduler.note(f"stands still for {seconds:.0f} s")
+        self._scheduler.sleep(seconds)
 
     def _take_effect(self, late: Callable[[], Any]) -> None:
         self._scheduler.sleep(self._scheduler.random.choice([0, 1, 10, 300, 7_200]))
@@ -249,25 +259,13 @@ class SimulatedStore:
     def _after(self, operation: str, key: str, *, late: Callable[[], Any]) -> None:
         """late: the effect once more, as of a request that is delivered again after its answer."""
         self._scheduler.hand_over()
-        if self._scheduler.random.random() < self._shared.faults.twice / 2:
+        random, chances = self._scheduler.random, self._shared.chances
+        if random.random() < chances.deliver_twice / 2:
             self._scheduler.spawn(f"second {operation}", partial(self._take_effect, late))
-        self._die_or_dawdle()
-        lost = self._shared.faults.lost / (1 if operation == "create" else 5)
-        if self._scheduler.random.random() < lost:
-            self._scheduler.note(f"{operation} {key}: answer lost")
-            raise (
-                StoreUnreachableError(key) if operation == "delete" else UnknownOutcomeError(key)
-            )
-
-    def _die_or_dawdle(self) -> None:
-        faults, chance = self._shared.faults, self._scheduler.random.random()
-        if chance < faults.crash:
-            self.die()
-        if chance < faults.crash + faults.slow:
-            self._scheduler.sleep(self._scheduler.random.expovariate(1 / 20))
-        elif chance < faults.crash + faults.slow + faults.stalled:
-            self._scheduler.note("stands still")
-            self._scheduler.sleep(self._scheduler.random.choice([300, 7_200, 100_000]))
+        call = SimulatedCall(operation, key, self._scheduler.note)
+        self._meet(call, chances.of_process(random, self._stall, self.die))
+        if random.random() < chances.loss(call):
+            self._meet(call, [LoseAnswer()])
 
 
 class SimulatedStream(BytesIO):

@@ -28,6 +28,7 @@ from compactor.table.object_names import (
 )
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
+from tests.faults import worse
 from tests.simulation.store import SharedObjects
 
 FAR = 10**15
@@ -136,7 +137,7 @@ class Vandal:
         floors = map(parse_floor, self._shared.keys(CHECKPOINT_PREFIX))
         if parse_checkpoint(key) == max((floor or 0 for floor in floors), default=0):
             return self._damage([key])
-        self._set(key, self._worse(self._shared.objects[key]))
+        self._set(key, worse(self._shared.objects[key], self._random))
         self.strays.add(key)  # it holds nothing any more
         return key
 
@@ -145,23 +146,9 @@ class Vandal:
             return None
         key = self._random.choice(keys)
         data = self.originals.setdefault(key, self._shared.objects[key])
-        self._set(key, self._worse(data))
+        self._set(key, worse(data, self._random))
         self.hurts = True
         return key
-
-    def _worse(self, data: bytes) -> bytes:
-        match self._random.randrange(4):
-            case 0:
-                at = self._random.randrange(len(data))
-                return (
-                    data[:at] + bytes([data[at] ^ 1 << self._random.randrange(8)]) + data[at + 1 :]
-                )
-            case 1:
-                return data[: self._random.randrange(len(data))]
-            case 2:
-                return b""
-            case _:
-                return self._random.randbytes(self._random.choice([1, 100]))
 
     # --- strays ---
 

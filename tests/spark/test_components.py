@@ -117,7 +117,7 @@ def test_a_chain_of_100_000_links_converges_in_logarithmic_rounds(spark, tmp_pat
     assert all(r.edges_left < r.edges for r in rounds)
 
 
-def test_of_a_chain_in_random_order_at_max_half_is_left_after_a_round(
+def test_of_a_chain_in_random_order_at_most_half_is_left_after_a_round(
     spark, tmp_path: Path
 ) -> None:
     order = np.random.default_rng(3).permutation(5_000)

@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from compactor.stores.base import REQUEST_KINDS
 from compactor.stores.local import LocalStore
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.s3 import S3Store
-from tests.support.s3_server import Request, S3Server
+from tests.faults import Refuse, calls
+from tests.support.s3_server import Request, S3Server, answering
 
 
 @pytest.fixture
@@ -100,7 +101,8 @@ def test_requests_to_s3_are_those_that_the_server_got(s3_server: S3Server, s3_bu
         store.create("before", b"2")
     with pytest.raises(ObjectNotFoundError):
         store.head("absent")
-    s3_server.intercept = _once(("503 Slow Down", b"<Error><Code>SlowDown</Code></Error>"))
+    slow_down = answering("503 Slow Down", b"<Error><Code>SlowDown</Code></Error>")
+    s3_server.faults.add(Refuse(slow_down), at=calls().first())
     assert store.read_range("large", 5, 3) == bytes(3)
     store.head("small")
     assert len(list(store.list(""))) == 3
@@ -124,11 +126,6 @@ def test_every_page_of_a_listing_is_a_request(
     s3_server.reset()
     assert len(list(store.list(""))) == 3
     assert kinds(store)["list"] == len(s3_server.requests("GET")) == 3
-
-
-def _once(answer: tuple[str, bytes]) -> Callable[[Request], tuple[str, bytes] | None]:
-    answers = iter([answer])
-    return lambda _request: next(answers, None)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ ENDPOINT = "https://s3.example"
 
 
 def answer(code: str, status: int) -> Exception:
-    return refusal(ADDRESS, ENDPOINT, code=code, status=status, message="because")
+    return refusal(ADDRESS, ENDPOINT, code=code, status=status)
 
 
 @pytest.mark.parametrize(

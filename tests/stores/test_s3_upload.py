@@ -10,9 +10,10 @@ import pytest
 
 from compactor.errors import StoreError, StoreUnreachableError
 from compactor.resources.disk import LocalDisk
-from compactor.resources.upload_memory import Unaccounted
+from compactor.resources.upload_memory import BudgetedUploads, Unaccounted
 from compactor.stores import s3_upload
 from compactor.stores.s3_upload import S3Upload, UploadTarget
+from tests.resources.test_budget import budget_of
 from tests.support.wording import refuses
 
 
@@ -142,42 +143,13 @@ def test_an_upload_with_a_lost_part_never_completes() -> None:
     assert client.aborted
 
 
-class Ledger:
-    """What an upload says of its memory; checks that it adds up."""
-
-    def __init__(self) -> None:
-        self.held = self.sending = self.peak_held = 0
-        self.lock = threading.Lock()
-
-    def fill(self, size: int) -> None:
-        with self.lock:
-            self.held += size
-            self.peak_held = max(self.peak_held, self.held)
-
-    def drop(self, size: int) -> None:
-        with self.lock:
-            self.held -= size
-            assert self.held >= 0
-
-    def send(self, size: int) -> None:
-        with self.lock:
-            self.held -= size
-            self.sending += size
-            assert self.held >= 0
-
-    def sent(self, size: int) -> None:
-        with self.lock:
-            self.sending -= size
-            assert self.sending >= 0
-
-
 @pytest.mark.parametrize("spill_every", [0, 1, 3])
 @pytest.mark.parametrize("size", [0, 7, 25, 26, 100, 333])
 def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
     size: int, spill_every: int
 ) -> None:
     data = bytes(n % 251 for n in range(size))
-    client, ledger, disk = PartsClient(), Ledger(), LocalDisk()
+    client, disk, budget = PartsClient(), LocalDisk(), budget_of(parts=None, upload=None)
     target = UploadTarget(
         key="k",
         address="s3://b/k",
@@ -186,7 +158,7 @@ def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
         created_with={},
         explained=contextlib.nullcontext,
     )
-    with S3Upload(target, 25, ledger) as upload:
+    with S3Upload(target, 25, BudgetedUploads(budget, 50)) as upload:
         for number, start in enumerate(range(0, size, 11)):
             upload.write(data[start : start + 11])
             if spill_every and number % spill_every == 0:
@@ -198,14 +170,15 @@ def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
         else b"".join(client.parts[number] for number in sorted(client.parts))
     )
     assert stored == data
-    assert (ledger.held, ledger.sending) == (0, 0)
+    assert budget.used_bytes == 0
+    assert budget.peaks["upload"] <= 50
     if spill_every == 1 and size > 25:
-        assert ledger.peak_held <= 25 + 11
+        assert budget.peaks["parts"] <= 25 + 11
     disk.close()
 
 
 def test_an_aborted_upload_gives_its_memory_back() -> None:
-    client, ledger = PartsClient(), Ledger()
+    client, budget = PartsClient(), budget_of(parts=None, upload=None)
     target = UploadTarget(
         key="k",
         address="s3://b/k",
@@ -214,8 +187,8 @@ def test_an_aborted_upload_gives_its_memory_back() -> None:
         created_with={},
         explained=contextlib.nullcontext,
     )
-    upload = S3Upload(target, 25, ledger)
+    upload = S3Upload(target, 25, BudgetedUploads(budget, 50))
     upload.write(b"x" * 60)
     upload.abort()
     upload.abort()
-    assert (ledger.held, ledger.sending) == (0, 0)
+    assert budget.used_bytes == 0

@@ -1,4 +1,4 @@
-"""A local S3 (moto) that tells what it was asked: requests are counted at the server."""
+"""A local S3 (moto) that counts requests at the server, and answers as tests/faults say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Self
@@ -18,9 +18,40 @@ import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
+from tests.faults import Call, Faults
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+
+@dataclass
+class HttpAnswer:
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    sent_bytes: int | None = None
+    """How much of the body arrives before the connection breaks; None: all."""
+
+
+class HungUpError(Exception):
+    """The server closes the connection instead of answering."""
+
+
+class RefusalError(Exception):
+    """The server gives another answer, without carrying the request out."""
+
+    def __init__(self, answer: HttpAnswer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+def answering(status: str, body: bytes) -> Callable[[str], RefusalError]:
+    """Returns what `Refuse` of tests/faults answers at a server."""
+    headers = [("Content-Length", str(len(body)))]
+    return lambda _key: RefusalError(HttpAnswer(status, headers, body))
+
+
+@dataclass(frozen=True)
+class Request(Call):
+    """An HTTP request; its operation is the method."""
+
     method: str
     bucket: str
     key: str
@@ -29,49 +60,52 @@ class Request:
     if_match: str | None
     headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     """By their names in lower case."""
+    environ: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """As WSGI has it, for faults that change the request."""
+
+    @classmethod
+    def of(cls, environ: dict[str, Any]) -> Self:
+        bucket, _, key = unquote(environ["PATH_INFO"]).lstrip("/").partition("/")
+        return cls(
+            environ["REQUEST_METHOD"],
+            bucket,
+            key,
+            environ.get("QUERY_STRING", ""),
+            environ.get("HTTP_RANGE"),
+            environ.get("HTTP_IF_MATCH"),
+            {
+                name.removeprefix("HTTP_").replace("_", "-").lower(): value
+                for name, value in environ.items()
+                if name.startswith("HTTP_")
+            },
+            environ,
+        )
+
+    @property
+    def operation(self) -> str:  # type: ignore[override]
+        return self.method
+
+    def dropped(self) -> HungUpError:
+        return HungUpError()
+
+    def unanswered(self) -> HungUpError:
+        return HungUpError()
+
+    def cut(self, answer: HttpAnswer, after_bytes: int) -> HttpAnswer:
+        return replace(answer, sent_bytes=after_bytes)
+
+    def damaged(self, answer: HttpAnswer, change: Callable[[Any], Any]) -> HttpAnswer:
+        body = change(answer.body)
+        headers = [(n, v) for n, v in answer.headers if n.lower() != "content-length"]
+        return replace(answer, headers=[*headers, ("Content-Length", str(len(body)))], body=body)
+
+    def ignore_conditions(self) -> None:
+        self.environ.pop("HTTP_IF_NONE_MATCH", None)
+        self.environ.pop("HTTP_IF_MATCH", None)
 
 
-@dataclass(frozen=True)
-class HangUp:
-    """The connection is closed instead of an answer, or within it."""
-
-    before_effect: bool = False
-    """Whether the request is dropped, or carried out and only its answer lost."""
-    after_body_bytes: int | None = None
-    """What of the answer's body still gets through; None: not even the status line."""
-
-
-Intercept = Callable[[Request], tuple[str, bytes] | HangUp | None]
-"""May answer in the server's place: status line and body; None lets the request through."""
-
-
-Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
-"""As WSGI has them."""
-
-
-def delivers_twice(server: Application) -> Application:
-    """Returns the server behind a proxy that sends every conditional PUT twice and passes on the second
-    answer."""
-
-    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if "HTTP_IF_NONE_MATCH" in environ:
-            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            for started in (lambda *_: None, start_response):
-                answered = list(server({**environ, "wsgi.input": io.BytesIO(body)}, started))
-            return answered
-        return server(environ, start_response)
-
-    return answer
-
-
-def without_conditions(server: Application) -> Application:
-    """Returns the server as one that does not know `If-None-Match`."""
-
-    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        environ.pop("HTTP_IF_NONE_MATCH", None)
-        return server(environ, start_response)
-
-    return answer
+Guard = Callable[[Request], tuple[str, bytes] | None]
+"""May refuse a request, as IAM does: status line and body; None lets it through."""
 
 
 class S3Server:
@@ -81,11 +115,10 @@ class S3Server:
         self._log: list[Request] = []
         self._lock = threading.Lock()
         self._conditional = threading.Lock()
-        self.intercept: Intercept | None = None
-        self.behind: Callable[[Application], Application] = lambda server: server
-        """What is between it and its clients."""
+        self.faults = Faults()
+        self.guard: Guard | None = None
         self.ahead_seconds = 0.0
-        """Of its clock."""
+        """How far its clock is ahead."""
         self._app = DomainDispatcherApplication(create_backend_app)
         self._server: BaseWSGIServer | None = None
 
@@ -99,11 +132,11 @@ class S3Server:
             return [r for r in self._log if method in (None, r.method) and r.key.startswith(prefix)]
 
     def reset(self) -> None:
-        """Forgets the requests so far."""
+        """Forgets the requests so far, and all faults."""
         with self._lock:
             self._log.clear()
-        self.intercept = None
-        self.behind = lambda server: server
+        self.faults.clear()
+        self.guard = None
         self.ahead_seconds = 0.0
 
     def create_bucket(self, name: str) -> str:
@@ -141,49 +174,51 @@ class S3Server:
         self._server.server_close()
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        return self.behind(self._answer_itself)(environ, start_response)
-
-    def _answer_itself(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        bucket, _, key = unquote(environ["PATH_INFO"]).lstrip("/").partition("/")
-        request = Request(
-            method=environ["REQUEST_METHOD"],
-            bucket=bucket,
-            key=key,
-            query=environ.get("QUERY_STRING", ""),
-            range=environ.get("HTTP_RANGE"),
-            if_match=environ.get("HTTP_IF_MATCH"),
-            headers={
-                name.removeprefix("HTTP_").replace("_", "-").lower(): value
-                for name, value in environ.items()
-                if name.startswith("HTTP_")
-            },
-        )
+        request = Request.of(environ)
         with self._lock:
-            self._log.append(request)
-        match self.intercept(request) if self.intercept else None:
-            case None if "HTTP_IF_NONE_MATCH" in environ:
-                # Moto looks and writes in two steps; on S3 a conditional write is one.
-                with self._conditional:
-                    return list(self._app(environ, start_response))
-            case None:
-                answer: Iterable[bytes] = self._app(environ, start_response)
-                return answer
-            case HangUp() as hang_up:
-                return self._cut(hang_up, environ, start_response)
-            case status, body:
-                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-                start_response(status, [("Content-Length", str(len(body)))])
-                return [body]
+            self._log.append(replace(request, environ={}))
+        if self.guard is None and not self.faults:
+            return self._carry_out(environ, start_response)
+        sent = _body_of(environ)
+        try:
+            answer = self.faults.carry_out(request, lambda: self._guarded(request, sent))
+        except RefusalError as refusal:
+            answer = refusal.answer
+        except HungUpError:
+            return _hang_up(environ)
+        start_response(answer.status, answer.headers)
+        if answer.sent_bytes is not None:
+            return _hang_up(environ, answer.body[: answer.sent_bytes])
+        return [answer.body]
 
-    def _cut(
-        self, hang_up: HangUp, environ: dict[str, Any], start_response: Any
-    ) -> Iterator[bytes]:
-        if hang_up.before_effect:
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        else:
-            body = b"".join(self._app(environ, start_response))
-            if hang_up.after_body_bytes is not None:
-                yield body[: hang_up.after_body_bytes]
-        # The server would go on listening on a connection that an error left without an answer.
-        environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-        raise ConnectionAbortedError
+    def _guarded(self, request: Request, sent: bytes) -> HttpAnswer:
+        refusal = self.guard(request) if self.guard else None
+        if refusal is not None:
+            status, body = refusal
+            return HttpAnswer(status, [("Content-Length", str(len(body)))], body)
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+        environ = {**request.environ, "wsgi.input": io.BytesIO(sent)}
+        body = b"".join(self._carry_out(environ, lambda *of: started.append(of[:2])))
+        return HttpAnswer(*started[-1], body)
+
+    def _carry_out(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if "HTTP_IF_NONE_MATCH" in environ:
+            # Moto looks and writes in two steps; on S3 a conditional write is one.
+            with self._conditional:
+                return list(self._app(environ, start_response))
+        answer: Iterable[bytes] = self._app(environ, start_response)
+        return answer
+
+
+def _body_of(environ: dict[str, Any]) -> bytes:
+    if environ.get("wsgi.input_terminated"):
+        return bytes(environ["wsgi.input"].read())
+    return bytes(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+
+
+def _hang_up(environ: dict[str, Any], body: bytes | None = None) -> Iterator[bytes]:
+    if body is not None:
+        yield body
+    # The server would go on listening on a connection that an error left without an answer.
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionAbortedError

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +27,6 @@ from compactor.errors import (
 )
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.stores import base
-from compactor.stores.base import ObjectInfo
 from compactor.stores.local import LocalStore
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
@@ -42,12 +40,24 @@ from compactor.table.version import Changes, CompactionCost, Lease, Operation, Q
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
+from tests.faults import (
+    Call,
+    DeliverTwice,
+    Drop,
+    Effect,
+    IgnoreConditions,
+    LoseAnswer,
+    Refuse,
+    Stall,
+    calls,
+)
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, table_rows
 from tests.support.wording import refuses
 
 METADATA = TableMetadata(schema=pa.schema([("k", pa.int64())]), sort=sort_schema("k"))
+COMMITS = calls("create", where=lambda call: parse_version(call.key) is not None)
 
 
 class StillClock:
@@ -168,33 +178,20 @@ def test_an_unknown_outcome_that_did_land_is_success() -> None:
     store = MemoryStore()
     log = log_on(store)
     log.commit(add("a"))
-    lost = iter([True])
-
-    def lose_the_answer(operation: str, key: str) -> None:
-        if operation == "create:after" and next(lost, False):
-            raise UnknownOutcomeError("no answer")
-
-    store.fault = lose_the_answer
+    store.faults.add(LoseAnswer(), at=COMMITS.first())
     assert log.commit(add("b")).version == 2
     assert log_on(MemoryStore(store.objects)).current().version == 2
 
 
-class DeliversTwice(MemoryStore):
-    """A store behind a network that delivers every conditional PUT twice, and gives the second answer."""
-
-    def __init__(self, objects: dict[str, bytes] | None = None) -> None:
-        super().__init__(objects)
-        self.between: Callable[[], object] = lambda: None
-
-    def create(self, key: str, data: bytes) -> ObjectInfo:
-        super().create(key, data)
-        between, self.between = self.between, lambda: None
-        between()
-        return super().create(key, data)
+def behind_such_a_network() -> MemoryStore:
+    """Returns a store whose network delivers every conditional PUT twice, and passes on the second answer."""
+    store = MemoryStore()
+    store.faults.add(DeliverTwice(), at=calls("create"))
+    return store
 
 
 def test_a_commit_that_the_network_delivers_twice_is_ours_and_happens_once() -> None:
-    store = DeliversTwice()
+    store = behind_such_a_network()
     log = log_on(store)
     assert names(log.commit(add("a"))) == ["a"]
     assert names(log.commit(add("b"))) == ["a", "b"]
@@ -202,47 +199,21 @@ def test_a_commit_that_the_network_delivers_twice_is_ours_and_happens_once() -> 
 
 
 def test_a_commit_delivered_twice_stays_ours_where_another_has_consumed_it_meanwhile() -> None:
-    store = DeliversTwice()
+    store = MemoryStore()
     ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
     ours.commit(add("a"))
-    store.between = lambda: theirs.commit(swap("b", "merged"))
+    merge = DeliverTwice(meanwhile=lambda: theirs.commit(swap("b", "merged")))
+    store.faults.add(merge, at=COMMITS.first())
     ours.commit(add("b"))
     assert names(log_on(MemoryStore(store.objects)).current()) == ["a", "merged"]
 
 
 def test_a_version_that_is_there_and_cannot_be_read_is_an_unknown_outcome() -> None:
-    store = DeliversTwice()
+    store = behind_such_a_network()
     log = log_on(store)
-
-    def refuse(operation: str, key: str) -> None:
-        if operation == "read":
-            raise PermissionDeniedError("not you")
-
-    store.between = lambda: setattr(store, "fault", refuse)
+    store.faults.add(Refuse(lambda _: PermissionDeniedError("not you")), at=calls("read"))
     with refuses(UnknownOutcomeError):
         log.commit(add("a"))
-
-
-def lose_the_answers(store: MemoryStore, *, landed: bool) -> None:
-    """From now on no commit on it gets an answer, and the first lands or not."""
-
-    offered: set[str] = set()
-
-    def lose(operation: str, key: str) -> None:
-        if operation == "create:before" and parse_version(key) is not None:
-            offered.add(key)
-            if not landed:
-                raise UnknownOutcomeError("no answer")
-        elif key in offered and operation == "create:after":
-            raise UnknownOutcomeError("no answer")
-        elif key in offered and operation == "read":
-            raise StoreError("down")
-
-    store.fault = lose
-
-
-def answer_again(store: MemoryStore) -> None:
-    store.fault = lambda _operation, _key: None
 
 
 @pytest.mark.parametrize("landed", [True, False])
@@ -252,10 +223,11 @@ def test_what_a_commit_of_unknown_outcome_added_is_not_added_again_though_it_was
     store = MemoryStore()
     ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
     ours.commit(add("a"))
-    lose_the_answers(store, landed=landed)
+    store.faults.add(LoseAnswer(landed=landed), at=COMMITS)
+    store.faults.add(Drop(), at=calls("read", prefix=version_key(2)))
     with pytest.raises(UnknownOutcomeError):
         ours.commit(add("b"))
-    answer_again(store)
+    store.faults.clear()
     if landed:
         theirs.commit(swap("b", "merged"))
     snapshot = ours.commit(add("b"))
@@ -265,29 +237,33 @@ def test_what_a_commit_of_unknown_outcome_added_is_not_added_again_though_it_was
         ours.commit(add("b", "c")) if landed else ours.commit(add("c"))
 
 
+class LoseUntilLater:
+    """Loses requests that can still be carried out later."""
+
+    def __init__(self) -> None:
+        self.sent: list[Effect] = []
+
+    def around(self, call: Call, effect: Effect) -> object:
+        self.sent.append(effect)
+        raise call.unanswered()
+
+
 def test_a_commit_that_lands_long_after_its_sender_gave_up_and_tried_again_happens_once() -> None:
     store = MemoryStore()
     ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
     ours.commit(add("a"))
-    sent: list[bytes] = []
-    create = store.create
-
-    def lose(key: str, data: bytes) -> ObjectInfo:
-        sent.append(data)
-        raise UnknownOutcomeError("no answer")
-
-    def late(key: str, data: bytes) -> ObjectInfo:
-        # The old request arrives right before the new one, and what it added is merged at once.
-        if sent:
-            create(key, sent[0])
-            sent.clear()
-            theirs.commit(swap("b", "merged"))
-        return create(key, data)
-
-    store.create = lose  # type: ignore[method-assign]
+    late = LoseUntilLater()
+    store.faults.add(late, at=COMMITS)
     with pytest.raises(UnknownOutcomeError):
         ours.commit(add("b"))
-    store.create = late  # type: ignore[method-assign]
+
+    def arrive() -> None:
+        # The old request arrives right before the new one, and what it added is merged at once.
+        late.sent[0]()
+        theirs.commit(swap("b", "merged"))
+
+    store.faults.clear()
+    store.faults.add(Stall(arrive), at=COMMITS.first())
     assert names(ours.commit(add("b"))) == ["a", "merged"]
     assert log_on(MemoryStore(store.objects)).current().version == 3
 
@@ -313,19 +289,13 @@ def test_a_table_behind_such_a_network_has_the_rows_of_one_behind_another(steps:
                 alter_table(CommitLog(store), Alteration(redacts=("v",)))
         return table_rows(store)
 
-    assert rows_after(DeliversTwice()) == rows_after(MemoryStore())
+    assert rows_after(behind_such_a_network()) == rows_after(MemoryStore())
 
 
 def test_an_unknown_outcome_that_did_not_land_is_tried_again() -> None:
     store = MemoryStore()
     log = log_on(store)
-    lost = iter([True, True])
-
-    def lose_the_request(operation: str, key: str) -> None:
-        if operation == "create:before" and next(lost, False):
-            raise UnknownOutcomeError("no answer")
-
-    store.fault = lose_the_request
+    store.faults.add(LoseAnswer(landed=False), at=COMMITS.first())
     assert names(log.commit(add("a"))) == ["a"]
 
 
@@ -333,14 +303,8 @@ def test_an_unknown_outcome_taken_by_another_writer_is_a_conflict_and_retried() 
     store = MemoryStore()
     ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
     ours.commit(add("a"))
-    lost = iter([True])
-
-    def lose_to_another(operation: str, key: str) -> None:
-        if operation == "create:before" and next(lost, False):
-            theirs.commit(add("b"))
-            raise UnknownOutcomeError("no answer")
-
-    store.fault = lose_to_another
+    store.faults.add(Stall(lambda: theirs.commit(add("b"))), at=COMMITS.first())
+    store.faults.add(LoseAnswer(landed=False), at=COMMITS.first())
     snapshot = ours.commit(add("c"))
     assert snapshot.version == 3
     assert names(snapshot) == ["a", "b", "c"]
@@ -348,12 +312,7 @@ def test_an_unknown_outcome_taken_by_another_writer_is_a_conflict_and_retried() 
 
 def test_a_store_that_stays_silent_is_reported_as_unknown() -> None:
     store = MemoryStore()
-
-    def silent(operation: str, key: str) -> None:
-        if operation.startswith("create") and key != PROBE_KEY:
-            raise UnknownOutcomeError("no answer")
-
-    store.fault = silent
+    store.faults.add(LoseAnswer(landed=False), at=COMMITS)
     with pytest.raises(UnknownOutcomeError):
         log_on(store).commit(add("a"))
 
@@ -365,17 +324,8 @@ def test_after_a_lost_answer_no_later_failure_is_taken_for_a_plain_one(
     store = MemoryStore()
     log = log_on(store)
     log.commit(add("a"))
-    tries: list[str] = []
-
-    def lose_then_refuse(operation: str, key: str) -> None:
-        if operation == "create:before":
-            tries.append(key)
-            if len(tries) > 1:
-                raise later("later failure")
-        if operation == "create:after":
-            raise UnknownOutcomeError("no answer")
-
-    store.fault = lose_then_refuse
+    store.faults.add(LoseAnswer(), at=COMMITS.first())
+    store.faults.add(Refuse(lambda _: later("later failure")), at=COMMITS.from_nth(2))
     with refuses(UnknownOutcomeError):
         log.commit(add("b"))
     assert names(log_on(MemoryStore(store.objects)).current()) == ["a", "b"]
@@ -385,11 +335,7 @@ def test_a_store_that_is_not_reached_changes_nothing() -> None:
     store = MemoryStore()
     log_on(store).commit(add("a"))
     before = dict(store.objects)
-
-    def down(operation: str, key: str) -> None:
-        raise StoreUnreachableError("down")
-
-    store.fault = down
+    store.faults.add(Drop())
     with pytest.raises(StoreUnreachableError):
         log_on(store).commit(add("b"))
     assert store.objects == before
@@ -535,19 +481,9 @@ def test_no_checkpoint_is_written_that_nobody_could_read(
 # --- stores without conditional writes ---
 
 
-class IgnoresConditions(MemoryStore):
-    """A store that writes what is to be created only if absent, whether or not it is there."""
-
-    is_ignored = True
-
-    def create(self, key: str, data: bytes) -> ObjectInfo:
-        if self.is_ignored:
-            self.objects.pop(key, None)
-        return super().create(key, data)
-
-
 def test_a_store_without_conditional_writes_gets_no_commit() -> None:
-    store = IgnoresConditions()
+    store = MemoryStore()
+    store.faults.add(IgnoreConditions())
     with refuses(StoreError):
         log_on(store).commit(add("a"))
     assert set(store.objects) == {PROBE_KEY}
@@ -559,7 +495,7 @@ def test_a_log_proves_conditional_writes_once_and_by_one_request_where_another_h
         log = log_on(store)
         for name in ("a", "b"):
             log.commit(add(f"{name}{len(store.calls)}"))
-    assert store.calls.count(("create:before", PROBE_KEY)) == 3
+    assert store.calls.count(("create", PROBE_KEY)) == 3
 
 
 def test_a_log_that_is_read_asks_nothing_of_the_store() -> None:
@@ -567,47 +503,36 @@ def test_a_log_that_is_read_asks_nothing_of_the_store() -> None:
     log_on(store).commit(add("a"))
     reader = MemoryStore(store.objects)
     log_on(reader).current()
-    assert not any(operation.startswith("create") for operation, _ in reader.calls)
+    assert not any(operation == "create" for operation, _ in reader.calls)
 
 
 def test_an_unanswered_proof_is_tried_again_and_given_up_without_a_commit() -> None:
     store = MemoryStore()
-    lost = iter([True])
-
-    def lose(operation: str, key: str) -> None:
-        if operation == "create:after" and key == PROBE_KEY and next(lost, False):
-            raise UnknownOutcomeError("no answer")
-
-    store.fault = lose
+    probes = calls("create", prefix=PROBE_KEY)
+    store.faults.add(LoseAnswer(), at=probes.first())
     assert names(log_on(store).commit(add("a"))) == ["a"]
-    lost = iter(lambda: True, False)
     store.objects.pop(PROBE_KEY)
     before = set(store.objects)
-    store.fault = lambda operation, key: (
-        lose("create:after", key) if "before" in operation else None
-    )
+    store.faults.add(LoseAnswer(landed=False), at=probes)
     with refuses(StoreUnreachableError):
         log_on(store).commit(add("b"))
     assert set(store.objects) == before
 
 
 def test_a_commit_that_another_has_replaced_is_no_success() -> None:
-    store = IgnoresConditions()
-    store.is_ignored = False
+    store = MemoryStore()
     ours, theirs = log_on(store), log_on(store)
     ours.commit(add("a"))
     theirs.commit(add("b"))
     ours.refresh()
-    store.is_ignored = True
-    overtaken = iter([True])
+    key = version_key(3)
 
-    def overtake(operation: str, key: str) -> None:
-        if operation == "create:after" and key == version_key(3) and next(overtaken, False):
-            store.objects[key] = Version(
-                3, "theirs", 9, Changes(operation=Operation.LEASE)
-            ).to_bytes()
+    def overtake() -> None:
+        store.objects[key] = Version(3, "theirs", 9, Changes(operation=Operation.LEASE)).to_bytes()
 
-    store.fault = overtake
+    store.faults.add(IgnoreConditions())
+    overtaken = calls("create", prefix=key).first()
+    store.faults.add(Stall(overtake, answered=True), at=overtaken)
     with refuses(StoreError):
         ours.commit(add("c"))
 

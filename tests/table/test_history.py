@@ -11,7 +11,6 @@ from msgspec import structs
 from compactor.errors import (
     DataError,
     StaleAttemptError,
-    StoreUnreachableError,
     TableNotFoundError,
     UnknownOutcomeError,
     VersionNotFoundError,
@@ -25,6 +24,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from lsm_fragment.container.footer import ColumnBytes
+from tests.faults import Drop, Faults, Stall, calls
 from tests.support.memory_store import MemoryStore, TimedObjects
 from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, entry
@@ -49,11 +49,13 @@ class World:
     def __init__(self) -> None:
         self.clock = MovingClock()
         self.objects = TimedObjects(lambda: self.clock.now_ms / 1000)
-        self.store = MemoryStore(self.objects)
+        self.faults = Faults()
+        """Of its own stores."""
+        self.store = MemoryStore(self.objects, faults=self.faults)
         self.log = self.open()
 
     def open(self) -> CommitLog:
-        return CommitLog(MemoryStore(self.store.objects), self.clock)
+        return CommitLog(MemoryStore(self.objects, faults=self.faults), self.clock)
 
     def write(self, base_version: int, name: str) -> str:
         key = fragment_key(base_version, name, 0)
@@ -186,12 +188,9 @@ def test_a_commit_stands_although_its_checkpoint_fails(
     world: World, checkpoints_every_4: None
 ) -> None:
     store = MemoryStore(world.store.objects)
-
-    def no_checkpoints(operation: str, key: str) -> None:
-        if operation.startswith("create") and parse_checkpoint(key):
-            raise StoreUnreachableError("down")
-
-    store.fault = no_checkpoints
+    store.faults.add(
+        Drop(), at=calls("create", where=lambda call: bool(parse_checkpoint(call.key)))
+    )
     log = CommitLog(store, world.clock)
     for number in range(6):
         key = world.write(number, f"f{number}")
@@ -324,14 +323,9 @@ def test_a_writer_that_wins_against_the_vacuum_keeps_its_fragment(world: World) 
     world.add("b")
     world.clock.now_ms += 2 * DAY_MS
     other = world.open()
-    first = iter([True])
     store = MemoryStore(world.store.objects)
-
-    def commit_before(operation: str, key: str) -> None:
-        if operation == "create:before" and next(first, False):
-            other.commit(lambda snapshot: world.adding(snapshot, slow))
-
-    store.fault = commit_before
+    commit = Stall(lambda: other.commit(lambda snapshot: world.adding(snapshot, slow)))
+    store.faults.add(commit, at=calls("create").first())
     vacuum(CommitLog(store, world.clock), VacuumSettings(deleters=1))
     assert slow in world.data()
     assert slow in world.open().current().fragments

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import xxhash
 from msgspec import structs
 
 from compactor.errors import DataError, StoreError, TableError
-from compactor.stores.base import ObjectInfo, UnfinishedUpload
+from compactor.stores.base import UnfinishedUpload
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
@@ -26,6 +25,7 @@ from compactor.table.repair import diagnose, log_faults, repair
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
+from tests.faults import Damage, Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 from tests.support.wording import refuses
@@ -268,13 +268,11 @@ def test_versions_committed_while_the_log_is_looked_at_are_not_lost(world: World
     filled(world)
     store = MemoryStore(world.store.objects)
 
-    def meanwhile(operation: str, key: str) -> None:
-        if operation == "list" and key.startswith("data/"):
-            store.fault = lambda _operation, _key: None
-            world.add("meanwhile")
-            world.write(12, "attempt")
+    def meanwhile() -> None:
+        world.add("meanwhile")
+        world.write(12, "attempt")
 
-    store.fault = meanwhile
+    store.faults.add(Stall(meanwhile), at=calls("list", prefix="data/").first())
     assert log_faults(store) == []
 
 
@@ -353,22 +351,18 @@ def test_a_lost_log_file_before_the_newest_checkpoint_is_an_error_too(world: Wor
     assert diagnose(world.store).end == 5
 
 
-class _ListedBesideCommits(MemoryStore):
-    """Its first listing of the whole log shows a file and not the one before, as folders may."""
-
-    hidden = version_key(10)
-
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        hidden = self.hidden if prefix == "_log/" and start_after is None else ""
-        self.hidden = "" if hidden else self.hidden
-        found = super().list(prefix, start_after=start_after)
-        return (info for info in found if info.key != hidden)
+def listed_beside_commits(objects: dict[str, bytes]) -> MemoryStore:
+    """Returns a store of which the first listing shows a log file and not the one before, as folders may."""
+    store = MemoryStore(objects)
+    unseen = Damage(lambda infos: [info for info in infos if info.key != version_key(10)])
+    store.faults.add(unseen, at=calls("list", prefix="_log/").first())
+    return store
 
 
 def test_a_log_file_that_a_listing_has_not_seen_is_not_taken_for_lost(world: World) -> None:
     filled(world)
-    assert log_faults(_ListedBesideCommits(world.store.objects)) == []
-    world.log = CommitLog(_ListedBesideCommits(world.store.objects), world.clock)
+    assert log_faults(listed_beside_commits(world.store.objects)) == []
+    world.log = CommitLog(listed_beside_commits(world.store.objects), world.clock)
     world.clock.now_ms += 3 * DAY_MS
     world.vacuum()
     is_usable(world, 11)
@@ -602,16 +596,13 @@ def test_a_log_whose_first_checkpoint_is_damaged_begins_with_the_next(world: Wor
 
 
 @pytest.fixture
-def archived(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """What an object holds that nobody may read."""
-    get = MemoryStore._get
-
-    def refusing(store: MemoryStore, key: str) -> bytes:
-        if get(store, key) == b"archived":
-            raise StoreError(f"{store.url}/{key}: the object is archived")
-        return get(store, key)
-
-    monkeypatch.setattr(MemoryStore, "_get", refusing)
+def archived(world: World) -> bytes:
+    """The content of objects that the store refuses to give."""
+    gets = calls(
+        "open_stream", "read", "read_range", "head",
+        where=lambda call: world.objects.get(call.key) == b"archived",
+    )  # fmt: skip
+    world.faults.add(Refuse(lambda key: StoreError(f"{key}: the object is archived")), at=gets)
     return b"archived"
 
 
@@ -695,7 +686,7 @@ def big(world: World, name: str, rows: int) -> str:
     return key
 
 
-def test_a_table_that_lost_max_of_its_rows_is_vacuumed_only_if_that_was_meant(
+def test_a_table_that_lost_most_of_its_rows_is_vacuumed_only_if_that_was_meant(
     world: World,
 ) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(4)]

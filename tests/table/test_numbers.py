@@ -247,7 +247,7 @@ def test_what_readers_would_refuse_is_not_committed(
 
 
 @pytest.mark.parametrize("level", [0, 3])
-def test_no_row_group_is_smaller_than_the_min_that_is_believed(level: int) -> None:
+def test_no_row_group_is_smaller_than_the_least_that_is_believed(level: int) -> None:
     groups = 2000
     rows = pa.table({"k": pa.array([7] * groups, pa.int8())})
     data = write_fragment(rows, "k", WriterOptions(1, compression_level=level))

@@ -14,6 +14,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.write.delete import delete_rows
+from tests.faults import Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, log_rows
 from tests.support.wording import refuses
@@ -46,14 +47,10 @@ def test_a_reader_that_a_vacuum_overtakes_is_told_what_to_do(reader: str, denied
     store = MemoryStore()
     snapshot = overtaken(store)
     slow = MemoryStore(store.objects)
-
-    def no_root(operation: str, key: str) -> None:
-        # S3 says so to those who may list a prefix and not the bucket.
-        if operation in ("read_range", "open_stream") and key not in store.objects:
-            raise PermissionDeniedError(key)
-
     if denied:
-        slow.fault = no_root
+        # S3 says so to those who may list a prefix and not the bucket.
+        gone = calls("read_range", "open_stream", where=lambda call: call.key not in store.objects)
+        slow.faults.add(Refuse(PermissionDeniedError), at=gone)
     with refuses(OvertakenError) as caught:
         READERS[reader](slow, snapshot)
     assert caught.value.exit_code == 5
@@ -65,15 +62,12 @@ def test_a_deletion_that_a_vacuum_overtakes_is_told_what_to_do() -> None:
         append_table(store, log_rows(100, seed), "service,ts:desc")
     slow = MemoryStore(store.objects)
     log = CommitLog(slow)
-    done: list[str] = []
 
-    def vacuumed_meanwhile(operation: str, _: str) -> None:
-        if operation == "read_range" and not done:
-            done.append(operation)
-            compact_table(store)
-            vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0))
+    def compact_and_vacuum() -> None:
+        compact_table(store)
+        vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0))
 
-    slow.fault = vacuumed_meanwhile
+    slow.faults.add(Stall(compact_and_vacuum), at=calls("read_range").first())
     where = parse_where("value < 0.5", log.current().table.schema)
     with pytest.raises(OvertakenError):
         delete_rows(slow, log, where)
@@ -86,11 +80,6 @@ def test_a_fragment_that_is_live_and_gone_is_no_vacuums_work(error: type[Excepti
     snapshot = CommitLog(store).current()
     (key,) = snapshot.fragments
     del store.objects[key]
-
-    def denied(operation: str, _: str) -> None:
-        if operation == "read_range":
-            raise error(key)
-
-    store.fault = denied
+    store.faults.add(Refuse(error), at=calls("read_range"))
     with pytest.raises(error):
         read_all(store, snapshot)

@@ -27,6 +27,7 @@ from compactor.telemetry.metrics.health import Health
 from compactor.telemetry.metrics.recorder import Recorder
 from compactor.telemetry.metrics.registry import MetricsRegistry
 from compactor.telemetry.metrics.server import metrics_app, serving
+from tests.faults import Drop
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 from tests.support.wording import refuses
@@ -123,15 +124,11 @@ def test_a_store_that_fails_is_not_reached_until_it_answers(hands: Hands) -> Non
     )
     health.started()
     hands.seconds += 1_000
-
-    def unreachable(_operation: str, _key: str) -> None:
-        raise StoreUnreachableError("no answer")
-
-    store.fault = unreachable
+    store.faults.add(Drop())
     watch(driver, health, 1)
     assert health.ready() == (False, NOT_REACHED)
     assert health.live() == (True, "ok")  # it goes round, and tries again later
-    store.fault = lambda _operation, _key: None
+    store.faults.clear()
     watch(driver, health, 1)
     assert health.ready() == (True, "ok")
 
@@ -162,11 +159,7 @@ class Sleepless:
 def test_a_store_that_stays_away_is_asked_less_and_less_often() -> None:
     store = MemoryStore()
     append_table(store, log_rows(10, 1), "service,ts:desc")
-
-    def unreachable(_operation: str, _key: str) -> None:
-        raise StoreUnreachableError("no answer")
-
-    store.fault = unreachable
+    store.faults.add(Drop())
     driver, waits = Driver(CommitLog(store), DriverSettings()), Waits()
     worker = Worker(
         [driver], InProcessEngine(), policy=driver.policy, clock=Sleepless(), listener=waits
@@ -175,9 +168,9 @@ def test_a_store_that_stays_away_is_asked_less_and_less_often() -> None:
     assert len(waits.seconds) == 6
     for failures, seconds in enumerate(waits.seconds):  # doubling, with jitter
         assert 0.25 * 2**failures <= seconds <= 0.5 * 2**failures
-    store.fault = lambda _operation, _key: None
+    store.faults.clear()
     worker.run(StopAfter(1), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
-    store.fault = unreachable
+    store.faults.add(Drop())
     worker.run(StopAfter(1), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
     assert waits.seconds[-1] <= 0.5
 

@@ -268,7 +268,7 @@ def test_a_push_that_fails_is_a_warning_without_the_password(
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 2
     for line, reason in zip(lines, ("503", "refused"), strict=True):
-        assert line.startswith(f"compactor: warning: --metrics-push http://***@127.0.0.1:{port}:")
+        assert line.startswith(f"compactor: warning: --metrics-push http://127.0.0.1:{port}:")
         assert reason in line
         assert "s3cret99" not in line
 
@@ -327,7 +327,7 @@ def test_what_a_gateway_answers_forges_no_line_and_repeats_no_password(
         assert ingest(tmp_path / "t", files, "--metrics-push", url) == 0
     err = capfd.readouterr().err
     (line,) = err.splitlines()
-    assert r"a\x00b\rcompactor: error: FAKE *** *** ***" in line
+    assert line.endswith("metrics were not pushed (HTTP status 500)")
     assert not {"\0", "\r"} & set(err)
 
 

@@ -26,7 +26,9 @@ from compactor.table.version import Changes, Operation
 from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LEVEL_BYTES
 from compactor.telemetry.metrics.recorder import Recorder
+from tests.faults import Refuse, calls
 from tests.support.memory_store import MemoryStore
+from tests.support.s3_server import answering
 from tests.support.tables import append_table, ingest_tables, log_rows
 from tests.telemetry.conftest import StillClock, Value
 
@@ -214,9 +216,8 @@ def test_requests_that_the_sdk_sends_again_are_counted(s3_server, s3_bucket: str
     store.create("x", b"1")
     recorder = Recorder(lambda _: None)
     metered = recorder.metered(store)
-    fault = ("503 Service Unavailable", b"<Error><Code>SlowDown</Code></Error>")
-    faults = iter([fault])
-    s3_server.intercept = lambda request: next(faults, None)
+    slow_down = answering("503 Service Unavailable", b"<Error><Code>SlowDown</Code></Error>")
+    s3_server.faults.add(Refuse(slow_down), at=calls().first())
     assert metered.read("x") == b"1"
     counts = metered.counts()
     assert (counts["gets"], counts["retries"]) == (1, 1)

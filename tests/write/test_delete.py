@@ -22,7 +22,7 @@ from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.resources import budget as budget_module
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
-from compactor.stores.base import ObjectInfo, Store
+from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion
@@ -32,11 +32,13 @@ from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
+from tests.faults import Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 from tests.support.wording import refuses
 
 SORT = parse_sort_schema("k,n:desc")
+POSITIONS = calls("create", where=lambda call: call.key.endswith(".deletes"))
 WORDS = ["a", "b", "c", None]
 
 
@@ -223,17 +225,12 @@ def test_rows_that_somebody_else_deletes_and_compacts_away_meanwhile_are_gone_to
     add(store, rows_of(1, 10))
     add(store, rows_of(2, 15))
 
-    class BusyStore(MemoryStore):
-        def create(self, key: str, data: bytes) -> ObjectInfo:
-            info = super().create(key, data)
-            if key.endswith(".deletes") and not stolen:
-                stolen.append(key)
-                delete(store, "id LIKE '1-%'")
-                compact_table(store, policy=Policy(strategy=Strategy.LEVELED))
-            return info
+    def steal() -> None:
+        delete(store, "id LIKE '1-%'")
+        compact_table(store, policy=Policy(strategy=Strategy.LEVELED))
 
-    stolen: list[str] = []
-    busy = BusyStore(store.objects)
+    busy = MemoryStore(store.objects)
+    busy.faults.add(Stall(steal, answered=True), at=POSITIONS.first())
     assert delete(busy, "id LIKE '1-%'").rows == 0
     assert len(ids(store)) == 15
 
@@ -330,18 +327,10 @@ def test_damaged_positions_are_named_and_nothing_is_read_without_them(store: Mem
 
 def test_a_deletion_that_slept_through_a_vacuum_is_refused(store: MemoryStore) -> None:
     add(store, rows_of(1, 20))
-    slept: list[int] = []
-
-    class SleepyStore(MemoryStore):
-        def create(self, key: str, data: bytes) -> ObjectInfo:
-            info = super().create(key, data)
-            if key.endswith(".deletes") and not slept:
-                slept.append(1)
-                vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0))
-            return info
-
-    sleepy = SleepyStore()
-    sleepy.objects = store.objects
+    settings = VacuumSettings(grace_seconds=0, retain_seconds=0)
+    sleepy = MemoryStore(store.objects)
+    sleep = Stall(lambda: vacuum(CommitLog(store), settings), answered=True)
+    sleepy.faults.add(sleep, at=POSITIONS.first())
     with pytest.raises(StaleAttemptError):
         delete(sleepy, "k < 6")
     assert len(ids(store)) == 20

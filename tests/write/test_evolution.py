@@ -13,7 +13,7 @@ import pytest
 from compactor import Table
 from compactor.errors import CommitConflictError, InputError, UsageError
 from compactor.files.stream import StreamBatches
-from compactor.merge.converted import ConvertedRows
+from compactor.merge.inputs.changed_rows import ConvertedRows
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.read.scan import scan
 from compactor.read.verify import verify

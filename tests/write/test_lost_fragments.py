@@ -17,9 +17,11 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.table.commit_log import CommitLog
+from compactor.table.object_names import version_key
 from compactor.table.version import Changes, Operation, Quarantine
 from compactor.write.ingest import IngestOptions
 from compactor.write.lost_fragments import drop_fragment
+from tests.faults import Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.wording import refuses
 
@@ -203,12 +205,8 @@ def test_a_refusal_is_no_proof_that_a_fragment_is_gone(store: MemoryStore, act: 
     _, (_, gone, _) = filled(store)
     del store.objects[gone]
     denied = MemoryStore(store.objects)
-
-    def fault(operation: str, key: str) -> None:
-        if key == gone and operation in ("open_stream", "read_range"):
-            raise PermissionDeniedError(f"memory://table/{key}: permission denied")
-
-    denied.fault = fault
+    reads = calls("open_stream", "read_range", prefix=gone)
+    denied.faults.add(Refuse(PermissionDeniedError), at=reads)
     table = open_table(denied)
     with pytest.raises(PermissionDeniedError):
         if act == "drop":
@@ -236,13 +234,8 @@ def test_what_is_released_while_it_is_given_up_stays(store: MemoryStore) -> None
     held = Quarantine(first, "why", 1)
     CommitLog(store).commit(lambda _: Changes(operation=Operation.QUARANTINE, quarantines=(held,)))
     slow = MemoryStore(store.objects)
-
-    def released_meanwhile(operation: str, key: str) -> None:
-        if operation.startswith("create") and key.endswith(f"{5:020d}.json"):
-            slow.fault = lambda _operation, _key: None
-            table.release([first])
-
-    slow.fault = released_meanwhile
+    commit = calls("create", prefix=version_key(5)).first()
+    slow.faults.add(Stall(lambda: table.release([first])), at=commit)
     with refuses(UsageError, first, "released"):
         drop_fragment(CommitLog(slow), first, lose_rows=True)
     assert keys_in(open_table(store)) == [*range(30)]
@@ -273,13 +266,12 @@ def test_a_compaction_of_what_is_given_up_meanwhile_is_void(store: MemoryStore) 
     lagging = MemoryStore(store.objects)
     log = CommitLog(lagging)
 
-    def lost_meanwhile(operation: str, key: str) -> None:
-        if operation.startswith("start_upload") and keys[1] in store.objects:
-            del store.objects[keys[1]]
-            table.refresh()
-            table.drop_fragment(keys[1], lose_rows=True)
+    def give_up() -> None:
+        del store.objects[keys[1]]
+        table.refresh()
+        table.drop_fragment(keys[1], lose_rows=True)
 
-    lagging.fault = lost_meanwhile
+    lagging.faults.add(Stall(give_up), at=calls("start_upload").first())
     Table(log, log.refresh()).compact(policy=FULL)
     assert whole.keys() - store.objects.keys() == {keys[1]}
     assert keys_in(open_table(store)) == [*range(10), *range(20, 30)]

@@ -1,4 +1,4 @@
-"""Makes clusters of components, and gives them their ids."""
+"""Builds clusters from components, and assigns their ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lsm_fragment.arrays.nested import build_list
 
 
 def cluster(context: Context, given: TaskInput) -> TaskOutput:
-    """Makes the clusters of whole components. Sends them to the parts that the clusters' ids decide."""
+    """Builds the clusters of complete components. Sends them to parts by id."""
     lines = all_rows(context, given)
     lines = lines.take(pc.sort_indices(lines, [("dataset", "ascending"), (ID, "ascending")]))
     numbers = ints_of(lines, "dataset")

@@ -1,4 +1,4 @@
-"""Defines what every task of an entity merge gets and gives."""
+"""Input and output types of the tasks of an entity merge."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from compactor.spark.shuffle.task import PLACE_BITS
 from compactor.table.snapshot import Snapshot
 
 PLACE: Final = (1 << PLACE_BITS) - 1
-"""Bits of an entity's number that are its place at home."""
+"""Mask of an entity number's position at home."""
 
-# Columns that travel beside those of entities. Names of properties begin with a dot, so they never clash.
+# Columns beside the properties, whose names begin with a dot and so never clash.
 NODE: Final = "node"
 LABEL: Final = "label"
 GROUP: Final = "group"
@@ -26,16 +26,16 @@ TEXT_OF_VALUE: Final = "text"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every task needs to know. Picklable."""
+    """Input of every task. Picklable."""
 
     spec: EntityMergeSpec
     names: tuple[str, ...]
-    """Names of datasets, for errors."""
+    """Dataset names, for errors."""
     staging: str
     """Address of the staging store."""
     run_id: str
     memory_limit_bytes: int
-    """The memory limit of one task."""
+    """Memory limit per task."""
 
     def memory(self) -> Callable[[int], None]:
         return EntityMemory(self.memory_limit_bytes).charging_part()
@@ -43,18 +43,18 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What a home keeps: keys of objects in the staging place, and figures."""
+    """The contents of a home: keys in the staging store, and figures."""
 
     members: str
-    """Object with one line per entity, in the order of numbers."""
+    """Object with one line per entity, by number."""
     entities: tuple[str | None, ...]
-    """Objects with the entities, by dataset; None if the dataset has none here."""
+    """Objects with the entities, by dataset; None if empty."""
     rows: tuple[int, ...]
-    """Number of entities by dataset."""
+    """Entity count by dataset."""
     groups: str | None
-    """Object with the entities of each group; None if no rule has a value."""
+    """Object with the entities of each group; None without rule values."""
     bytes: int
-    """Bytes of the entities' columns."""
+    """Size of the entities' columns."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,9 +72,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class DatasetPart:
-    """A part of a dataset that one task reads."""
+    """The part of a dataset that one task reads."""
 
     dataset: int
     located: Located
     snapshot: Snapshot | None = None
-    """The table's snapshot, reduced to the fragments of this part; None for a file."""
+    """The table's snapshot, reduced to this part's fragments; None for a file."""

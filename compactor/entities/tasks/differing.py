@@ -1,4 +1,4 @@
-"""Compares clusters with what the target has already, and keeps the changes."""
+"""Compares clusters with the target table, and keeps the changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lsm_fragment.arrays.nested import build_list
 
 
 def written_rows(table: str, snapshot: Snapshot) -> TaskOutput:
-    """Sends rows that earlier runs wrote in a piece of the table to the parts that their ids decide."""
+    """Sends the rows of a piece of the table to parts by id."""
     for batch in written_batches(open_store(table), snapshot):
         yield TaskRows(batch.set_column(0, ID, batch.column(0).cast(TEXT)))
     yield TaskSummary({})
@@ -41,7 +41,7 @@ WRITTEN: Final = 1
 
 
 def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutput:
-    """Sends a row for each id of a part that must be written, with the nodes of its cluster."""
+    """Sends a row for each id of a part that must be written, with its cluster's nodes."""
     charge = context.memory()
     batches: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = [], []
     for number, batch in given:
@@ -56,7 +56,7 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     changes = difference(found.column(ID), signatures, written, everything=everything)
     changed = take_rows(found, changes.clusters).drop_columns(["dataset"])
     rows = len(changes.gone)
-    nobody = build_list(
+    no_entity = build_list(
         pa.large_list(pa.int64()), np.zeros(rows, np.int64), pa.array([], pa.int64()), None
     )
     gone = pa.RecordBatch.from_arrays(
@@ -65,7 +65,7 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
             pa.nulls(rows, pa.int64()),
             pa.repeat(True, rows),
             pa.array(np.zeros(rows, np.int64)),
-            nobody,
+            no_entity,
         ],
         schema=changed.schema,
     )

@@ -25,7 +25,7 @@ from compactor.write.ingest import IngestPlan, write_fragments
 
 
 def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
-    """Sends the entities of a home that must be folded, each to the part that folds it."""
+    """Sends the entities of a home to the parts that fold them."""
     asked = all_rows(context, given)
     asked = asked.take(pc.sort_indices(asked.column(NODE)))
     places = ints_of(asked, NODE) & PLACE
@@ -68,9 +68,9 @@ def fold(
     names: Sequence[str],
     first_updated: int,
 ) -> TaskOutput:
-    """Writes the rows of a range of ids as fragments that no version has yet.
+    """Writes the rows of an id range as uncommitted fragments.
 
-    names: those of all properties.
+    names: all properties.
     """
     charge = context.memory()
     heads: list[pa.RecordBatch] = []

@@ -1,4 +1,4 @@
-"""Turns entities, and lines about them, into batches, and keeps them in the staging place of a home."""
+"""Converts entities, and lines about them, to batches, and stages them at home."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def from_batch(batch: pa.RecordBatch) -> Entities:
 
 
 def new_part(context: Context, part: int, stack: ExitStack) -> LazyPart:
-    """Returns where an attempt of a home puts rows that it keeps."""
+    """Returns the staging part of a home's attempt."""
     return LazyPart(open_store(context.staging), f"{context.run_id}/{part:07d}", stack)
 
 
 def staged(context: Context, part: int, batch: pa.RecordBatch) -> str | None:
-    """Keeps rows for a home. Returns their key; None if there are none."""
+    """Stages rows of a home. Returns their key; None without rows."""
     with ExitStack() as stack:
         kept = new_part(context, part, stack)
         for piece in pieces_of(batch):

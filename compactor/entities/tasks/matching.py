@@ -1,4 +1,4 @@
-"""Finds the entities that a rule makes the same, from the groups of all homes."""
+"""Finds entities that a rule equates, from the groups of all homes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from compactor.stores.parts import part_rows
 
 
 def match(context: Context, given: TaskInput) -> TaskOutput:
-    """Matches the groups of all homes that share a value on both sides of a rule. Sends each matching group
-    back to its home, with the entity that all of them are joined to."""
+    """Matches groups with the same value on both sides of a rule, across homes. Sends each matched group back
+    to its home, with the entity to connect to."""
     found = all_rows(context, given)
     texts = found.column(TEXT_OF_VALUE).combine_chunks()
     coded = texts.dictionary_encode()
@@ -48,8 +48,7 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
 
 
 def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterator[pa.RecordBatch]:
-    """Yields the edges of matching groups: the entity that all are joined to (left), and each other
-    (right)."""
+    """Yields the edges of matched groups: the entity to connect to (left), and each other one (right)."""
     assert home.groups is not None
     found = all_rows(context, given)
     groups = ints_of(found, GROUP) & PLACE
@@ -66,9 +65,9 @@ def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterat
 
 
 def label(context: Context, part: int, home: Partition, given: TaskInput) -> TaskOutput:
-    """Sends a line for each entity of a home, with its component's label, to the part that the label decides.
+    """Sends a line per entity of a home, with its component label, to parts by label.
 
-    given: nodes and labels. A node without a label is a component of its own.
+    given: nodes and labels. A node without a label is its own component.
     """
     labels = number_of(part, np.arange(sum(home.rows)))
     for _, batch in given:
@@ -87,7 +86,7 @@ def label(context: Context, part: int, home: Partition, given: TaskInput) -> Tas
 
 
 def first_of_largest(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
-    """Tells the dataset and `_id` of the first of the nodes of a home that are given."""
+    """Reports the dataset and `_id` of the first of the given nodes of a home."""
     lines = pa.Table.from_batches(part_rows(open_store(context.staging), home.members))
     place = min(int(np.min(np.asarray(batch.column(NODE)) & PLACE)) for _, batch in given)
     yield TaskSummary({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})

@@ -1,4 +1,4 @@
-"""Reads datasets, and numbers and keeps the entities in their homes."""
+"""Reads datasets, and stores numbered entities at their homes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from compactor.entities.tasks.lines import (
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 
 SAMPLED_CHARACTERS: Final = 128
-"""The characters of an id that are sampled: its beginning is as good a bound between ranges."""
+"""Sample only the start of an id: it bounds ranges just as well."""
 
 
 NOT_READ: Final = (UPDATED, SIGNATURE)
 
 
 def read_piece(piece: DatasetPart) -> TaskOutput:
-    """Reads rows as canonical texts. Sends each to the home that its `_id` decides."""
+    """Reads rows as canonical texts. Sends each to the home of its `_id`."""
     rows = 0
     for columns, count in columns_in(piece.located, piece.snapshot):
         if (mistake := first_mistake(columns, count)) is not None:
@@ -53,7 +53,7 @@ def read_piece(piece: DatasetPart) -> TaskOutput:
 
 
 def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
-    """Numbers and keeps the entities of a home. Sends a row per value and rule to the parts that match."""
+    """Numbers and stores the entities of a home. Sends a row per rule and value to the matching parts."""
     charge = context.memory()
     columns: list[list[Columns]] = [[] for _ in context.names]
     for dataset, batch in given:

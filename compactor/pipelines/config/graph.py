@@ -1,4 +1,4 @@
-"""Checks the nodes of a pipeline together: each input exists, no rows are lost, no two outputs meet."""
+"""Checks the node graph: inputs exist, no rows are lost, outputs do not collide."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from compactor.pipelines.config.nodes import Node, Output, branches_of, inputs_o
 from compactor.settings.mistakes import Place, instead_of
 
 Fail = Callable[[Place, str], ConfigError]
-"""Makes the error about a place of the file."""
+"""Makes the error for a place in the file."""
 
 
 def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
-    """Raises the error of `fail` for an input that does not exist, rows that go nowhere, or a circle."""
+    """Raises `fail(...)` for a missing input, rows that go nowhere, or a cycle."""
     provided = {name for key, node in nodes.items() for name in branches_of(key, node)}
     for key, node in nodes.items():
         for name in inputs_of(node):
@@ -34,7 +34,7 @@ def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
 
 
 def check_places(nodes: Mapping[str, Node], dead_letter: str | None, fail: Fail) -> None:
-    """Raises the error of `fail` if two outputs, or one and the dead letters, go to the same place."""
+    """Raises `fail(...)` if two outputs, or an output and the dead letters, share a place."""
     taken = {} if dead_letter is None else {_absolute(dead_letter): "the dead letters"}
     for key, node in nodes.items():
         if isinstance(node, Output):

@@ -1,4 +1,4 @@
-"""Loads a pipeline from YAML. Every mistake is named with its line, its node and what would be right."""
+"""Loads a pipeline from YAML. Errors name line, node and correction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES: Final = {
     "combine": "{probe: logs, build: services, on: [service]}",
     "output": "{input: logs, path: errors.parquet}",
 }
-"""The settings of a node of each kind, as messages show them."""
+"""Example settings of each node kind, for messages."""
 
 
 def load_pipeline(path: str) -> Pipeline:
@@ -78,7 +78,7 @@ def _node(key: str, value: Any, document: Document) -> Node:
 
 
 def _meant(value: object) -> str | None:
-    """Returns the kind that a node's text comes nearest to, such as `{type: source}` or `{sourse: ...}`."""
+    """Returns the node kind that a text is closest to, such as `{type: source}` or `{sourse: ...}`."""
     parts = [*value, *value.values()] if isinstance(value, dict) else [value]
     near = (get_close_matches(part, NODES, n=1) for part in parts if isinstance(part, str))
     return next((kinds[0] for kinds in near if kinds), None)
@@ -90,7 +90,7 @@ def _form(key: str, kind: str | None) -> str:
 
 
 def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
-    """Reads the rules of a merge, whose inputs are the datasets, by aliases of their names."""
+    """Reads the rules of an entity merge; its inputs are the datasets, under aliases of their names."""
     for name in ("sources", "initial_datasets", "ignore_non_existent_datasets"):
         if name in section.root:
             raise section.fail((name,), f"{name}: the datasets are the `inputs` of the merge")
@@ -106,7 +106,7 @@ def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
 
 
 def _first_odd_key(value: Any, seen: set[int]) -> Any:
-    """Returns a key anywhere in the value that is not text, with 'null' for None; None if all are text."""
+    """Returns any key in the value that is not text, with 'null' for None; None if all are text."""
     if id(value) in seen:
         return None
     if isinstance(value, (dict, list)):
@@ -125,7 +125,7 @@ def _first_odd_key(value: Any, seen: set[int]) -> Any:
 def _validated(
     model: type[_Model], settings: Mapping[str, Any], place: Place, what: str, fail: Fail
 ) -> _Model:
-    """Checks settings against a model. place, what: where they stand, for the file and for people."""
+    """Validates settings against a model. place: position in the file. what: subject of messages."""
     try:
         return model(**settings)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The base of what a pipeline's file configures, and its checks that several nodes share."""
+"""The base class of pipeline settings, and field checks that several nodes use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Value = TypeVar("_Value")
 
 
 class Model(BaseModel):
-    """Settings of a part of a pipeline. A setting that it does not have is refused."""
+    """A group of settings. Unknown settings are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,8 +35,8 @@ def _place(place: str) -> str:
 
 
 Text = Annotated[str, BeforeValidator(_as_text)]
-"""A text that YAML may read as a number or a date."""
+"""Text that YAML may parse as a number or date."""
 EachOnce = AfterValidator(_each_once)
-"""Refuses a list that names something twice."""
+"""Refuses duplicates in a list."""
 PlaceName = Annotated[str, AfterValidator(_place)]
 """A path or an address."""

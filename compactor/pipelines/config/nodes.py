@@ -1,4 +1,4 @@
-"""The nodes of a pipeline. Each model checks its own settings, so that a node makes sense by itself."""
+"""The node models of a pipeline. Each validates its own settings, independent of other nodes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from compactor.pipelines.types import TYPES
 from compactor.settings.mistakes import SettingError
 
 MAX_WINDOW_ROWS: Final = 1_000_000
-"""The most rows that a window function looks back or ahead, since it holds them."""
+"""Maximum rows that a window function looks back or ahead; it holds all of them."""
 
 
 class _Place(Model):
-    """Settings of what is a file or a table."""
+    """Settings of a file or table."""
 
     path: PlaceName | None = None
     table: PlaceName | None = None
@@ -34,18 +34,18 @@ class _Place(Model):
 
 
 class Source(_Place):
-    """Reads rows from a table, or from files: Parquet, Arrow, NDJSON or CSV, as the ending says.
+    """Reads rows from a table or from files: Parquet, Arrow, NDJSON or CSV, by extension.
 
-    `path` may stand for several files, such as `logs/app-*.ndjson`.
+    `path` may be a pattern, such as `logs/app-*.ndjson`.
     """
 
     where: str | None = None
-    """A condition in SQL on a table; what cannot fulfil it is not read."""
+    """SQL condition on a table; prunes fragments and row groups."""
     columns: Annotated[tuple[str, ...] | None, Field(min_length=1), EachOnce] = None
     fields: dict[str, str] | None = Field(default=None, min_length=1)
-    """Columns of a file with their types in SQL; whatever else the file has goes to `$widened`."""
+    """Column types of a file, in SQL; all other fields go to `$widened`."""
     correlation_key: str | None = None
-    """Rows with equal values, of all sources that name one, are written together or put aside together."""
+    """Rows with equal values, across all sources that set it, are written or set aside together."""
 
     @field_validator("fields")
     @classmethod
@@ -65,24 +65,25 @@ class Source(_Place):
 
 
 class Window(Model):
-    """Says which rows the window functions of a row look at, and in which order."""
+    """The window of the window functions: partition, order and frame."""
 
     partition_by: Annotated[tuple[str, ...], EachOnce] = ()
     order_by: str
     """A sort schema, such as `ts:desc,id`."""
     rows: int | None = Field(default=None, ge=1, le=MAX_WINDOW_ROWS, strict=True)
-    """Most rows of a frame: the row and those before it. Default: all since the partition began."""
+    """Maximum rows of a frame, up to and including the current row. Default: all since the partition
+    start."""
 
 
 class Transform(Model):
-    """Keeps rows by a condition; chooses or computes columns, row by row or over a window of rows."""
+    """Filters rows; selects or computes columns, row by row or over a window."""
 
     input: str
     window: Window | None = None
     filter: str | None = None
-    """A condition in SQL."""
+    """SQL condition."""
     columns: Annotated[dict[str, str] | tuple[str, ...] | None, EachOnce] = None
-    """Names, or SQL expressions by the name of their result. Default: all columns as they are."""
+    """Column names, or SQL expressions by result name. Default: all columns unchanged."""
     batch_size: int | None = Field(default=None, ge=1)
 
 
@@ -94,15 +95,15 @@ class MergeMode(StrEnum):
 
 
 class Merge(Model):
-    """Gives the rows of several nodes as those of one."""
+    """Merges the rows of several nodes into one stream."""
 
     inputs: Annotated[tuple[str, ...], Field(min_length=1), EachOnce]
     mode: MergeMode = MergeMode.CONCAT
     interleave_seed: int | None = Field(default=None, ge=0, strict=True)
     sort_by: str | None = None
-    """What all inputs are sorted by, with mode `key`."""
+    """Sort schema of all inputs, for mode `key`."""
     entity: Any = None
-    """The rules of mode `entity`: a mapping in the file, an `EntityMergeSpec` once the file is loaded."""
+    """Rules of mode `entity`: a mapping in the file, an `EntityMergeSpec` once loaded."""
 
     @model_validator(mode="before")
     @classmethod
@@ -126,11 +127,11 @@ class Merge(Model):
 
 
 class Route(Model):
-    """Sends each row to the first branch whose condition holds, else to `otherwise`, else nowhere."""
+    """Sends each row to the first branch whose condition holds, else to `otherwise`, else drops it."""
 
     input: str
     branches: dict[str, str] = Field(min_length=1)
-    """Conditions in SQL by the name of their branch; nodes name a branch as `route.branch`."""
+    """SQL conditions by branch name; nodes refer to a branch as `route.branch`."""
     otherwise: str | None = None
 
     @model_validator(mode="after")
@@ -149,15 +150,15 @@ class Sort(Model):
 
 
 class TimeWindow(Model):
-    """Windows of time that rows fall into."""
+    """Time windows that rows fall into."""
 
     column: str
     size: Text
-    """A length of time, such as `250ms`, `30s`, `5m`, `1h` or `1d`."""
+    """A duration, such as `250ms`, `30s`, `5m`, `1h` or `1d`."""
     slide: Text | None = None
-    """From the start of one window to the start of the next. Default: the size."""
+    """Distance between window starts. Default: the size."""
     origin: Text | None = None
-    """When one of the windows starts. Default: 1970."""
+    """Start of any one window. Default: 1970."""
 
     @model_validator(mode="after")
     def _sizes_are_lengths_of_time(self) -> Self:
@@ -166,13 +167,13 @@ class TimeWindow(Model):
 
 
 class Aggregate(Model):
-    """Makes one row of the rows that are equal in some columns, or fall into the same window of time."""
+    """Aggregates rows per group, or per time window and group."""
 
     input: str
     window: TimeWindow | None = None
     group_by: Annotated[tuple[str, ...], EachOnce] = ()
     columns: dict[str, str]
-    """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by the name of the result."""
+    """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by result name."""
 
     @model_validator(mode="after")
     def _groups_have_columns_of_their_own(self) -> Self:
@@ -189,7 +190,7 @@ class Aggregate(Model):
 
 
 class Method(StrEnum):
-    """How rows of two nodes are joined."""
+    """Join method."""
 
     HASH = "hash"
     SORT_MERGE = "sort_merge"
@@ -198,39 +199,39 @@ class Method(StrEnum):
 
 
 class RangeCondition(Model):
-    """The condition that an interval of the build side contains a value of the probe side."""
+    """Requires that an interval of the build side contains a value of the probe side."""
 
     column: str
-    """The column of the probe side."""
+    """Probe-side column."""
     begin: str = Field(alias="from")
-    """The column of the build side where intervals begin; null is no bound, as in `end`."""
+    """Build-side column of interval starts; null is unbounded, as in `end`."""
     end: str = Field(alias="to")
     closed: Literal["left", "right", "both", "neither"] = "left"
-    """The bounds that belong to the interval."""
+    """Which bounds belong to the interval."""
 
 
 _OWN_SETTINGS: Final = {
     Method.RANGE: ("range", "{column: of the probe side, from: of the build side, to: ...}"),
     Method.ASOF: ("at", "{time of the probe side: time of the build side}"),
 }
-"""The setting that one method needs and the others do not have, with an example."""
+"""Setting that only one method has and needs, with an example."""
 
 
 class Combine(Model):
-    """Joins rows of two nodes where columns are equal, or where intervals contain a value."""
+    """Joins the rows of two nodes on equal columns, or on intervals that contain a value."""
 
     probe: str
-    """The left side."""
+    """Left side."""
     build: str
-    """The right side. `method: hash` holds it in memory, so it should be the smaller one."""
+    """Right side, preferably the smaller one: `method: hash` holds it in memory."""
     on: dict[str, str] | tuple[str, ...] = ()
-    """Names that both sides have, or names of the build side by those of the probe side."""
+    """Column names common to both sides, or build columns by probe column."""
     how: Literal["inner", "left", "right", "full"] = "inner"
     method: Method = Method.HASH
     range: RangeCondition | None = None
-    """What `method: range` compares."""
+    """Condition of `method: range`."""
     at: dict[str, str] | None = None
-    """The time of a row of the probe side, and that of the build side, for `method: asof`."""
+    """Time column of the build side by that of the probe side, for `method: asof`."""
 
     @model_validator(mode="after")
     def _settings_fit_the_method(self) -> Self:
@@ -256,14 +257,14 @@ class Combine(Model):
 
 
 class Split(Model):
-    """Divides an output into several files; the first `{}` of its path says which is which."""
+    """Splits an output into several files; each replaces the first `{}` of the path."""
 
     by: str | None = None
-    """Writes a file for each value of this column."""
+    """One file per value of this column."""
     rows: int | None = Field(default=None, ge=1, strict=True)
-    """Writes this many rows to a file."""
+    """One file per this many rows."""
     documents: bool = False
-    """Writes a file for each file of a source."""
+    """One file per source file."""
 
     @model_validator(mode="after")
     def _is_by_one_thing(self) -> Self:
@@ -273,14 +274,14 @@ class Split(Model):
 
 
 class Output(_Place):
-    """Writes rows to a table or a file: Parquet, Arrow, fragment, NDJSON, CSV or XML, as the ending says."""
+    """Writes rows to a table or a file: Parquet, Arrow, fragment, NDJSON, CSV or XML, by extension."""
 
     input: str
     sort_by: str | None = None
-    """The sort schema of a fragment or of a new table."""
+    """Sort schema of a fragment or a new table."""
     split: Split | None = None
     drop_widened: bool = False
-    """Leaves out fields that the columns of the source do not know."""
+    """Leaves out undeclared fields of the source."""
 
     @property
     def _is_fragment(self) -> bool:
@@ -324,11 +325,11 @@ NODES: Final[dict[str, type[Node]]] = {
     "combine": Combine,
     "output": Output,
 }
-"""The kinds of nodes by their names in the file."""
+"""Node kinds by their names in the file."""
 
 
 def inputs_of(node: Node) -> tuple[str, ...]:
-    """Returns the names of the nodes that it takes rows from; a branch of a route as `route.branch`."""
+    """Returns the node's inputs; a route branch as `route.branch`."""
     match node:
         case Source():
             return ()
@@ -341,7 +342,7 @@ def inputs_of(node: Node) -> tuple[str, ...]:
 
 
 def branches_of(key: str, node: Node) -> tuple[str, ...]:
-    """Returns the names by which other nodes take the rows of the node `key`."""
+    """Returns the edge names of the node `key`, as consumers refer to them."""
     match node:
         case Output():
             return ()
@@ -353,5 +354,5 @@ def branches_of(key: str, node: Node) -> tuple[str, ...]:
 
 
 def keys_of(node: Combine) -> list[tuple[str, str]]:
-    """Returns the pairs of columns, of the probe side and the build side, that have to be equal."""
+    """Returns the pairs of probe and build columns that must be equal."""
     return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]

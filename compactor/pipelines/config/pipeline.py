@@ -1,4 +1,4 @@
-"""A pipeline as a whole: its nodes, and the settings that all of them share."""
+"""A pipeline: its nodes and their shared settings."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Memory(Model):
 
 
 class Pipeline(Model):
-    """Nodes by name, in the order of the file."""
+    """A pipeline. Nodes are in file order."""
 
     nodes: dict[str, Any]
     memory: Memory = Memory()
     batch_size: int = Field(default=2048, ge=1, le=2**31 - 1, strict=True)
     on_error: Literal["fail_fast", "continue"] = "fail_fast"
     dead_letter: str | None = None
-    """The NDJSON file that bad records go to with `on_error: continue`."""
+    """NDJSON file for bad records, with `on_error: continue`."""
     init: tuple[str, ...] = ()
-    """Outputs that are written, and there, before anything else begins."""
+    """Outputs that are published before the other outputs start."""
     max_group_buffer: int = Field(default=10_000, ge=1, strict=True)
-    """Most rows of one group (see `correlation_key`) that wait for an output."""
+    """Maximum rows of a group (see `correlation_key`) that an output holds."""
     _places: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @field_validator("memory", mode="before")
@@ -59,6 +59,6 @@ class Pipeline(Model):
         return self
 
     def located(self, node: str, error: ConfigError) -> ConfigError:
-        """Returns the error with the file and line of the node."""
+        """Adds the node's file and line to the error."""
         place = self._places.get(node)
         return error if place is None else ConfigError(f"{place}: {error}")

@@ -1,7 +1,7 @@
-"""Aggregates rows to one row per group, or per time window and group.
+"""Aggregates rows per group, or per time window and group.
 
-Where the input is sorted by the groups, a group's row leaves as soon as the group ends; otherwise all rows
-leave at the end, by their keys.
+If the input is sorted by the group columns, each group is emitted as it ends; otherwise all are emitted at
+the end, sorted by key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES
 
 _WINDOW: Final = "$window"
-"""The column with the start of a row's window, beside the columns of the input."""
+"""Column of the row's window start, beside the input's columns."""
 _LAST: Final = "$last"
 
 
@@ -55,7 +55,7 @@ def _with_window(schema: pa.Schema, windows: ColumnWindows | None) -> pa.Schema:
 
 
 def _shown(groups: pa.Table, windows: ColumnWindows | None) -> pa.Table:
-    """Returns the groups with the columns that users see: the bounds of windows instead of the start."""
+    """Returns the groups with the columns that users see: window bounds instead of the start."""
     if windows is None:
         return groups
     starts = groups.column(_WINDOW)
@@ -92,7 +92,7 @@ def rows(work: RunContext, name: str, node: Aggregate) -> Batches:
 
 
 def _of_sorted(work: RunContext, name: str, node: Aggregate) -> Batches:
-    """Yields group by group, in the order in which they come."""
+    """Yields groups as they end."""
     schema = work.schemas[node.input]
     row = 0
     with closing(_grouper(name, node, schema, work.budget, work.disk, keeps_order=True)) as grouper:
@@ -117,7 +117,7 @@ def _hashed(work: RunContext, name: str, node: Aggregate) -> Batches:
     schema = _with_window(given, windows)
     grouper = _grouper(name, node, schema, work.budget, work.disk)
     result = work.schemas[name]
-    # Groups come out by their keys, so the result is the same whether any were on disk or not.
+    # Sort the groups, so that the result does not depend on spills.
     keys = node.group_by if windows is None else (START, *node.group_by)
     sort = checked_order(tuple(map(SortColumn, keys)), result, f"node {name!r}")
     with (
@@ -126,7 +126,7 @@ def _hashed(work: RunContext, name: str, node: Aggregate) -> Batches:
     ):
 
         def spill(size: int) -> int:
-            # Results spill first: without their memory, groups would be divided further.
+            # Spill results first: without memory for them, groups would be partitioned further.
             return sorter.spill(size) or grouper.spill(size) or work.spill_buffers(name, size)
 
         work.budget.spill_by(name, spill)
@@ -146,7 +146,7 @@ def _hashed(work: RunContext, name: str, node: Aggregate) -> Batches:
 
 
 def needed_columns(node: Aggregate, given: pa.Schema, what: str) -> pa.Schema:
-    """Returns the input's columns that groups are made of."""
+    """Returns the input columns that the aggregation reads."""
     measures = parse_measures(node.columns, given, what)
     names = {*node.group_by, *(m.column for m in measures)}
     if node.window is not None:
@@ -157,7 +157,7 @@ def needed_columns(node: Aggregate, given: pa.Schema, what: str) -> pa.Schema:
 def _in_windows(
     work: RunContext, name: str, windows: ColumnWindows, needed: Sequence[str], batches: Batches
 ) -> Batches:
-    """Yields rows once for each window they fall into; counts those without a time, which are in none."""
+    """Yields rows once per window that contains them; counts rows without a time, which are dropped."""
 
     def with_last(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.append_column(_LAST, windows.last_starts(batch))
@@ -165,7 +165,7 @@ def _in_windows(
     missing = work.report.records_without_time
     missing[name] = 0
     for batch in batches:
-        # Rows are copied for each window, so columns that nobody needs are dropped first.
+        # Rows are copied per window, so drop unused columns first.
         hidden = [column for column in batch.schema.names if column in HIDDEN_NAMES]
         batch = batch.select([*needed, *hidden])
         for sound in work.dead_letters.made(with_last, batch, name):

@@ -1,4 +1,4 @@
-"""Joins rows of two nodes by the method that the node names."""
+"""Joins two nodes by the configured method."""
 
 from __future__ import annotations
 

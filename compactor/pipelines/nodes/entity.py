@@ -20,6 +20,7 @@ from compactor.pipelines.config import Merge
 from compactor.pipelines.provenance import Batches, without_hidden
 from compactor.pipelines.work import RunContext
 from compactor.resources.errors import MemoryLimitError
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.types import storage_type
 
 _OWN = pa.schema(
@@ -28,7 +29,7 @@ _OWN = pa.schema(
 
 
 def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
-    """Returns the columns that identify entities, then all properties of all inputs, as JSON."""
+    """Returns the identifying columns, then the properties of all inputs, as JSON."""
     for name, schema in zip(node.inputs, given, strict=True):
         dtype = storage_type(schema.field(ID).type) if ID in schema.names else None
         if dtype is None or not (pt.is_string(dtype) or pt.is_large_string(dtype)):
@@ -44,21 +45,18 @@ def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
 
 
 def rows(work: RunContext, name: str, node: Merge) -> Batches:
-    """Yields merged rows in the order of their ids. All rows are held: more than the memory limit allows is
-    an error."""
-    held = 0
+    """Yields merged rows in id order. Holds all rows: exceeding the memory limit is an error."""
+    memory = Reservation(work.budget, name)
 
     def charge(size: int) -> None:
-        nonlocal held
-        work.budget.charge(name, COPIES * size)
-        held += COPIES * size
+        memory.resize(memory.size + COPIES * size)
 
     assert isinstance(node.entity, EntityMergeSpec)
-    others = _ErrorsOfOthers()
-    inputs = [map(without_hidden, others.seen(work.rows(edge))) for edge in node.inputs]
+    upstream = _UpstreamErrors()
+    inputs = [map(without_hidden, upstream.recorded(work.rows(edge))) for edge in node.inputs]
     schema, row = work.schemas[name], 0
-    try:
-        with others.left_alone(name):
+    with memory:
+        with upstream.kept_apart(name):
             merged = merged_batches(node.entity, inputs, charge=charge)
         for batch in merged:
             whole = fitted(batch, schema)
@@ -66,17 +64,15 @@ def rows(work: RunContext, name: str, node: Merge) -> Batches:
                 piece = work.made(name, whole.slice(start, work.batch_rows), row)
                 row += piece.num_rows
                 yield piece
-    finally:
-        work.budget.discharge(name, held)
 
 
-class _ErrorsOfOthers:
-    """Distinguishes errors of the merge, which does not know its node, from errors of the nodes before it."""
+class _UpstreamErrors:
+    """Tells errors of the merge, which does not know its node, from errors of upstream nodes."""
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
 
-    def seen(self, batches: Batches) -> Batches:
+    def recorded(self, batches: Batches) -> Batches:
         try:
             yield from batches
         except CompactorError as error:
@@ -84,8 +80,8 @@ class _ErrorsOfOthers:
             raise
 
     @contextmanager
-    def left_alone(self, name: str) -> Iterator[None]:
-        """Adds the node's name to all other errors, except memory errors, which have it already."""
+    def kept_apart(self, name: str) -> Iterator[None]:
+        """Adds the node name to all errors but upstream errors and memory errors, which have it already."""
         try:
             yield
         except CompactorError as error:

@@ -1,5 +1,4 @@
-"""Joins two nodes by hash: the whole build side is held before the first row of the probe side is looked
-up."""
+"""Hash join of two nodes: holds the whole build side before the first look-up."""
 
 from __future__ import annotations
 
@@ -16,12 +15,13 @@ from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.pipelines.provenance import Batches
 from compactor.pipelines.sorted_rows import Room
 from compactor.pipelines.work import RunContext
+from compactor.resources.reservation import Reservation
 from compactor.spark.shuffle.exchange import part_by_keys
 from lsm_fragment.keys.sort_schema import SortColumn
 
 _PARTS: Final = 32
 _BUILD_COPIES: Final = 3
-"""How often a build side is in memory while its table is made: batches, one table, hashes and positions."""
+"""Copies of the build side while its table is built: batches, one table, hashes and positions."""
 
 
 def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Schema:
@@ -43,9 +43,9 @@ def rows(work: RunContext, name: str, node: Combine) -> Batches:
 
 
 def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
-    """Holds the whole build side in memory, then reads the probe side in a thread of its own."""
+    """Holds the build side in memory and reads the probe side in a thread."""
     room = _room(work, name)
-    with work.budget.holding(name, _BUILD_COPIES * held.bytes), room.working():
+    with Reservation(work.budget, name, _BUILD_COPIES * held.bytes), room.working():
         table = _build_table(work, node, held)
         held.close()
         columns, keys = work.schemas[node.probe].names, [left for left, _ in keys_of(node)]
@@ -54,7 +54,7 @@ def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Ba
 
 
 def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
-    """Divides both sides by the hash of their keys on local disk; yields rows in the probe side's order."""
+    """Partitions both sides onto local disk by key hash; yields rows in probe order."""
     on, probe, build = keys_of(node), work.schemas[node.probe], work.schemas[node.build]
     sequence = _free_name("$sequence", {*probe.names, *build.names})
     sequenced = pa.schema([*probe, (sequence, pa.int64())])
@@ -62,7 +62,7 @@ def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuff
     rights = [BatchBuffer(held.schema, work.budget, name, work.disk) for _ in range(_PARTS)]
     work.keep(name, *lefts, *rights)
     max_bytes = gathered_bytes(work.budget, _PARTS)
-    with work.budget.holding(name, max_bytes):
+    with Reservation(work.budget, name, max_bytes):
         _divide(held.drain(), [right for _, right in on], PartitionBuffers(rights, max_bytes))
         rows = _sequenced(work.rows(node.probe), probe.names, sequence)
         _divide(rows, [left for left, _ in on], PartitionBuffers(lefts, max_bytes))
@@ -70,7 +70,7 @@ def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuff
     order, room = (SortColumn(sequence),), _room(work, name)
     with work.sorter(name, full, order) as sorter:
         for left, right in zip(lefts, rights, strict=True):
-            with work.budget.holding(name, _BUILD_COPIES * right.bytes), room.working():
+            with Reservation(work.budget, name, _BUILD_COPIES * right.bytes), room.working():
                 table = _build_table(work, node, right)
                 right.close()
                 for batch in left.drain():
@@ -91,14 +91,14 @@ def _room(work: RunContext, name: str) -> Room:
 
 
 def _free_name(wanted: str, taken: Container[str]) -> str:
-    """Returns a name that no column has."""
+    """Returns an unused column name."""
     while wanted in taken:
         wanted = f"${wanted}"
     return wanted
 
 
 def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches:
-    """Yields these columns with the number of each row beside them."""
+    """Yields these columns with a row number column."""
     row = 0
     for batch in batches:
         numbers = pa.array(np.arange(row, row + batch.num_rows))
@@ -107,7 +107,7 @@ def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches
 
 
 def _divide(batches: Batches, keys: Sequence[str], divider: PartitionBuffers) -> None:
-    """Puts rows of equal keys into the same part, on disk."""
+    """Partitions rows onto disk by key."""
     for batch in batches:
         divider.put(batch, part_by_keys(batch, keys, _PARTS))
     divider.finish()

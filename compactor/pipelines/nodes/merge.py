@@ -1,5 +1,4 @@
-"""Merges rows of several nodes: one input after the other, as they come, in turn, drawn at random, or by
-key."""
+"""Merges several nodes: concatenated, as they arrive, round-robin, in random order, or by key."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.files.source import sliced
-from compactor.pipelines.binding import alike, fitted, sort_schema
+from compactor.pipelines.binding import common_schema, fitted, sort_schema
 from compactor.pipelines.channel import Channel
 from compactor.pipelines.classify import Form
 from compactor.pipelines.config import Merge, MergeMode
@@ -21,15 +20,15 @@ from compactor.pipelines.provenance import Batches
 from compactor.pipelines.work import RunContext, taken
 
 _HELD_BYTES: Final = 256 << 10
-"""Bytes that are read at a time of an input that is held whole."""
+"""Read size for an input that is held whole."""
 _DIVISOR: Final = 8
-"""What is read of all inputs at a time takes at most one part in this many of the soft limit."""
+"""Reading from all inputs takes at most 1/8 of the soft limit."""
 
 
 def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
     if node.mode is MergeMode.ENTITY:
         return entity.bound(node, given, what)
-    schema = alike(node.inputs, given, what)
+    schema = common_schema(node.inputs, given, what)
     if node.sort_by is not None:
         sort_schema(node.sort_by, schema, what)
     return schema
@@ -42,7 +41,7 @@ def rows(work: RunContext, name: str, node: Merge) -> Batches:
         case MergeMode.ENTITY:
             return entity.rows(work, name, node)
         case MergeMode.CONCAT:
-            return _one_after_the_other(work, name, node)
+            return _concatenated(work, name, node)
     if node.interleave_seed is None and work.forms[name].form is Form.FUSED:
         return _polled(work, name, node)
     return _interleaved(work, name, node)
@@ -59,7 +58,7 @@ def _sorted(work: RunContext, name: str, node: Merge) -> Batches:
 def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
     schema = work.schemas[name]
     buffers = [work.buffer(name, schema) for _ in node.inputs]
-    # A batch of each input will be in memory at a time.
+    # One batch per input will be in memory at a time.
     max_bytes = min(_HELD_BYTES, work.budget.soft_bytes // (_DIVISOR * len(buffers)))
     for i, buffer in zip(node.inputs, buffers, strict=True):
         for batch in _aligned(work, work.rows(i), schema):
@@ -73,8 +72,8 @@ def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
             yield from rows.drawn([buffer.rows for buffer in buffers], node.interleave_seed)
 
 
-def _one_after_the_other(work: RunContext, name: str, node: Merge) -> Batches:
-    """Yields one input after the other; later inputs that hold no rows read ahead into their channels."""
+def _concatenated(work: RunContext, name: str, node: Merge) -> Batches:
+    """Concatenates the inputs; later inputs without a buffer read ahead into their channels."""
     schema = work.schemas[name]
     ahead = {
         i: work.reading_ahead(name, i)
@@ -87,7 +86,7 @@ def _one_after_the_other(work: RunContext, name: str, node: Merge) -> Batches:
 
 
 def _polled(work: RunContext, name: str, node: Merge) -> Batches:
-    """Yields whatever any source has ready, so that a slow source never holds up the others."""
+    """Yields whatever is ready at any source, so that a slow source does not hold up the others."""
     changed = threading.Condition()
     schema = work.schemas[name]
     channels = [work.reading_ahead(name, i, changed) for i in node.inputs]

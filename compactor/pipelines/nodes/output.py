@@ -1,4 +1,4 @@
-"""Writes rows to files or to a table. A file appears whole or not at all, when all outputs are written."""
+"""Writes rows to files or a table. Files appear whole or not at all, once all outputs are written."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from compactor.pipelines.provenance import GROUP, Batches, boundary_of
 from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import Writer, writer_of
+from compactor.resources.reservation import Reservation
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -51,10 +52,10 @@ from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, parse_sort_sch
 from lsm_fragment.names import names_text
 
 HANDOFF_RECORDS: Final = 256
-"""The most records that wait between a merge and the writer of a live output."""
-_SHARES: Final = 8
+"""Maximum records queued between a merge and the writer of a live output."""
+_MEMORY_DIVISOR: Final = 8
 _SORT_COPIES: Final = 3
-"""How often rows are in memory while they are sorted into a fragment: as they came, end to end, in order."""
+"""Copies of rows while they are sorted into a fragment: as they came, concatenated, sorted."""
 
 
 def check(node: Output, schema: pa.Schema, what: str) -> None:
@@ -96,10 +97,10 @@ def open_sink(
     row_group_bytes: int = ROW_GROUP_BYTES,
     staging: Staging | None = None,
 ) -> StagedSink:
-    """Opens a file with the options of pipelines.
+    """Opens a file with the write options of pipelines.
 
-    sort: the sort schema, for a fragment. row_group_bytes: the size of row groups, for Parquet. staging: the
-    place of the output's unfinished files, if it has several.
+    sort: sort schema of a fragment. row_group_bytes: row group size of Parquet. staging: folder of unfinished
+    files, if the output has several.
     """
     options = SinkOptions(
         sort=sort, map_objects=True, expanded=WIDENED, row_group_bytes=row_group_bytes
@@ -108,8 +109,8 @@ def open_sink(
 
 
 class Writing:
-    """One output of a run: `hold` rows that wait for their groups, `write`, and `publish` when all is
-    written."""
+    """One output of a run: `hold` groups until their outcome is known, `write`, and `publish` once all
+    outputs are written."""
 
     def __init__(self, work: RunContext, name: str, node: Output) -> None:
         self._work = work
@@ -128,7 +129,7 @@ class Writing:
 
     @property
     def holds(self) -> bool:
-        """Whether rows wait until the fate of their groups is known."""
+        """Whether rows wait for the outcome of their groups."""
         return self._name in self._work.forms
 
     @property
@@ -136,8 +137,8 @@ class Writing:
         return self._node.table is not None
 
     def hold(self) -> None:
-        """Takes all rows; groups of more than `max_group_buffer` records fail."""
-        work, most = self._work, self._work.pipeline.max_group_buffer
+        """Reads all rows; groups of more than `max_group_buffer` records fail."""
+        work, limit = self._work, self._work.pipeline.max_group_buffer
         name, schema = self._name, pa.schema([(GROUP, pa.string())])
         self._held = held = work.buffer(name, work.schemas[self._node.input])
         count = [Measure("rows", "count", None)]
@@ -149,19 +150,19 @@ class Writing:
                 held.append(batch)
                 sizes.append(batch.select([GROUP]).drop_null())
             for table in sizes.results():
-                large = table.filter(pc.greater(table.column("rows"), most))
+                large = table.filter(pc.greater(table.column("rows"), limit))
                 for group in large.column(GROUP).to_pylist():
                     work.dead_letters.fail_group(
-                        group, f"group {group!r} has more than max_group_buffer ({most:,}) records"
+                        group, f"group {group!r} has more than max_group_buffer ({limit:,}) records"
                     )
             work.report.spills += sizes.spills
         work.budget.spill_by(name, lambda size: work.spill_buffers(name, size))
 
     def write(self) -> None:
-        held = self._share_bytes * (
+        held = self._part_bytes * (
             _SORT_COPIES if self.is_table else 1 if kind_of(self._node.path or "") == PARQUET else 0
         )
-        with self._work.budget.holding(self._name, held):
+        with Reservation(self._work.budget, self._name, held):
             if self._node.table is not None:
                 self._write_fragments(self._node.table)
             else:
@@ -184,8 +185,7 @@ class Writing:
             self._writer.finish()
 
     def _order(self) -> SortSchema:
-        """Returns the order in which rows are written: by the file's value, then by `sort_by`; empty if they
-        are written as they come."""
+        """Returns the write order: by split value, then by `sort_by`; empty for the input order."""
         by = self._node.split and self._node.split.by
         inside = self._sort or ()
         if not by:
@@ -193,7 +193,7 @@ class Writing:
         return (SortColumn(by), *(column for column in inside if column.column != by))
 
     def publish(self) -> None:
-        """Makes the rows visible. Raises `CommitConflictError` as every commit does."""
+        """Makes the rows visible. Raises `CommitConflictError`."""
         if self._staged is not None:
             log, snapshot, plan, entries = self._staged
             commit_fragments(log, snapshot, plan, entries)
@@ -207,7 +207,7 @@ class Writing:
             self._staging.close()
 
     def _rows(self, writer: Writer | None) -> Batches:
-        """Yields rows as they are written, and counts them; boundaries go to the writer."""
+        """Yields and counts the rows to write; passes boundaries to the writer."""
         batches = self._work.stream(self._node.input) if self._held is None else self._flushed()
         for batch in batches:
             if (boundary := boundary_of(batch)) is not None:
@@ -228,7 +228,7 @@ class Writing:
     def _open_sink(self, path: str) -> StagedSink:
         if self._node.split is not None:
             self._work.claim(path, f"node {self._name!r}")
-        row_group_bytes = min(ROW_GROUP_BYTES, self._share_bytes)
+        row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
         return open_sink(path, self._schema, self._sort, row_group_bytes, self._staging)
 
     def _write_fragments(self, table: str) -> None:
@@ -236,16 +236,16 @@ class Writing:
         log = CommitLog(store)
         rows = TableRows(self._name, self._schema, self._rows(None))
         snapshot = log.refresh()
-        options = IngestOptions(buffer_bytes=self._share_bytes, threads=1)
+        options = IngestOptions(buffer_bytes=self._part_bytes, threads=1)
         plan = plan_ingest(log, snapshot, self._schema, rows.path, self._sort, options)
         with self._work.clock.on(self._name):
             written = write_fragments(store, plan, rows, random_id())
         self._staged = log, snapshot, plan, written.entries
 
     @property
-    def _share_bytes(self) -> int:
-        """The most bytes of rows that are sorted into one fragment, or make a row group of Parquet."""
-        return min(BUFFER_BYTES, self._work.pipeline.memory.limit // _SHARES)
+    def _part_bytes(self) -> int:
+        """Maximum bytes of rows per sorted fragment or Parquet row group."""
+        return min(BUFFER_BYTES, self._work.pipeline.memory.limit // _MEMORY_DIVISOR)
 
     def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
         work = self._work
@@ -311,7 +311,7 @@ def may_repeat(output: str, nodes: Mapping[str, Node]) -> bool:
 
 
 class TableRows(FileBatches):
-    """The rows of a node, in the shape of a file that is ingested."""
+    """The rows of a node, as a file to ingest."""
 
     def __init__(self, name: str, schema: pa.Schema, batches: Batches) -> None:
         self.path = f"node {name!r}"

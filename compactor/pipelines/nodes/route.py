@@ -23,13 +23,13 @@ def bound(node: Route, given: pa.Schema, what: str) -> pa.Schema:
 
 
 def edges_of(name: str, node: Route) -> list[str]:
-    """Returns the route's branches as other nodes name them, `otherwise` last."""
+    """Returns the branch names, as other nodes refer to them; `otherwise` last."""
     edges = [f"{name}.{branch}" for branch in node.branches]
     return edges if node.otherwise is None else [*edges, f"{name}.{node.otherwise}"]
 
 
 def divided(work: RunContext, name: str, node: Route) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yields rows with the edge by which they leave."""
+    """Yields rows with the edge of their branch."""
     edges = edges_of(name, node)
     what = f"node {name!r}"
     conditions = [condition(text, work.schemas[name], what) for text in node.branches.values()]

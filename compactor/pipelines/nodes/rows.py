@@ -1,4 +1,4 @@
-"""Runs a node of any kind on the rows it takes."""
+"""Runs a node of any kind on its input rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from compactor.pipelines.work import RunContext
 
 
 def rows_of(work: RunContext, name: str, node: Node) -> Batches:
-    """Returns the rows of a node with one result that takes its input by `work.stream`.
-
-    Sources, routes and outputs are not such nodes.
-    """
+    """Returns the rows of any node but sources, routes and outputs; input comes from `work.stream`."""
     match node:
         case Transform(window=None):
             return transform.rows(work, name, node)

@@ -1,5 +1,5 @@
-"""Joins two nodes in sort order: sort-merge, range and as-of joins. A side is sorted first, unless the graph
-says that it is sorted already."""
+"""Joins two nodes in sort order: sort-merge, range and as-of joins. Sorts each side that the graph does not
+guarantee to be sorted."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _asof_join(node: Combine, at: dict[str, str], sides: _Sides, joined: Joined)
 
 
 class _Sides:
-    """Both inputs of a join in order, with the buffers of the join, under the memory of one node."""
+    """Both inputs of a join in order, with its buffers, charged to one node."""
 
     def __init__(self, work: RunContext, name: str) -> None:
         self._work = work
@@ -130,9 +130,9 @@ class _Sides:
 def _check_order(
     first: tuple[str, str], others: dict[str, str], sides: tuple[pa.Schema, pa.Schema], what: str
 ) -> None:
-    """Checks that columns of both sides can be compared. Raises `ConfigError` naming the column.
+    """Checks that columns of both sides are comparable. Raises `ConfigError` naming the column.
 
-    first: the setting and the column of the probe side. others: columns of the build side by setting.
+    first: setting and column of the probe side. others: build-side columns by setting.
     """
     types: list[pa.DataType] = []
     for setting, name in (first, *others.items()):

@@ -1,4 +1,4 @@
-"""Reads the rows of files, each a document, or of a table."""
+"""Reads the rows of a table, or of files, each a document."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.common.foreign import shown_path
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.jsontext import json_values
 from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places
-from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, alike
+from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, common_schema
 from compactor.pipelines.config import Source
 from compactor.pipelines.conversion import converted
 from compactor.pipelines.provenance import (
@@ -44,18 +45,17 @@ from lsm_fragment.value_errors import OF_VALUES
 
 
 class SourceReader:
-    """An opened source: its schema, and its rows with document boundaries, which can be read once."""
+    """An opened source: its schema, and a single read of its rows with document boundaries."""
 
     def __init__(self, schema: pa.Schema, batches: Callable[[], Batches]) -> None:
         self.schema = schema
         self.batches = batches
         self.paths: Sequence[str] = ()
-        """Paths of the files; empty for a table."""
+        """File paths; empty for a table."""
         self.bad_rows: list[BadRow] = []
-        """Rows left out so far, and all those of the document that was opened last, by their numbers among
-        all rows."""
+        """Rows skipped so far, and all bad rows of the document opened last, numbered within the source."""
         self.bad_keys: list[pa.Array] = []
-        """Correlation keys of `bad_rows`, one array per document; empty if there is no correlation key."""
+        """Correlation keys of `bad_rows`, one array per document; empty without a correlation key."""
 
 
 class OpenSource(Protocol):
@@ -65,7 +65,7 @@ class OpenSource(Protocol):
 
 
 def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> SourceReader:
-    """Opens a source: files, whose types are read first, or the newest version of a table.
+    """Opens a source: files, after inferring their types, or the latest version of a table.
 
     Raises `InputError` and `ConfigError`.
     """
@@ -74,10 +74,10 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
     assert source.path is not None
     paths = matching_paths(source.path)
     if not paths:
-        raise InputError(f"node {name!r}: {source.path}: no such file")
+        raise InputError(f"node {name!r}: {shown_path(source.path)}: no such file")
     known = None if source.fields is None else _declared(source.fields)
     with ExitStack() as opened:
-        # Text is read through for its types here, and for its rows later.
+        # Text files are read twice: here for their types, later for their rows.
         files = [
             opened.enter_context(
                 open_table_file(
@@ -99,7 +99,7 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
 def open_one_file(
     path: str, source: Source, schema: pa.Schema, *, leaves_out_bad_rows: bool
 ) -> SourceReader:
-    """Opens one file of a source whose columns are known already."""
+    """Opens one file of a source with known columns."""
     known = None if source.fields is None else _declared(source.fields)
     file = open_table_file(
         path, known, leaves_out_bad_rows=leaves_out_bad_rows, kept_column=source.correlation_key
@@ -129,7 +129,7 @@ def _declared(fields: Mapping[str, str]) -> pa.Schema:
 def _schema_of(
     files: Sequence[FileBatches], known: pa.Schema | None, source: Source, what: str
 ) -> pa.Schema:
-    """Returns the declared columns, or those of the first file; further columns of files are widened."""
+    """Returns the declared columns, or those of the first file; other columns of files are widened."""
     everything: dict[str, pa.Field] = {}
     for file in files:
         for field in file.schema:
@@ -146,7 +146,7 @@ def _schema_of(
     else:
         wanted = first
     if known is None:
-        wanted = alike(
+        wanted = common_schema(
             [file.path for file in files],
             [_only(file.schema, wanted) for file in files],
             what,
@@ -165,12 +165,12 @@ def _check_widened(names: Collection[str], what: str) -> None:
 
 
 def _only(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Returns the wanted columns with the types of `schema`, or as wanted where it does not have them."""
+    """Returns the wanted columns, with types from `schema` where it has them."""
     return pa.schema([schema.field(f.name) if f.name in schema.names else f for f in wanted])
 
 
 def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None) -> Batches:
-    """Yields each file as a document. key: the correlation key, which is kept for bad rows."""
+    """Yields each file as a document. key: the correlation key, recorded for bad rows."""
     rows = 0
     for file in files:
         reader.bad_rows += [BadRow(rows + ordinal, reason) for ordinal, reason in file.bad_rows]
@@ -187,14 +187,14 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
 
 
 def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:
-    """Returns the keys of bad rows in the type of the field."""
+    """Returns the keys of bad rows in the field's type."""
     own = file.schema.field(field.name) if field.name in file.schema.names else field
     keys = pa.RecordBatch.from_arrays([file.kept_of_bad_rows(own.type)], names=[field.name])
     return _column_as(keys, field, file.path)
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Adds one map column of the fields that the schema does not know; a row's map has those that it has."""
+    """Collects the columns unknown to the schema into a map column; a row's map has only its own fields."""
     if WIDENED not in schema.names:
         return batch
     names = [name for name in batch.schema.names if name not in schema.names]
@@ -214,7 +214,7 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as_declared(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
-    """Returns the schema's columns. Raises `DataError` for values that are not of the declared types."""
+    """Returns the schema's columns. Raises `DataError` for values that do not match the declared types."""
     columns = [_column_as(batch, field, path) for field in schema]
     return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
@@ -235,7 +235,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
 
 
 def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
-    """Yields batches of the pipeline's size with the hidden columns; puts bad rows aside."""
+    """Yields batches of the pipeline's batch size with the hidden columns; sets bad rows aside."""
     schema, full = work.schemas[name], work.full(work.schemas[name])
     node = work.nodes[name]
     assert isinstance(node, Source)
@@ -283,10 +283,7 @@ def _group_texts(keys: pa.Array) -> pa.Array:
 
 
 def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:
-    """Returns the type of the correlation key, or None without one.
-
-    Raises `ConfigError` if it is unusable.
-    """
+    """Returns the correlation key's type, or None without one. Raises `ConfigError` if it is unusable."""
     if node.correlation_key is None:
         return None
     if node.correlation_key not in schema.names:

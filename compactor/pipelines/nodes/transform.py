@@ -1,4 +1,4 @@
-"""Filters rows by a condition, and chooses or computes columns, row by row."""
+"""Filters rows, and selects or computes columns, row by row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lsm_fragment.arrays.storage import to_storage
 
 
 def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:
-    """Returns the expressions by the name of their result. Raises `ConfigError` if there are none."""
+    """Returns the expressions by result name. Raises `ConfigError` if there are none."""
     chosen = node.columns if node.columns is not None else tuple(schema.names)
     texts = chosen if isinstance(chosen, dict) else {name: quoted(name) for name in chosen}
     if not texts:
@@ -31,7 +31,7 @@ def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, s
 
 
 class Filter:
-    """A filter that keeps the rows for which a condition holds, or all rows if there is no condition."""
+    """Keeps the rows for which a condition holds; all rows without a condition."""
 
     def __init__(self, text: str | None, schema: pa.Schema, what: str) -> None:
         self._where = None if text is None else condition(text, schema, what)
@@ -53,7 +53,7 @@ class Transformer:
         self.schema = pa.schema([(name, column.type) for name, column in self._columns.items()])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Raises `pa.ArrowException` for values that an expression is not defined for."""
+        """Raises `pa.ArrowException` for values outside an expression's domain."""
         batch = self._kept(batch)
         columns = [column(batch) for column in self._columns.values()]
         return with_columns(batch, columns, self.schema)

@@ -1,7 +1,5 @@
-"""Computes columns over a window of rows.
-
-All rows are sorted by partition and order, then read through in bounded memory.
-"""
+"""Computes columns over a window: sorts all rows by partition and order, then reads them in bounded
+memory."""
 
 from __future__ import annotations
 
@@ -42,9 +40,9 @@ class WindowedTransformer:
         return self._kept(batch).select([*self.held_schema.names, *hidden])
 
     def result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Evaluates the expressions on rows that have the values of their window functions.
+        """Evaluates the expressions on rows that have their window function values.
 
-        Raises `pa.ArrowException` for values that an expression is not defined for.
+        Raises `pa.ArrowException` for values outside an expression's domain.
         """
         columns = [column(batch) for column in self.columns.columns.values()]
         return with_columns(batch, columns, self.schema)
@@ -55,7 +53,7 @@ def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Sc
 
 
 def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batches:
-    """Yields rows by partition, then in order; rows equal in both keep the order in which they came."""
+    """Yields rows by partition, then in order; ties keep their input order."""
     made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
     count = node.batch_size or work.batch_rows
     with work.sorter(name, work.full(made.held_schema), made.order, count) as sorter:

@@ -1,7 +1,7 @@
-"""Split-block Bloom filters: one cache line for each lookup, and no false negatives.
+"""Split-block Bloom filters: one cache line per lookup, no false negatives.
 
-They are built as Parquet's filters (Putze, Sanders, Singler 2007; Apache Impala): a hash chooses a block of
-256 bits and sets one bit in each of its eight words.
+The layout is Parquet's (Putze, Sanders, Singler 2007; Apache Impala): a hash selects a block of 256 bits and
+sets one bit in each of its eight words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ U64 = npt.NDArray[np.uint64]
 BLOCK_BYTES: Final = 32
 _BITS_PER_VALUE: Final = 12
 _MIN_BITS_PER_VALUE: Final = 3
-"""Least size of a useful filter: with fewer bits nearly every lookup is a false positive."""
+"""Store no filter with fewer bits per value: nearly every lookup would be a false positive."""
 _SALTS: Final = np.array(
     [
         0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31,
@@ -28,7 +28,7 @@ _SALTS: Final = np.array(
 
 
 def build(hashes: U64, max_bytes: int) -> bytes | None:
-    """Returns a filter of values, given their hashes; None if `max_bytes` is too small for a useful one."""
+    """Builds a filter from the values' hashes; returns None if `max_bytes` is too small for a useful one."""
     distinct = distinct_hashes(hashes)
     wanted = -(-len(distinct) * _BITS_PER_VALUE // (8 * BLOCK_BYTES))
     blocks = max(1, min(wanted, max_bytes // BLOCK_BYTES))
@@ -42,10 +42,7 @@ def build(hashes: U64, max_bytes: int) -> bytes | None:
 
 
 def may_hold(data: bytes, hashes: U64) -> npt.NDArray[np.bool_]:
-    """Returns whether values of these hashes may be in the filter; False is certain.
-
-    Same shape as `hashes`.
-    """
+    """Returns, for each hash, whether its value may be in the filter; False is certain."""
     words = np.frombuffer(data, dtype="<u4").reshape(-1, len(_SALTS))
     which, bits = _places(hashes, len(words))
     found: npt.NDArray[np.bool_] = ((words[which] & bits) == bits).all(axis=1)

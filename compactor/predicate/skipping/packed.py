@@ -1,6 +1,6 @@
 """Packs the skip index of one column of a fragment into a block of the fragment format.
 
-The block holds a value for each row group, null where none was kept.
+The block holds one value per row group; null if there is no summary.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ TYPE: Final = pa.large_binary()
 
 
 def pack(summaries: Sequence[bytes | None]) -> bytes:
-    """Returns the block of one column of a fragment. summaries: one for each row group."""
+    """Returns the block of one column. summaries: one per row group."""
     return make_chunk(pa.array(summaries, TYPE), level=_LEVEL).block(BlockKind.DATA)

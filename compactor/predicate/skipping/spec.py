@@ -1,4 +1,4 @@
-"""Settings of skip indexes: which columns of a table have one, and how large it may be. Pure values."""
+"""Settings of skip indexes: the columns that have one, and its maximum size. Pure values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SkipKind(StrEnum):
     BLOOM = "bloom"
     """A split-block Bloom filter, for point lookups among many distinct values."""
     VALUES = "values"
-    """The values themselves, truncated to fit the budget, for repeated texts and for LIKE."""
+    """The values themselves, truncated to the size limit, for repeated texts and LIKE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SkipSpec:
     columns: tuple[tuple[str, Annotated[SkipKind, Strict(False)]], ...] = ()
     """Kinds by stored column name."""
     bytes_per_row_group: PositiveInt = DEFAULT_BYTES
-    """Limit for each column and row group; an index that needs more is not stored."""
+    """Maximum size per column and row group; a larger index is not stored."""
 
     def to_json(self) -> dict[str, Any]:
         return {

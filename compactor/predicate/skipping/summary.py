@@ -22,7 +22,7 @@ _HEAD_BYTES: Final = 2
 
 
 def build(kind: SkipKind, array: pa.Array, max_bytes: int) -> bytes | None:
-    """Returns the summary of a storage array, possibly dictionary-coded; None if it would be useless."""
+    """Summarises a storage array, possibly dictionary-coded; returns None if it would be useless."""
     # The column's type may have changed since its index was configured.
     if not can_index(kind, storage_type(array.type)):
         return None
@@ -44,7 +44,7 @@ def _build(kind: SkipKind, array: pa.Array, max_bytes: int) -> bytes | None:
 
 
 def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
-    """Returns a summary for values of a type; None if it was built of values of an incomparable type.
+    """Parses a summary for lookups of a type; None if it was built from an incomparable type.
 
     Raises ValueError for invalid bytes.
     """
@@ -62,7 +62,7 @@ def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
 
 
 def _domain(dtype: pa.DataType) -> bytes:
-    """Returns a name that types share if their equal values hash alike; empty for null."""
+    """Returns the hash domain of a type: types whose equal values hash alike share one. Empty for null."""
     dtype = storage_type(dtype)
     if pt.is_null(dtype):
         return b""

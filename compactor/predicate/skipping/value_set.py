@@ -1,7 +1,7 @@
-"""The set of texts of some rows, truncated if there are many: it may have false positives, never negatives.
+"""A truncated set of texts: it may have false positives, never false negatives.
 
-It is a trie of all values cut at a depth in bytes; below the cut any text may follow. The idea is that of the
-trimmed automata by which Datadog's Husky describes the values of a fragment. Where all values fit, nothing is
+It is a trie of all values, cut at a depth in bytes; below the cut any text matches. The idea comes from the
+trimmed automata by which Datadog's Husky describes the values of a fragment. If all values fit, nothing is
 cut, and even `LIKE '%x%'` is decided exactly.
 """
 
@@ -18,12 +18,12 @@ from compactor.predicate.like import literal_prefix
 from compactor.predicate.tree import Like, matching
 
 _HEAD: Final = struct.Struct("<III")
-"""Length in bytes of cut values (0 if none is cut), number of whole values, number of cut ones."""
+"""Bytes of each cut value (0 if none is cut), number of whole values, number of cut values."""
 _LENGTHS: Final = (256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
 def build(values: pa.Array, max_bytes: int) -> bytes | None:
-    """Returns the set of distinct texts without null; None if not even their first bytes fit."""
+    """Builds the set of distinct non-null texts; returns None if even one byte of each does not fit."""
     values = values.cast(pa.large_string()).cast(pa.large_binary())
     lengths = pc.binary_length(values)
     if _size(values) <= max_bytes:
@@ -38,10 +38,10 @@ def build(values: pa.Array, max_bytes: int) -> bytes | None:
 
 
 class ValueSet:
-    """A value set that answers queries."""
+    """A parsed value set."""
 
     def __init__(self, data: bytes) -> None:
-        """Raises ValueError for bytes that `build` did not write."""
+        """Raises ValueError for invalid bytes."""
         if len(data) < _HEAD.size:
             raise ValueError(f"a value set of {len(data)} bytes")
         self._length, whole, cut = _HEAD.unpack_from(data)
@@ -58,15 +58,15 @@ class ValueSet:
         self._cut = frozenset(parts[whole:])
 
     def may_equal(self, value: pa.Scalar) -> bool:
-        """Returns whether a row may have this value."""
+        """Returns whether any row may have this value."""
         return self._may_be(value.as_py())
 
     def may_be_in(self, values: pa.Array) -> bool:
-        """Returns whether a row may have one of these values."""
+        """Returns whether any row may have one of these values."""
         return any(map(self._may_be, values.to_pylist()))
 
     def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:
-        """Returns whether a row may have a value that matches a LIKE pattern."""
+        """Returns whether any row may match a LIKE pattern."""
         texts = pa.array(sorted(self._whole), pa.binary()).cast(pa.string())
         like = Like("", pattern, ignores_case)
         if len(texts) and pc.any(matching(like, {"": texts}, len(texts))).as_py():

@@ -1,7 +1,7 @@
-"""Assigns rows to tasks by key range or hash, and converts batches to bytes.
+"""Partitions rows by key range or hash, and serialises batches.
 
-Ranges follow our own key order, sampled where the rows are made; hashes are those of our joins. So a sort,
-merge or aggregate does the same with the rows of its task as it would in one process.
+Ranges follow our own key order and are sampled in the tasks that produce the rows; hashes are those of our
+joins. So each task's sort, merge or aggregate gives the result that one process would give for its rows.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema, ordering
 
 PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
-"""The number of the task that each row goes to. Shape (rows,)."""
+"""Maps rows to target tasks. Shape (rows,)."""
 _PACKET_BYTES: Final = 1 << 20
 _PACKET_DIVISOR: Final = 64
 SAMPLED_KEYS: Final = 1024
-"""Limit of the sampled keys of one task for one purpose."""
+"""Maximum sampled keys per task and feed."""
 
 
 def packet_bytes(limit_bytes: int) -> int:
-    """Returns the size of a packet, which is small beside the memory limit of its receiver."""
+    """Returns the size of a packet, small relative to the receiver's memory limit."""
     return min(_PACKET_BYTES, limit_bytes // _PACKET_DIVISOR)
 
 
 def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """Returns the batches as an Arrow IPC stream of one batch; columns that a batch lacks become null."""
+    """Returns the batches as an Arrow IPC stream of one batch; missing columns become null."""
     batch = batches[0] if len(batches) == 1 else _end_to_end(batches)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=writing()) as writer:
@@ -59,7 +59,7 @@ def from_bytes(data: pa.Buffer) -> pa.RecordBatch:
 
 
 class KeySample:
-    """An even sample of keys: every n-th row, where n doubles as rows arrive."""
+    """An even sample of keys: every n-th row, doubling n as rows arrive."""
 
     def __init__(self, sort: SortSchema) -> None:
         self._names = [column.column for column in ordering(sort)]
@@ -67,7 +67,7 @@ class KeySample:
         self._count = 0
         self._stride = 1
         self._skip = 0
-        """Rows to skip before the next one that is sampled."""
+        """Rows to skip before the next sample."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         rows = np.arange(self._skip, batch.num_rows, self._stride)
@@ -83,17 +83,16 @@ class KeySample:
             self._taken, self._count, self._stride = [kept], kept.num_rows, 2 * self._stride
 
     def keys(self) -> pa.RecordBatch | None:
-        """Returns the sampled keys; None if there were no rows."""
+        """Returns the sampled keys; None without rows."""
         return concat_rows(self._taken) if self._taken else None
 
 
 def splitters(
     samples: Sequence[tuple[pa.RecordBatch, int]], sort: SortSchema, parts: int
 ) -> pa.RecordBatch | None:
-    """Returns keys that divide the rows into at most `parts` ranges of about equal row counts; None for one
-    range.
+    """Returns keys that split the rows into at most `parts` ranges of similar row counts; None for one range.
 
-    samples: keys, and the number of rows that they stand for.
+    samples: keys, and the number of rows they represent.
     """
     samples = [(keys, rows) for keys, rows in samples if keys.num_rows]
     if not samples or parts < 2:
@@ -112,14 +111,14 @@ def splitters(
 
 
 class Divider(Protocol):
-    """A rule that says which of `parts` tasks each row goes to. Picklable."""
+    """A rule that assigns rows to `parts` tasks. Picklable."""
 
     def part_of(self, parts: int, /) -> PartOf: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ByKeys:
-    """Sends rows with equal keys to one task, which their hash chooses."""
+    """Sends rows to tasks by key hash."""
 
     keys: tuple[str, ...]
 
@@ -129,10 +128,10 @@ class ByKeys:
 
 @dataclass(frozen=True, slots=True)
 class ByRange:
-    """Sends each row to the task of its key range."""
+    """Sends rows to tasks by key range."""
 
     bounds: pa.RecordBatch | None
-    """Keys where ranges begin, as `splitters` returns them; None for one range."""
+    """First keys of the ranges, from `splitters`; None for one range."""
     sort: SortSchema
 
     def part_of(self, _parts: int) -> PartOf:
@@ -142,7 +141,7 @@ class ByRange:
         if self.bounds is None:
             return np.zeros(batch.num_rows, np.int64)
         order = stable_order(sort_keys(_columns([self.bounds, batch], self.sort), self.sort))
-        # Bounds precede the rows: in a stable order a row that equals a bound comes after it.
+        # Bounds precede the rows, so a stable sort puts rows equal to a bound after it.
         parts = np.empty(len(order), dtype=np.int64)
         parts[order] = np.cumsum(order < self.bounds.num_rows)
         return parts[self.bounds.num_rows :]
@@ -150,11 +149,11 @@ class ByRange:
 
 @dataclass(frozen=True, slots=True)
 class ByNumber:
-    """Sends each row to the task that a column names."""
+    """Sends rows to the task numbers in a column."""
 
     column: str
     lower_bits: int = 0
-    """Bits below the task's number."""
+    """Number of low bits below the task number."""
 
     def part_of(self, _parts: int) -> PartOf:
         return lambda batch: np.asarray(batch.column(self.column)) >> self.lower_bits
@@ -163,7 +162,7 @@ class ByNumber:
 def divided(
     batch: pa.RecordBatch, parts: npt.NDArray[np.integer]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields each part and its rows, in their order."""
+    """Yields each part with its rows, in order."""
     order = np.argsort(parts, kind="stable")
     in_order = parts[order]
     starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1]]))
@@ -173,7 +172,7 @@ def divided(
 
 
 def _columns(batches: Sequence[pa.RecordBatch], sort: SortSchema) -> list[pa.Array]:
-    """Returns the sort columns of all batches, concatenated in storage form."""
+    """Concatenates the sort columns of all batches, in storage form."""
     return [
         concat_storage([to_storage(batch.column(column.column)) for batch in batches])
         for column in ordering(sort)
@@ -184,13 +183,13 @@ U64 = npt.NDArray[np.uint64]
 
 
 def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:
-    """Returns a number below `parts` for each row, the same for equal keys. Shape (rows,)."""
+    """Hashes each row's keys to a number below `parts`. Shape (rows,)."""
     hashes = key_hashes([to_storage(batch.column(name)) for name in keys])
     return (hashes >> np.uint64(40)) % np.uint64(parts)
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> U64:
-    """Returns a hash of each row's keys, which may be 0.0 or -0.0 alike. Shape (rows,)."""
+    """Hashes each row's keys; -0.0 and 0.0 are equal. Shape (rows,)."""
     sums: U64 = np.zeros(len(columns[0]), dtype=np.uint64)
     for number, column in enumerate(columns):
         if pt.is_floating(column.type):

@@ -1,7 +1,7 @@
 """Runs Spark jobs whose tasks exchange rows in packets, for pipelines and entity merges.
 
-The packets of a job are persisted until the next jobs have them. The reports of its tasks come back at once,
-so that the next job is planned by real sizes. No RDD is used, so this works on Spark Connect too.
+A job's packets are persisted until later jobs have read them. Task reports return at once, so that the next
+job is planned by real sizes. No RDD is used, so this works on Spark Connect too.
 """
 
 from __future__ import annotations
@@ -46,45 +46,45 @@ if TYPE_CHECKING:
 _WORTH_A_TASK_BYTES: Final = 4 << 20
 _MAX_PARTS: Final = 10_000
 _PACKETS_AT_A_TIME: Final = 16
-"""Packets that Spark hands to Python together."""
+"""Packets per Arrow batch from Spark to Python."""
 
 Prepare = Callable[[Batches], Iterator[Packet]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """An input of the tasks of a job: a feed of an earlier job, and the rule that divides it among them."""
+    """An input of a job's tasks: a feed of an earlier job, and the rule that partitions it."""
 
     frame: DataFrame
     rank: int
-    """Number of the input. Each task reads its inputs in the order of their ranks."""
+    """Input number. Tasks read their inputs in ascending rank."""
     divider: Divider
     feed: int = 0
-    """Number of the feed by which the earlier tasks gave the rows."""
+    """Number of the feed in the earlier job."""
     prepare: Prepare | None = None
-    """Makes the packets to send, under the same feed number; None to send the packets of the frame."""
+    """Makes the packets to send, under the same feed number; None to send the frame's packets."""
     is_plain: bool = False
-    """Whether the frame has rows that are not packets, of which `prepare` makes packets."""
+    """Whether the frame holds plain rows, from which `prepare` makes packets."""
 
 
 @dataclass(slots=True)
 class FeedTotals:
-    """Totals of the rows that all tasks of a job gave by one feed."""
+    """Totals of one feed over all tasks of a job."""
 
     rows: int = 0
     bytes: int = 0
     samples: list[tuple[pa.RecordBatch, int]] = field(default_factory=list)
-    """For each task, its sampled keys and the number of rows that they stand for."""
+    """Per task, its sampled keys and the number of rows they represent."""
 
 
 @dataclass(slots=True)
 class Done:
-    """The result of a job that has run."""
+    """The result of a finished job."""
 
     packets: DataFrame | None = None
-    """None if the job made no packets, or they were released."""
+    """None if the job made no packets, or they are released."""
     summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By the number of the task, in ascending order, up to the first task that failed."""
+    """By task number, ascending, up to the first failed task."""
     feeds: dict[int, FeedTotals] = field(default_factory=lambda: defaultdict(FeedTotals))
 
     @property
@@ -96,7 +96,7 @@ class Done:
         return sum(feed.bytes for feed in self.feeds.values())
 
     def total(self, name: str) -> int:
-        """Returns the sum of a value of all summaries."""
+        """Sums a value over all summaries."""
         return sum(summary[name] for summary in self.summaries.values())
 
     def flow(
@@ -106,14 +106,14 @@ class Done:
         return Flow(frame=self.packets, rank=rank, divider=divider, feed=feed, prepare=prepare)
 
     def release(self) -> None:
-        """Lets Spark remove the packets, which no later job needs."""
+        """Releases the packets once no later job reads them."""
         if self.packets is not None:
             self.packets.unpersist()
             self.packets = None
 
 
 class Jobs:
-    """Runs the jobs of one run, one after the other."""
+    """Runs the jobs of one run in sequence."""
 
     def __init__(
         self,
@@ -125,19 +125,19 @@ class Jobs:
     ) -> None:
         """Applies the settings that jobs need to the session.
 
-        limit_bytes: the memory limit of one task. memory_factor: bytes of memory that a task needs for each
-        byte of its rows. stack: when it is closed, packets are released and the session's settings restored.
+        limit_bytes: memory limit per task. memory_factor: bytes of memory that a task needs per byte of its
+        rows. stack: closing it releases packets and restores the session's settings.
         """
         self.spark = spark
         self._options, self._limit, self._stack = options, limit_bytes, stack
         self._memory_factor = memory_factor
-        most = _PACKETS_AT_A_TIME * packet_bytes(limit_bytes)
+        max_bytes = _PACKETS_AT_A_TIME * packet_bytes(limit_bytes)
         stack.enter_context(
-            _configured(spark, {"spark.sql.execution.arrow.maxBytesPerBatch": f"{most}b"})
+            _configured(spark, {"spark.sql.execution.arrow.maxBytesPerBatch": f"{max_bytes}b"})
         )
 
     def parts(self, size_bytes: int) -> int:
-        """Returns the number of tasks among which rows of this size are divided."""
+        """Returns the number of tasks for rows of this size."""
         if self._options.shuffle_partitions is not None:
             return self._options.shuffle_partitions
         by_memory = math.ceil(size_bytes * self._memory_factor / self._limit)
@@ -145,7 +145,7 @@ class Jobs:
         return max(1, min(_MAX_PARTS, max(by_memory, by_slots)))
 
     def run_pieces(self, count: int, task: Callable[[int], TaskOutput]) -> Done:
-        """Runs a task for each number below `count`. Raises what `run` raises."""
+        """Runs a task for each number below `count`. Raises as `run`."""
         limit = self._limit
 
         def run(batches: Batches) -> Batches:
@@ -158,10 +158,9 @@ class Jobs:
     def run(
         self, flows: Sequence[Flow], parts: int, task: Callable[[int, TaskInput], TaskOutput]
     ) -> Done:
-        """Runs a task for each part that gets rows, and calls it with the part's number and the rows.
+        """Runs a task for each part that receives rows, with the part's number and rows.
 
-        flows: at least one. Raises `JobError` if Spark fails, or else the error of the first task that
-        reports one.
+        flows: at least one. Raises `JobError` if Spark fails, else the first error reported by a task.
         """
         limit = self._limit
 
@@ -177,7 +176,7 @@ class Jobs:
         task: Callable[[int, TaskInput], Batches],
         schema: str,
     ) -> DataFrame:
-        """Returns the rows of `schema` that the tasks make, one task for each part that gets rows."""
+        """Returns the rows of `schema` that the tasks yield, one task for each part that receives rows."""
 
         def run(batches: Batches) -> Batches:
             found = received(batches)
@@ -188,7 +187,7 @@ class Jobs:
         return self._sent(flows, parts).mapInArrow(run, schema)
 
     def _sent(self, flows: Sequence[Flow], parts: int) -> DataFrame:
-        """Returns the packets of the flows with their parts, by rank and within a flow in order."""
+        """Returns the packets of the flows with their parts, sorted by rank and position."""
         groups: dict[tuple[int, int], list[Flow]] = {}
         for flow in flows:
             groups.setdefault((id(flow.frame), id(flow.prepare)), []).append(flow)
@@ -197,7 +196,7 @@ class Jobs:
         return united.repartitionById(parts, "part").sortWithinPartitions("feed", "place")
 
     def _divided(self, flows: Sequence[Flow], parts: int) -> DataFrame:
-        """Returns the packets of flows that have the same frame, which is read once."""
+        """Returns the packets of flows with a common frame, which is read once."""
         limit, prepare = self._limit, flows[0].prepare
         ways = {flow.feed: (flow.rank, flow.divider) for flow in flows}
 
@@ -212,7 +211,7 @@ class Jobs:
         return frame.mapInArrow(divide, SENT)
 
     def _done(self, packets: DataFrame) -> Done:
-        """Runs a job, and collects the reports of its tasks."""
+        """Runs a job and collects its task reports."""
         with as_job_error("the task"):
             done = Done(packets.persist())
             self._stack.callback(done.release)
@@ -241,7 +240,7 @@ class Jobs:
 
 @contextmanager
 def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Applies settings to the session and restores the old ones on exit."""
+    """Applies settings to the session; restores the old ones on exit."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

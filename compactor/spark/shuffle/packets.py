@@ -1,4 +1,4 @@
-"""Sends rows through Spark in packets: Arrow batches as binary values of a DataFrame, routed to tasks."""
+"""Sends rows through Spark in packets: Arrow batches as binary values of a DataFrame."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ _SENT_SCHEMA: Final = pa.schema(
     [("feed", pa.int32()), ("place", pa.int64()), ("part", pa.int32()), ("batch", pa.binary())]
 )
 _PENDING_DIVISOR: Final = 16
-"""Rows that wait to be sent may take this part of the memory limit, so that packets are not too small."""
+"""Unsent rows take at most 1/16 of the memory limit, enough to keep packets from being too small."""
 
 Batches = Iterator[pa.RecordBatch]
 ROWS, SAMPLE, REPORT = range(3)
-"""Kinds of packets."""
+"""Packet kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """Rows, a sample or a report of one task."""
+    """Rows, a sample or a report, from one task."""
 
     kind: int
     feed: int
     place: int
-    """Position, ascending in the row order of a feed over all tasks."""
+    """Position in the row order of the feed, over all tasks."""
     data: pa.Buffer
 
 
 def send(
     batches: Batches, ways: Mapping[int, tuple[int, Divider]], parts: int, limit_bytes: int
 ) -> Batches:
-    """Divides packets by target task and combines the rows for one task into larger packets.
+    """Partitions packets by target task and joins the rows for each task into larger packets.
 
-    ways: for each feed, its rank among the inputs of the tasks and the rule that divides its rows.
-    limit_bytes: the memory limit.
+    ways: rank and partitioning rule of each feed. limit_bytes: the memory limit.
     """
     rank_of = {feed: rank for feed, (rank, _) in ways.items()}
     if parts == 1:
@@ -71,13 +70,13 @@ def send(
 
 
 class _Waiting:
-    """Rows of one feed that wait to be sent, by target task."""
+    """Unsent rows of one feed, by target task."""
 
     def __init__(self, packet_bytes: int) -> None:
         self._packet_bytes = packet_bytes
         self._parts: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
         self.rank = -1
-        """Rank of the feed."""
+        """The feed's rank."""
         self.bytes = 0
 
     def put(self, place: int, rows: Iterator[tuple[int, pa.RecordBatch]]) -> None:
@@ -86,7 +85,7 @@ class _Waiting:
             self.bytes += some.nbytes
 
     def leave(self) -> Batches:
-        """Yields the rows in packets. Each has the place of its first rows, by which packets are ordered."""
+        """Yields the rows in packets that carry the position of their first row."""
         for part, waiting in self._parts.items():
             together: list[pa.RecordBatch] = []
             size = first = 0
@@ -103,19 +102,19 @@ class _Waiting:
 
 
 def _packets(batches: Batches) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Yields feed, place and data of each packet."""
+    """Yields feed, position and data of each packet."""
     for feed, place, data in values_of(batches, ["feed", "place", "batch"]):
         yield feed.as_py(), place.as_py(), data.as_buffer()
 
 
 def received(batches: Batches) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Yields part, rank of the feed and rows of each packet."""
+    """Yields part, feed rank and rows of each packet."""
     for part, feed, data in values_of(batches, ["part", "feed", "batch"]):
         yield part.as_py(), feed.as_py(), from_bytes(data.as_buffer())
 
 
 def values_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yields the scalars of these columns for each packet."""
+    """Yields the values of these columns for each packet."""
     for batch in batches:
         yield from zip(*(batch.column(name) for name in names), strict=True)
 

@@ -1,7 +1,7 @@
-"""Defines the input and the output of a task of a Spark job, and turns the output into packets.
+"""The input and output of a task of a Spark job, and the conversion of output to packets.
 
-A task yields rows for other tasks, keys to sample, and a summary. Its last packet is its report. An error
-that the user can correct is in the report and not raised, because Spark would run a failed task again.
+A task yields rows for other tasks, keys to sample, and a summary. Its last packet is its report. A user error
+goes into the report instead of being raised, because Spark would retry the task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lsm_fragment.keys.sort_schema import SortSchema
 
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
 PLACE_BITS: Final = 40
-"""Bits of a number that count within one task. The task's number is above them."""
+"""Low bits of a number, which count within a task; the high bits are the task number."""
 _CORRECTED_BY_USERS: Final = {
     error.__name__: error
     for error in (
@@ -41,19 +41,19 @@ _CORRECTED_BY_USERS: Final = {
 }
 
 TaskInput = Iterable[tuple[int, pa.RecordBatch]]
-"""Batches that were sent to a task, each with the rank of its input, sorted by rank and in order."""
+"""Batches sent to a task with the rank of their input, sorted by rank and position."""
 
 
 class TaskRows(NamedTuple):
-    """Rows that a task gives to other tasks."""
+    """Rows that a task sends to other tasks."""
 
     batch: pa.RecordBatch
     feed: int = 0
-    """Number of the feed: a task may give rows for several purposes, each by a feed of its own."""
+    """Feed number; a task has a feed for each purpose."""
 
 
 class SampledKeys(NamedTuple):
-    """Rows whose keys are sampled for ranges."""
+    """Rows whose keys to sample for ranges."""
 
     rows: pa.RecordBatch
     sort: SortSchema
@@ -61,31 +61,31 @@ class SampledKeys(NamedTuple):
 
 
 class TaskSummary(NamedTuple):
-    """What a task reports of its work to Spark's driver."""
+    """Figures that a task reports to Spark's driver."""
 
     values: Mapping[str, Any]
-    """Figures that JSON can hold."""
+    """JSON-serialisable figures."""
     has_failed: bool = False
-    """Whether the values say why the run fails. Then the summaries of later tasks are ignored."""
+    """Whether the values describe a failure of the run. Then the summaries of later tasks are ignored."""
 
 
 TaskOutput = Iterator[TaskRows | SampledKeys | TaskSummary]
 
 
 def task_and_place(number: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """Divides a number into that of the task that made it, and the number within the task."""
+    """Splits a number into task number and number within the task."""
     return number >> PLACE_BITS, number & ((1 << PLACE_BITS) - 1)
 
 
 @dataclass(slots=True)
 class FeedCounts:
-    """Totals of the rows that one task gave by one feed."""
+    """Totals of one feed of a task."""
 
     rows: int = 0
     bytes: int = 0
-    """Size of the packets with rows."""
+    """Size of the row packets."""
     sampled: int = 0
-    """Rows that the sample stands for."""
+    """Rows that the sample represents."""
 
 
 @dataclass(slots=True)
@@ -95,15 +95,15 @@ class TaskReport:
     summary: dict[str, Any] = field(default_factory=dict)
     has_failed: bool = False
     feeds: dict[int, FeedCounts] = field(default_factory=dict)
-    """By the number of the feed."""
+    """By feed number."""
     error: tuple[str, list[Any]] | None = None
-    """Class and message parts of the error that ended the task."""
+    """Class and arguments of the error that ended the task."""
 
     def feed(self, number: int) -> FeedCounts:
         return self.feeds.setdefault(number, FeedCounts())
 
     def raise_error(self) -> None:
-        """Raises the error that ended the task, if there was one."""
+        """Raises the error that ended the task, if any."""
         if self.error is not None:
             name, message = self.error
             raise _CORRECTED_BY_USERS[name](Message.from_json(message))
@@ -119,7 +119,7 @@ class TaskReport:
 
 
 def packets_of(task: int, output: TaskOutput, limit_bytes: int) -> Iterator[Packet]:
-    """Yields the packets of a task: its rows, then its samples, and at last its report.
+    """Yields the packets of a task: its rows, its samples, and last its report.
 
     task: its number. limit_bytes: the memory limit.
     """
@@ -148,7 +148,7 @@ def packets_of(task: int, output: TaskOutput, limit_bytes: int) -> Iterator[Pack
 
 
 class _Packing:
-    """Joins and cuts the rows of a task into packets of similar size."""
+    """Joins and slices a task's rows into packets of similar size."""
 
     def __init__(self, task: int, max_bytes: int) -> None:
         self.report = TaskReport()
@@ -169,7 +169,7 @@ class _Packing:
             self._bytes += some.nbytes
 
     def waiting(self) -> Iterator[Packet]:
-        """Yields a packet of the rows since the last packet, if there are any."""
+        """Yields a packet of the remaining rows, if any."""
         if not self._batches:
             return
         data = to_bytes(self._batches)

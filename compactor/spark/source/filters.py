@@ -1,8 +1,8 @@
 """Translates the filters that Spark pushes down into conditions on stored columns. Pure.
 
-Only a filter that has an exact equivalent is translated, so that Spark need not evaluate it again; all others
-stay with Spark. In Spark NaN equals itself and is greater than every number, so `>` becomes `NOT <=`, which
-NaN satisfies too.
+Only filters with an exact equivalent are translated, so that Spark need not evaluate them again; Spark keeps
+the others. In Spark NaN equals itself and exceeds every number, so `>` becomes `NOT <=`, which NaN satisfies
+too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lsm_fragment.arrays.types import is_string, storage_type
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EXACT_SINCE: Final = datetime.datetime(1582, 10, 17)
-"""Spark passes values through Java's old calendar, which lacks 5 to 14 October 1582: these days arrive as the
-15th, in some time zone. So earlier values may differ from those in the query."""
+"""Spark converts values through Java's old calendar, which lacks 5 to 14 October 1582: these days arrive as
+the 15th, in some time zones. So earlier values may differ from those in the query."""
 
 
 def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | None:
-    """Returns the equivalent condition on stored columns; None if there is no exact one."""
+    """Returns the equivalent condition on stored columns; None without an exact one."""
     match spark_filter:
         case ds.Not(child):
             inner = condition_of(child, table)
@@ -58,7 +58,7 @@ def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | N
 
 
 def _column(attribute: tuple[str, ...], table: TableMetadata) -> pa.Field | None:
-    """Returns the stored column, by its name in any case; None for an unknown or ambiguous one or a part."""
+    """Returns the stored column, case-insensitively; None if unknown, ambiguous or nested."""
     if len(attribute) != 1:
         return None
     wanted = attribute[0].casefold()
@@ -90,13 +90,13 @@ def _in(field: pa.Field, values: Iterable[Any]) -> Predicate | None:
         return None
     if pt.is_floating(dtype) or pt.is_decimal(
         dtype
-    ):  # A set lookup tells the zeros of both signs apart, but they are equal.
+    ):  # a set look-up distinguishes -0.0 from 0.0, which are equal
         return Or([Compare(field.name, Op.EQ, scalar) for scalar in scalars])
     return IsIn(field.name, pa.array([s.as_py() for s in scalars], dtype))
 
 
 def _value(value: Any, dtype: pa.DataType) -> pa.Scalar | None:
-    """Returns exactly this value of a storage type; None if the type lacks it or orders it otherwise."""
+    """Returns the exact value in a storage type; None if the type lacks it or orders it differently."""
     try:
         return _exactly(value, dtype)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
@@ -142,6 +142,6 @@ def _moment(value: datetime.datetime, dtype: pa.TimestampType) -> pa.Scalar | No
 
 
 def with_filters(where: Predicate | None, more: Iterable[Predicate]) -> Predicate | None:
-    """Returns the conjunction of all conditions; None if there are none."""
+    """Returns the conjunction of all conditions; None without any."""
     parts = [*([] if where is None else [where]), *more]
     return And(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None

@@ -1,8 +1,7 @@
-"""Marks loaded columns with their origin, in column metadata that Spark carries to what is written. Pure.
+"""Marks loaded columns with their origin, in column metadata that Spark carries through to writes. Pure.
 
-Spark does not tell a writer what the plan of its rows reads, but gives it their schema. A column that passes
-through unchanged (`select`, `where`, joins, grouping by it, a new name) keeps its metadata; a computed one
-has none.
+Spark shows a writer the schema of its rows but not their plan. Columns that pass through unchanged (`select`,
+`where`, joins, grouping keys, renames) keep their metadata; computed ones have none.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ class LoadedVersion:
     """The version of a table that was loaded."""
 
     table: str
-    """Address by which the table was loaded; it may have others."""
+    """Address by which the table was loaded, one of possibly several."""
     version: int
     commit_id: str
-    """Commit id of the version; unique, so it tells tables apart whatever their addresses."""
+    """Commit id of the version: unique, so it identifies the table whatever its address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The known origin of a column of rows to be written."""
+    """The known origin of a column to be written."""
 
     column: str
-    """Name of the column in the rows."""
+    """Column name in the rows."""
     stored: str
-    """Name under which the table stores it; no other column ever gets that name."""
+    """Column name in the table's storage; never reused."""
     loaded: LoadedVersion
 
 
 def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
-    """Returns the schema of loaded columns with the origin of each in its metadata."""
+    """Adds each column's origin to the metadata of the schema."""
     loaded = asdict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
     return StructType(
         [
@@ -56,7 +55,7 @@ def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
 
 
 def origins_of(schema: StructType) -> list[Origin]:
-    """Returns the origins of the columns whose metadata state one."""
+    """Returns the origins stated in column metadata."""
     found = []
     for field in schema:
         match (field.metadata or {}).get(_KEY):

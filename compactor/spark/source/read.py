@@ -30,7 +30,7 @@ from compactor.table.snapshot import Snapshot
 from lsm_fragment.arrays.types import storage_type
 
 _BATCH_BYTES: Final = 8 << 20
-"""Size of the batches that go to the JVM."""
+"""Size of batches sent to the JVM."""
 log = logging.getLogger(__name__)
 
 
@@ -43,7 +43,7 @@ class Opened:
 
 
 def opened(call: CallOptions, version: int | None) -> Opened:
-    """Opens a table. version: the version to open it at; None for what the options say.
+    """Opens a table. version: None for the version that the options name.
 
     Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`.
     """
@@ -55,7 +55,7 @@ def opened(call: CallOptions, version: int | None) -> Opened:
 
 
 def schema_of(table: Opened, options: ReadOptions) -> StructType:
-    """Returns the Spark schema of the columns asked for.
+    """Returns the Spark schema of the requested columns.
 
     Raises `UsageError` for a column that is unknown or has no Spark type, and for an invalid condition.
     """
@@ -67,10 +67,10 @@ def schema_of(table: Opened, options: ReadOptions) -> StructType:
 
 
 class FragmentsReader(DataSourceReader):
-    """A reader of one version. It is pickled without the snapshot: partitions state what tasks read."""
+    """A reader of one version. Pickled without the snapshot: partitions describe what tasks read."""
 
     def __init__(self, table: Opened, options: ReadOptions, schema: StructType) -> None:
-        """Makes a reader. schema: columns of the table in any order. Raises `UsageError`."""
+        """schema: columns of the table in any order. Raises `UsageError`."""
         asked = schema.fieldNames()
         check_names(asked, table.snapshot.table.shown_schema, table.url)
         found = spark_schema(scan_schema(table.snapshot.table, asked), table.url)
@@ -84,13 +84,13 @@ class FragmentsReader(DataSourceReader):
         if options.where is not None:
             self._where = condition_on(table.snapshot.table, options.where)
         self.planned = ScanReport()
-        """Fragments that planning counted and skipped."""
+        """Fragments counted and skipped by planning."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_snapshot": None}
 
     def partitions(self) -> list[InputPartition]:
-        """Returns partitions, each with the parts of the table that one task reads."""
+        """Returns the partitions, one per task."""
         assert self._snapshot is not None, "partitions are planned where the reader is made"
         self.planned = ScanReport()
         snapshot = self._snapshot
@@ -99,11 +99,11 @@ class FragmentsReader(DataSourceReader):
             if left_out := self.planned.left_out:
                 log.warning("%s: %s", self._url, left_out)
         tasks = tasks_of(snapshot, self._where, self._options.task_bytes, self.planned)
-        # Spark would treat an empty list as one partition that has everything.
+        # Spark would treat an empty list as a single partition of everything.
         return [InputPartition(parts) for parts in tasks or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a partition in no particular order.
+        """Yields the rows of a partition, unordered.
 
         Raises `DataError`, `FormatError`, `StoreError`.
         """
@@ -112,7 +112,7 @@ class FragmentsReader(DataSourceReader):
     def read_reporting(
         self, parts: tuple[Part, ...], report: ScanReport
     ) -> Iterator[pa.RecordBatch]:
-        """Does what `read` does. report: counts what is read and skipped."""
+        """Reads as `read` does. report: counts rows read and skipped."""
         schema = to_arrow_schema(self._schema, timezone="UTC")
         cuts = self._options.nanoseconds == "cut"
         store, columns = open_store(self._url), self._schema.fieldNames()
@@ -126,12 +126,12 @@ class FragmentsReader(DataSourceReader):
 class SingleUseReader(FragmentsReader):
     """A reader that accepts pushed-down filters.
 
-    Spark 4 keeps them with the loaded DataFrame, not with the query, so that another scan of it would apply
-    them too. So this is used only if the user promised (`single_use`) that there is no other.
+    Spark 4 stores them with the loaded DataFrame, not with the query, so another scan of it would apply them
+    too. So this is used only if the user promises, by `single_use`, that there is no other scan.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
-        """Takes the filters that the source can apply, and returns those that Spark has to apply."""
+        """Accepts the filters that the source can apply; returns the rest, for Spark."""
         left, conditions = [], []
         for each in filters:
             condition = condition_of(each, self._metadata)

@@ -7,8 +7,8 @@
     rows.write.format("fragments").mode("append").save("s3://bucket/logs")
     rows.writeStream.format("fragments").option("checkpointLocation", place).start("s3://bucket/logs")
 
-Spark creates these objects in processes of its own, from the pickled class: none lives longer than one call.
-A DataFrame stays at the version of the table at which it was loaded.
+Spark unpickles these objects in its own processes, so none lives longer than one call. A DataFrame stays at
+the table version at which it was loaded.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def register(spark: SparkSession) -> None:
 
 
 class FragmentsDataSource(DataSource):
-    """The data source of one `load` or write, which Spark creates in a process that sends it on pickled."""
+    """The data source of one `load` or write. Spark creates it in one process and pickles it to others."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Notes the table's version. Spark skips `schema` where the user gives one, and creates a reader
-        whenever it plans a query."""
+        """Records the table's version. Spark skips `schema` if the user gives one, and creates a reader for
+        each query plan."""
         super().__init__(options)
         self._version: int | None = None
         self._table: Opened | None = None
@@ -60,7 +60,7 @@ class FragmentsDataSource(DataSource):
             self._table = opened(self._call, None)
             self._version = self._table.snapshot.version
         except CompactorError as error:
-            # A write does not need the table, and this may be one.
+            # A write may be creating the table.
             self._error = error
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,18 +78,18 @@ class FragmentsDataSource(DataSource):
         table, options = self._opened(), self._call.read()
         schema = schema_of(table, options)
         if options.version is not None or options.as_of is not None:
-            # A named version is meant: writing it over the table sets the table back.
+            # A pinned version carries no origin: overwriting the table with it restores it.
             return schema
         return with_origin(schema, table.url, table.snapshot)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Returns a reader. schema: the table's or the user's. Raises what `schema` raises."""
+        """Returns a reader. schema: of the table or the user. Raises as `schema`."""
         options = self._call.read()
         reader = SingleUseReader if options.single_use else FragmentsReader
         return reader(self._opened(), options, schema)
 
     def _opened(self) -> Opened:
-        """Returns the table at the version at which it was loaded."""
+        """Returns the table at the loaded version."""
         if self._error is not None:
             raise self._error
         return self._table or opened(self._call, self._version)

@@ -1,4 +1,4 @@
-"""Parses the options of the Spark data source `fragments`; a mistake becomes an error of one line."""
+"""Parses the options of the Spark data source `fragments`, with one-line errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
-"""Options that Spark itself adds or reads."""
+"""Options that Spark adds or reads itself."""
 _FIXED_BYTES: Final = 24 << 20
-"""Memory of a task that reading, encoding and the allocators take besides the rows; measured."""
+"""Fixed memory of a task for reading, encoding and allocators; measured."""
 _SORTING: Final = 5
-"""Memory that sorting and writing rows takes, as a multiple of the rows read; measured."""
+"""Memory for sorting and writing, as a multiple of the rows read; measured."""
 _ROW_GROUP_DIVISOR: Final = 64
-"""Row groups are limited to this part of the memory limit, as in a compaction: encoding holds the heaviest
-column of a row group a few times."""
+"""Row groups take at most 1/64 of the memory limit, as in a compaction: encoding holds a few copies of a row
+group's largest column."""
 _SPOOL_DIVISOR: Final = 8
 _MIN_MEMORY_BYTES: Final = 64 << 20
 _Options = TypeVar("_Options", bound=Settings)
@@ -50,12 +50,11 @@ class ReadOptions(Settings):
     where: str | None = None
     nanoseconds: Literal["error", "cut"] = "error"
     task_bytes: Bytes = Field(default=128 << 20, ge=1)
-    """Decoded size of a task, about, where fragments can be divided."""
+    """Approximate decoded input of a task, where fragments can be split."""
     skip_quarantined: bool = False
-    """Whether fragments in quarantine are left out; a warning on the driver says how many rows they have."""
+    """Skips quarantined fragments, with a warning on the driver of the rows left out."""
     single_use: bool = False
-    """The user's promise that one query scans each loaded DataFrame once, so that filters can be pushed
-    down."""
+    """Promises that one query scans each loaded DataFrame once, so that filters can be pushed down."""
 
     @model_validator(mode="after")
     def _once(self) -> ReadOptions:
@@ -70,10 +69,10 @@ class WriteOptions(IngestSettings):
     memory_limit: Bytes = Field(default=TASK_MEMORY_BYTES, ge=_MIN_MEMORY_BYTES)
     """Memory limit of a task."""
     app_id: str | None = Field(default=None, min_length=1)
-    """Application that numbers the batches; by default a stream's query id."""
+    """Application that numbers batches; default: the stream's query id."""
     batch_id: int | None = Field(default=None, ge=0)
     base_version: int | None = Field(default=None, ge=0, le=LAST_VERSION)
-    """Version that an overwrite is based on; the overwrite is refused if rows were added or deleted since."""
+    """Base version of an overwrite, which is refused if rows were added or deleted since."""
 
     @model_validator(mode="after")
     def _numbered(self) -> WriteOptions:
@@ -83,7 +82,7 @@ class WriteOptions(IngestSettings):
 
     @property
     def ingest(self) -> IngestOptions:
-        """Ingest options within the memory limit. Raises what `options` raises."""
+        """Ingest options within the memory limit. Raises as `options`."""
         limit, options = self.memory_limit, self.options
         row_group_bytes = min(options.writer.target_row_group_bytes, limit // _ROW_GROUP_DIVISOR)
         return replace(
@@ -100,7 +99,7 @@ class CallOptions:
     """The options of one read or write."""
 
     given: Mapping[str, str]
-    """Texts by option name in lower case."""
+    """Values by lower-case option name."""
 
     @property
     def path(self) -> str:
@@ -146,5 +145,5 @@ def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
 
 
 def named_as_options() -> AbstractContextManager[None]:
-    """Returns a context in which errors name settings as options, not as command line flags."""
+    """Makes errors name settings as options instead of flags."""
     return settings_named(as_option)

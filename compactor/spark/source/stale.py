@@ -1,6 +1,6 @@
-"""Detects writes of rows that were loaded from an older version of the same table.
+"""Detects writes of rows loaded from an older version of the same table.
 
-Such a write would undo what others committed since, unless readers cannot see that.
+Such a write would revert later commits, which is refused unless readers could not tell.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ _LOAD_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The newest version that a job has seen: the job may undo nothing later."""
+    """The newest version that a job has seen; the job must not revert later ones."""
 
     version: int
     meaning: str
-    """End of the phrase "since version 3, "."""
+    """Ending of "since version 3, "."""
     remedy: str
     commit_id: str | None = None
-    """Commit id of the version; None if only its number is known."""
+    """Commit id of the version; None if only the number is known."""
 
 
 def base_now(latest: Snapshot) -> Base:
-    """Returns the base of rows that are not known to come from the table."""
+    """Returns the base of rows without a known origin."""
     meaning = "at which the overwrite began"
     return Base(latest.version, meaning, "run the job again", latest.commit_id)
 
 
 class Staleness:
-    """A check of rows written to one table against the versions that they were loaded from."""
+    """Compares rows to be written with the versions from which they were loaded."""
 
     def __init__(self, log: CommitLog, latest: Snapshot, origins: Sequence[Origin]) -> None:
-        """Makes a check. latest: the newest snapshot of the log."""
+        """latest: the newest snapshot of the log."""
         self._log = log
         self._latest = latest
         self._origins = origins
         self._known: dict[LoadedVersion, bool] = {}
 
     def base(self, named: int | None) -> Base:
-        """Returns the base of an overwrite. named: the version that the user names, if any.
+        """Returns the base of an overwrite. named: the version named by the user, if any.
 
         Raises `UsageError` for a version that does not exist yet, `StoreError`, `DataError`.
         """
@@ -95,9 +95,9 @@ class Staleness:
         return Base(oldest.loaded.version, meaning, _LOAD_AGAIN, oldest.loaded.commit_id)
 
     def check_columns(self) -> None:
-        """Raises `CommitConflictError` for a column that was dropped or redacted since it was loaded.
+        """Raises `CommitConflictError` for a column dropped or redacted since it was loaded.
 
-        A write would bring its values back. Also raises `StoreError`, `DataError`.
+        A write would restore its values. Also raises `StoreError`, `DataError`.
         """
         retired = () if self._latest.metadata is None else self._latest.metadata.retired
         for origin in self._origins:
@@ -114,7 +114,7 @@ class Staleness:
         return self._known[loaded]
 
     def _look(self, loaded: LoadedVersion) -> bool:
-        """Returns whether the version was loaded from this table; also True where that is no longer known."""
+        """Returns whether the version was loaded from this table, or may have been."""
         if loaded.table == self._log.store.url:
             return True
         commit_id = _commit_id(self._log, loaded.version)
@@ -131,7 +131,7 @@ class Staleness:
 
 
 def check_unchanged(log: CommitLog, base: Base, latest: Snapshot) -> None:
-    """Raises `CommitConflictError` unless readers see the same rows at both versions."""
+    """Raises `CommitConflictError` unless readers see the same rows in both versions."""
     happened = _happened(log, base, latest)
     if happened is not None:
         raise CommitConflictError(
@@ -141,7 +141,7 @@ def check_unchanged(log: CommitLog, base: Base, latest: Snapshot) -> None:
 
 
 def _happened(log: CommitLog, base: Base, latest: Snapshot) -> str | None:
-    """Returns what readers see of the changes since the base; None if they see none."""
+    """Describes the changes since the base that readers see; None if they see none."""
     unknown = "it is not known what was changed"
     if base.version > latest.version or not _is_still_there(log, base, latest):
         return unknown
@@ -165,12 +165,12 @@ def _happened(log: CommitLog, base: Base, latest: Snapshot) -> str | None:
 
 
 def _columns(table: TableMetadata) -> dict[str, str]:
-    """Returns the stored name of each column by its shown name."""
+    """Returns the stored column names by shown name."""
     return dict(zip(table.shown_schema.names, table.schema.names, strict=True))
 
 
 def _is_still_there(log: CommitLog, base: Base, latest: Snapshot) -> bool:
-    """Returns whether the log still has the base's commit, not another table's under the same number."""
+    """Returns whether the log still has the base's commit, and not another table's with that number."""
     if base.commit_id is None or base.version == 0:
         return True
     if base.version == latest.version:
@@ -179,7 +179,7 @@ def _is_still_there(log: CommitLog, base: Base, latest: Snapshot) -> bool:
 
 
 def _commit_id(log: CommitLog, number: int) -> str | None:
-    """Returns the commit id of a version; None if the log does not have the version."""
+    """Returns the commit id of a version; None if it is no longer in the log."""
     try:
         return log.history.read(number).commit_id
     except ObjectNotFoundError:

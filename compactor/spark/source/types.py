@@ -1,7 +1,7 @@
 """Converts Arrow types and rows to Spark's and back.
 
-Spark has fewer types. A column gets a Spark type that holds all its values. Times finer than Spark's
-microseconds raise an error unless they are to be cut; other types are not supported.
+Spark has fewer types. Each column gets a Spark type that holds all its values; types without one are refused.
+Times finer than microseconds raise an error unless truncation is allowed.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _WRITTEN: Final = (
     *(st.FloatType, st.DoubleType, st.DecimalType),
     *(st.DateType, st.TimestampType, st.TimestampNTZType, st.TimeType, st.DayTimeIntervalType),
 )
-"""Simple types that can be written to a table."""
+"""Simple types that tables can store."""
 
 
 def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
     """Returns the Spark schema of a table's columns.
 
-    Raises `UsageError`, which names the first column that Spark has no type for.
+    Raises `UsageError` naming the first column without a Spark type.
     """
     fields = []
     for field in schema:
@@ -70,7 +70,7 @@ def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
 
 
 def _spark_type(dtype: pa.DataType) -> st.DataType | None:
-    """Returns the Spark type of a storage type; None if there is none."""
+    """Returns the Spark type of a storage type; None without one."""
     for is_so, make in _SIMPLE:
         if is_so(dtype):
             return make()
@@ -94,7 +94,7 @@ def _spark_type(dtype: pa.DataType) -> st.DataType | None:
 
 
 def check_names(asked: Sequence[str], schema: pa.Schema, table: str) -> None:
-    """Raises `UsageError` for a name that is not a column of the table or is repeated."""
+    """Raises `UsageError` for an unknown or repeated column name."""
     for place, name in enumerate(asked):
         if name in asked[:place]:
             raise UsageError(f"{table}: column {name!r} is asked for twice: name it once")
@@ -105,7 +105,7 @@ def check_names(asked: Sequence[str], schema: pa.Schema, table: str) -> None:
 
 
 def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
-    """Raises `UsageError` unless the user's schema has the types of the table's columns."""
+    """Raises `UsageError` unless the user's schema matches the table's types."""
     types = {field.name: field.dataType for field in found}
     for field in asked:
         if _as_nullable(field.dataType) != _as_nullable(types[field.name]):
@@ -116,7 +116,7 @@ def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
 
 
 def check_written(schema: st.StructType, rows: str) -> None:
-    """Raises `InputError`, which names the first column whose type tables do not support."""
+    """Raises `InputError` naming the first column of a type that tables do not support."""
     for field in schema:
         unknown = _unknown_in(field.dataType)
         if unknown is not None:
@@ -142,9 +142,9 @@ def _unknown_in(dtype: st.DataType) -> st.DataType | None:
 
 
 def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema) -> pa.Schema:
-    """Returns the schema of rows from Spark, in the table's types where these have the same Spark type.
+    """Returns the schema for rows from Spark, with the table's types where they map to the same Spark type.
 
-    So rows that were read can be written again without changing a type.
+    So rows that were read can be written back without changing a type.
     table: its shown schema. sent: the Arrow schema of the rows.
     """
     fields = []
@@ -158,7 +158,7 @@ def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema)
 
 
 def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Converts an array of Spark's type to a type that `in_types_of` chose.
+    """Converts an array from Spark to a type from `in_types_of`.
 
     Raises `pa.ArrowInvalid` for a value that does not fit.
     """
@@ -167,8 +167,8 @@ def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def _exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts as `cast_exactly` does, and also raises `pa.ArrowInvalid` for a number that a half float does not
-    hold, which Arrow rounds silently."""
+    """Casts as `cast_exactly`, and raises `pa.ArrowInvalid` for numbers that float16 does not hold, which
+    Arrow rounds silently."""
     result = cast_exactly(array, dtype)
     if pt.is_float16(dtype):
         is_other = pc.not_equal(result.cast(array.type), array)
@@ -203,7 +203,7 @@ def _as_nullable(dtype: st.DataType) -> st.DataType:
 def as_spark(
     batch: pa.RecordBatch, schema: pa.Schema, table: str, *, cuts_nanoseconds: bool
 ) -> pa.RecordBatch:
-    """Converts a table's rows to Spark's types. schema: those types, for the same column names.
+    """Converts a table's rows to Spark's types. schema: those types, by the same column names.
 
     Raises `DataError` for a time that Spark cannot represent.
     """
@@ -225,7 +225,7 @@ def as_spark(
 
 
 def _cut(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts exactly, except that it truncates nanoseconds to microseconds."""
+    """Casts exactly, but truncates nanoseconds to microseconds."""
     if _is_in_nanoseconds(array.type):
         return array.cast(dtype, safe=False)
     return cast_exactly(array, dtype)

@@ -1,9 +1,9 @@
-"""Writes for the Spark data source: tasks write fragments, Spark's driver commits those of all tasks at once.
+"""Writes for the Spark data source: tasks write fragments, Spark's driver commits all of them at once.
 
-Nothing is visible before the commit, so failed, retried and duplicate tasks leave garbage at worst, which a
-vacuum removes. A task of few rows writes no fragment: it sends its rows to the commit, which writes one
-fragment for those of neighbouring tasks. An abort removes nothing: if the answer to a commit was lost, it
-would remove the table's rows.
+Nothing is visible before the commit, so failed, retried and speculative tasks leave at worst garbage, which a
+vacuum removes. A task with few rows writes no fragment: it sends them to the commit, which writes one
+fragment for adjacent tasks. An abort removes nothing: if the answer to a commit was lost, it would remove the
+table's rows.
 """
 
 from __future__ import annotations
@@ -48,46 +48,46 @@ from lsm_fragment.arrays.validity import check_whole
 
 _BATCH_BYTES: Final = 8 << 20
 _SENT_BYTES: Final = 16 << 10
-"""Limit of the rows that a task sends to the commit, in bytes: 160 MB for 10,000 tasks."""
+"""Maximum rows that a task sends to the commit, in bytes: 160 MB for 10,000 tasks."""
 _QUERY_ID: Final = "sql.streaming.queryId"
-"""Local property of a stream's tasks: an id that is stored in the checkpoint, and so survives restarts."""
+"""Local property of a stream's tasks: a query id that the checkpoint stores, so it survives restarts."""
 _CORRECTED_BY_USERS: Final = (InputError, UsageError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """The plan that tasks and the commit share. Picklable."""
+    """The plan of tasks and commit. Picklable."""
 
     url: str
     schema: pa.Schema
-    """Schema in which rows are written."""
+    """Schema of the rows written."""
     ingest: IngestPlan
     overwrites: bool
     base: Base
-    """Base of an overwrite, which undoes nothing later."""
+    """Base of an overwrite, which must not revert later commits."""
     batch: Batch | None
-    """Batch that a batch job writes, so that running it twice is harmless."""
+    """Batch that a batch job writes, which makes retries of the job harmless."""
     app_id: str | None
     """Application id of a stream; None for its query id."""
 
 
 @dataclass(frozen=True)
 class WrittenFragments(WriterCommitMessage):
-    """The message of one task to the commit."""
+    """A task's message to the commit."""
 
     entries: tuple[FragmentEntry, ...] = ()
-    """Fragments in the order of their rows."""
+    """Fragments in row order."""
     rows: bytes | None = None
-    """The rows themselves if they are few: an Arrow stream in Spark's types."""
+    """A few rows instead of a fragment: an Arrow stream in Spark's types."""
     error: CompactorError | None = None
-    """A user's mistake, which Spark would otherwise take for a failure and retry."""
+    """A user error; raised, Spark would retry it."""
     plan: WritePlan | None = None
-    """Plan by which the fragments were written; at least one task sends it."""
+    """The plan used; sent by at least one task."""
     query_id: str | None = None
 
 
 class _AlreadyTakenError(Exception):
-    """The batch is already in the table."""
+    """The table already contains the batch."""
 
 
 def plan_write(
@@ -95,8 +95,8 @@ def plan_write(
 ) -> WritePlan:
     """Plans a write of rows of this schema.
 
-    Raises `CommitConflictError` for an overwrite based on a version that has changed since, and for columns
-    that the table dropped or redacted since; and what `compactor.write.ingest.plan_ingest` raises.
+    Raises `CommitConflictError` for an overwrite whose base has changed, and for columns that were dropped or
+    redacted; and the errors of `compactor.write.ingest.plan_ingest`.
     """
     options = call.write()
     if options.base_version is not None and (is_stream or not overwrites):
@@ -138,7 +138,7 @@ def plan_write(
 
 
 def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
-    """Raises `InputError` for a new column that differs from one of the table's only by case."""
+    """Raises `InputError` for a new column that differs from an existing one only by case."""
     names = {} if known is None else {name.casefold(): name for name in known.names}
     for name in schema.fieldNames():
         other = names.get(name.casefold(), name)
@@ -150,7 +150,7 @@ def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
 
 
 def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> WrittenFragments:
-    """Runs one attempt of a task, which writes fragments under unique names."""
+    """Runs one attempt of a task; its fragments get unique names."""
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
     is_first = context is None or context.partitionId() == 0
@@ -170,7 +170,7 @@ def _write(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> tuple[FragmentEnt
 
 
 def _few(rows: Iterator[pa.RecordBatch]) -> tuple[bytes | None, Iterator[pa.RecordBatch]]:
-    """Returns the rows as an Arrow stream if they are few, else None; and an iterator over all of them."""
+    """Returns the rows as an Arrow stream if they are few, else None; and an iterator over all rows."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:
@@ -188,9 +188,9 @@ def _few(rows: Iterator[pa.RecordBatch]) -> tuple[bytes | None, Iterator[pa.Reco
 
 
 def _entries(plan: WritePlan, written: Sequence[WrittenFragments]) -> Iterator[FragmentEntry]:
-    """Yields the fragments of all tasks in row order; writes the rows that tasks have sent."""
-    told = [message for message in written if message.entries or message.rows is not None]
-    for is_sent, messages in itertools.groupby(told, lambda message: message.rows is not None):
+    """Yields the fragments of all tasks in row order, writing rows sent by tasks."""
+    nonempty = [message for message in written if message.entries or message.rows is not None]
+    for is_sent, messages in itertools.groupby(nonempty, lambda message: message.rows is not None):
         if is_sent:
             streams = (pa.ipc.open_stream(message.rows, options=READING) for message in messages)
             yield from _write(plan, itertools.chain.from_iterable(streams))
@@ -201,10 +201,10 @@ def _entries(plan: WritePlan, written: Sequence[WrittenFragments]) -> Iterator[F
 def commit_rows(
     plan: WritePlan, messages: Sequence[WriterCommitMessage | None], batch: Batch | None
 ) -> Snapshot | None:
-    """Commits all fragments as one version of the table; returns None if the table has the batch already.
+    """Commits all fragments as one version; returns None if the table already contains the batch.
 
-    Raises the first user's mistake that a task met, `CommitConflictError` for an overwrite if others changed
-    rows meanwhile, and what `compactor.write.ingest.commit_fragments` raises.
+    Raises the first user error of a task, `CommitConflictError` if others changed rows during an overwrite,
+    and the errors of `compactor.write.ingest.commit_fragments`.
     """
     written = [message for message in messages if isinstance(message, WrittenFragments)]
     for error in (message.error for message in written if message.error is not None):
@@ -235,7 +235,7 @@ def commit_rows(
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """The writer of a batch job. Picklable: Spark sends it to tasks and to the process that commits."""
+    """The writer of a batch job. Picklable: Spark sends it to tasks and to the committing process."""
 
     def __init__(self, call: CallOptions, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites)
@@ -247,12 +247,12 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commits the fragments of all tasks. Raises what `commit_rows` raises."""
+        """Commits the fragments of all tasks. Raises as `commit_rows`."""
         commit_rows(self._plan, messages, self._plan.batch)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The writer of a stream. Spark creates one for each batch, and another to commit it."""
+    """The writer of a stream. Spark creates one per batch, and another to commit it."""
 
     def __init__(self, call: CallOptions, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites, is_stream=True)
@@ -264,14 +264,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commits a batch, unless it is committed already and Spark lost its note of that.
+        """Commits a batch, unless it is already committed and Spark lost track of that.
 
-        Raises what `commit_rows` raises.
+        Raises as `commit_rows`.
         """
         said = [message for message in messages if isinstance(message, WrittenFragments)]
         if not said:
             return
-        # The plan of the tasks counts: the table may have changed since.
+        # Use the tasks' plan: the table may have changed since.
         plan = next((message.plan for message in said if message.plan is not None), self._plan)
         app_id = plan.app_id or said[0].query_id
         if app_id is None:
@@ -282,7 +282,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class _TaskRows(FileBatches):
-    """The rows of a task, in the form of a file's."""
+    """The rows of a task, as a file."""
 
     is_checked = True
 
@@ -324,5 +324,5 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _rows_for(url: str) -> str:
-    """Returns what errors name in place of a path."""
+    """Returns the subject of errors, in place of a path."""
     return f"rows for {url}"

@@ -1,8 +1,8 @@
-"""Names every metric with its kind, labels and meaning. Tests compare docs/reference/metrics.md, the
-dashboard and the alerts with it.
+"""All metrics, with kind, labels and meaning. Tests compare docs/reference/metrics.md, the dashboard and the
+alerts with it.
 
-Tests compare docs/metrics.md, the dashboard and the alerts with it. Names follow Prometheus's rules: base
-units, `_total` for counters. Labels have few values: `table` is one of the tables of the process.
+Names follow Prometheus conventions: base units, `_total` for counters. Labels have low cardinality: `table`
+is one of the process's tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric as Prometheus sees it."""
+    """A Prometheus metric."""
 
     name: str
     kind: MetricKind
@@ -49,15 +49,13 @@ STORE_GETS = _counter(
 )
 STORE_RESUMED = _counter(
     "compactor_store_resumed_gets_total",
-    "GETs that continued a broken one at its offset.",
+    "GETs that resumed a broken one at its offset.",
     "role",
 )
-STORE_RANGE_GETS = _counter(
-    "compactor_store_range_gets_total", "GETs of a given range of bytes.", "role"
-)
-STORE_PUTS = _counter("compactor_store_puts_total", "Objects that became visible.", "role")
+STORE_RANGE_GETS = _counter("compactor_store_range_gets_total", "Range GETs.", "role")
+STORE_PUTS = _counter("compactor_store_puts_total", "Objects written completely.", "role")
 STORE_RETRIES = _counter(
-    "compactor_store_retries_total", "Requests that the S3 client sent again by itself.", "role"
+    "compactor_store_retries_total", "Requests retried by the S3 client.", "role"
 )
 STORE_REQUESTS = _counter(
     "compactor_store_requests_total",
@@ -68,25 +66,25 @@ STORE_REQUESTS = _counter(
 READ_BYTES = _counter("compactor_read_bytes_total", "Bytes read from the store.", "role")
 WRITTEN_BYTES = _counter(
     "compactor_written_bytes_total",
-    "Bytes given to the store, for objects that were given up too.",
+    "Bytes sent to the store, including objects given up.",
     "role",
 )
 
 # --- compactions ---
 COMPACTIONS = _counter(
     "compactor_compactions_total",
-    "Attempts at compactions that are over; outcome is done, failed, or void (overtaken by others).",
+    "Ended attempts at compactions; outcome is done, failed, or void (overtaken by others).",
     "outcome",
 )
 RETRIES = _counter(
-    "compactor_compaction_retries_total", "Attempts that followed a failed one at the same inputs."
+    "compactor_compaction_retries_total", "Attempts after a failed one with the same inputs."
 )
 INPUT_FRAGMENTS = _counter("compactor_input_fragments_total", "Fragments merged into others.")
 OUTPUT_FRAGMENTS = _counter("compactor_output_fragments_total", "Fragments written by compactions.")
-INPUT_ROWS = _counter("compactor_input_rows_total", "Rows that compactions merged.")
-OUTPUT_ROWS = _counter("compactor_output_rows_total", "Rows that compactions wrote.")
+INPUT_ROWS = _counter("compactor_input_rows_total", "Rows merged by compactions.")
+OUTPUT_ROWS = _counter("compactor_output_rows_total", "Rows written by compactions.")
 COPIED_ROWS = _counter(
-    "compactor_copied_rows_total", "Rows that went out as they came in, compressed and unread."
+    "compactor_copied_rows_total", "Rows copied as stored, without decompression."
 )
 DROPPED_ROWS = _counter(
     "compactor_dropped_rows_total",
@@ -94,40 +92,44 @@ DROPPED_ROWS = _counter(
     "reason",
 )
 SECOND_PASSES = _counter(
-    "compactor_second_passes_total", "Merges begun anew, because a row group was too heavy."
+    "compactor_second_passes_total", "Second passes of merges, because a row group was too heavy."
 )
 REPLAYED_INPUTS = _counter(
-    "compactor_replayed_inputs_total", "Inputs that a second pass read from local disk."
+    "compactor_replayed_inputs_total", "Inputs read from local disk by a second pass."
 )
-SPILLED_BYTES = _counter("compactor_spilled_bytes_total", "Bytes put on local disk by compactions.")
+SPILLED_BYTES = _counter(
+    "compactor_spilled_bytes_total", "Bytes spilled to local disk by compactions."
+)
 STAGE_SECONDS = _counter(
     "compactor_stage_seconds_total", "Seconds of merging threads, by stage.", "stage"
 )
-TASK_SECONDS = _counter("compactor_task_seconds_total", "Seconds of attempts, of failed ones too.")
+TASK_SECONDS = _counter(
+    "compactor_task_seconds_total", "Seconds of attempts, including failed ones."
+)
 COMPACTION_SECONDS = Metric(
     "compactor_compaction_seconds",
     MetricKind.HISTOGRAM,
-    "How long attempts that were done took.",
+    "Duration of successful attempts.",
     buckets=_SECONDS,
 )
 PEAK_CHARGED_BYTES = _gauge(
-    "compactor_peak_charged_bytes", "Most memory that the last attempt charged to its limit."
+    "compactor_peak_charged_bytes", "Peak memory charged by the last attempt."
 )
 PEAK_RSS_BYTES = _gauge(
-    "compactor_peak_rss_bytes", "Largest resident set of the process that ran the last attempt."
+    "compactor_peak_rss_bytes", "Peak resident set of the process that ran the last attempt."
 )
-MEMORY_LIMIT_BYTES = _gauge("compactor_memory_limit_bytes", "The limit that attempts charge to.")
-INFLIGHT = _gauge("compactor_inflight_compactions", "Compactions of this process under way.")
+MEMORY_LIMIT_BYTES = _gauge("compactor_memory_limit_bytes", "Memory limit of attempts.")
+INFLIGHT = _gauge("compactor_inflight_compactions", "Running compactions of this process.")
 LAST_SUCCESS = _gauge(
     "compactor_last_success_timestamp_seconds",
-    "When a compaction was committed last by watch, or a batch command ended well.",
+    "Time of the last compaction committed by watch, or of the last successful batch command.",
 )
 
 # --- commits ---
 COMMITS = _counter("compactor_commits_total", "Versions committed.", "operation")
 CONFLICTS = _counter(
     "compactor_commit_conflicts_total",
-    "Versions that another writer took first; each a further try.",
+    "Versions taken first by another writer, each causing a retry.",
 )
 COMMIT_FAILURES = _counter(
     "compactor_commit_failures_total",
@@ -137,52 +139,55 @@ COMMIT_FAILURES = _counter(
 COMMIT_SECONDS = Metric(
     "compactor_commit_seconds",
     MetricKind.HISTOGRAM,
-    "How long commits took, their further tries included.",
+    "Duration of commits, including retries.",
     buckets=_COMMIT_SECONDS,
 )
 STEP_FAILURES = _counter(
     "compactor_step_failures_total",
-    "Looks at a table or commits that failed, to be tried again later.",
+    "Failed reads of a table's log and failed commits, to be retried later.",
 )
 
 # --- the table ---
-TABLE_VERSION = _gauge("compactor_table_version", "The newest version known.")
+TABLE_VERSION = _gauge("compactor_table_version", "Latest known version.")
 DEBT_SCORE = _gauge(
-    "compactor_debt_score", "Compaction debt; from 0.5 on writers should slow down, from 1 on wait."
+    "compactor_debt_score", "Compaction debt; from 0.5 writers should slow down, from 1 wait."
 )
 PENDING_BYTES = _gauge(
-    "compactor_pending_bytes", "Bytes to be written until every level is within its target."
+    "compactor_pending_bytes", "Bytes to write until every level is within its target."
 )
 LEVEL0_RUNS = _gauge(
-    "compactor_level0_runs", "Sorted runs at level 0, of the time window that has most."
+    "compactor_level0_runs", "Sorted runs at level 0, in the time window with the most."
 )
 BACK_PRESSURE = _gauge(
-    "compactor_back_pressure", "1 for the state that holds: healthy, slow or stop.", "state"
+    "compactor_back_pressure", "1 for the current state: healthy, slow or stop.", "state"
 )
 LEVEL_FRAGMENTS = _gauge("compactor_level_fragments", "Live fragments.", "level")
 LEVEL_BYTES = _gauge("compactor_level_bytes", "Bytes of live fragments.", "level")
 LEVEL_ROWS = _gauge("compactor_level_rows", "Rows of live fragments.", "level")
-QUARANTINED = _gauge("compactor_quarantined_fragments", "Live fragments kept from compactions.")
-LEASES = _gauge("compactor_leases", "Compactions that are leased, by any worker.")
+QUARANTINED = _gauge("compactor_quarantined_fragments", "Quarantined live fragments.")
+LEASES = _gauge("compactor_leases", "Leased compactions of all workers.")
 INGESTED_BYTES = _gauge("compactor_ingested_bytes", "Bytes ever ingested into the table.")
 COMPACTED_BYTES = _gauge("compactor_compacted_bytes", "Bytes ever written by its compactions.")
 WRITE_AMPLIFICATION = _gauge(
-    "compactor_write_amplification_ratio", "Bytes ever written for a byte ingested."
+    "compactor_write_amplification_ratio", "Bytes ever written per byte ingested."
 )
 
 # --- the process ---
 LAST_TURN = Metric(
-    "compactor_last_turn_timestamp_seconds", MetricKind.GAUGE, "When the loop last went round.", ()
+    "compactor_last_turn_timestamp_seconds",
+    MetricKind.GAUGE,
+    "Time of the loop's last iteration.",
+    (),
 )
 BUILD_INFO = Metric("compactor_build_info", MetricKind.GAUGE, "1, by version.", ("version",))
 
 # --- batch commands ---
-RUN_SUCCESS = _gauge("compactor_run_success", "1 if the last run ended well, else 0.", "command")
-RUN_SECONDS = _gauge("compactor_run_seconds", "How long it took.", "command")
-RUN_TIMESTAMP = _gauge("compactor_run_timestamp_seconds", "When it ended.", "command")
-INGESTED_ROWS = _counter("compactor_ingested_rows_total", "Rows of files ingested.")
+RUN_SUCCESS = _gauge("compactor_run_success", "1 if the last run succeeded, else 0.", "command")
+RUN_SECONDS = _gauge("compactor_run_seconds", "Duration of the last run.", "command")
+RUN_TIMESTAMP = _gauge("compactor_run_timestamp_seconds", "End of the last run.", "command")
+INGESTED_ROWS = _counter("compactor_ingested_rows_total", "Rows ingested.")
 INGESTED_FILES = _counter("compactor_ingested_files_total", "Files ingested.")
-INGESTED_FRAGMENTS = _counter("compactor_ingested_fragments_total", "Fragments they became.")
+INGESTED_FRAGMENTS = _counter("compactor_ingested_fragments_total", "Fragments written by ingests.")
 VACUUMED_OBJECTS = _counter(
     "compactor_vacuumed_objects_total",
     "Objects removed; kind is fragment, log_file, checkpoint or unfinished_upload.",
@@ -192,14 +197,17 @@ VACUUMED_BYTES = _counter("compactor_vacuumed_bytes_total", "Bytes of fragments 
 READ_RECORDS = Metric(
     "compactor_read_records_total",
     MetricKind.COUNTER,
-    "Records a pipeline read.",
+    "Records read by a pipeline.",
     ("table", "node"),
 )
 WRITTEN_RECORDS = Metric(
-    "compactor_written_records_total", MetricKind.COUNTER, "Records it wrote.", ("table", "node")
+    "compactor_written_records_total",
+    MetricKind.COUNTER,
+    "Records written by a pipeline.",
+    ("table", "node"),
 )
-BAD_RECORDS = _counter("compactor_bad_records_total", "Bad records it put aside.")
-PIPELINE_SPILLS = _counter("compactor_pipeline_spills_total", "Times it put rows on local disk.")
+BAD_RECORDS = _counter("compactor_bad_records_total", "Bad records set aside by a pipeline.")
+PIPELINE_SPILLS = _counter("compactor_pipeline_spills_total", "Spills of a pipeline to local disk.")
 ENTITIES = _counter(
     "compactor_entities_total",
     "Entities of a merge; kind is read, merged, new, changed, replaced or unchanged.",
@@ -211,7 +219,7 @@ METRICS: Final = tuple(value for value in globals().values() if isinstance(value
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value to add to a counter, to set a gauge to, or to observe for a histogram."""
+    """A value to add to a counter, set a gauge to, or observe in a histogram."""
 
     metric: Metric
     value: float

@@ -11,7 +11,7 @@ from compactor.compaction.listener import Silent
 
 
 class Health(Silent):
-    """A `Listener` that other threads ask. Each answer is a verdict and its reason in one line."""
+    """A `Listener` that other threads query. Each answer is a verdict with a one-line reason."""
 
     def __init__(
         self,
@@ -21,18 +21,18 @@ class Health(Silent):
         is_draining: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """stall_seconds: time without a turn of the loop after which the worker counts as hung."""
+        """stall_seconds: treat the worker as hung after this long without a loop iteration."""
         self._stall_seconds = stall_seconds
         self._is_draining = is_draining
         self._monotonic = monotonic
         self._has_started = False
         self._turned_at = monotonic()
         self._missing = set(table_urls)
-        """Tables that cannot be reached, or were not read yet."""
+        """Tables that are unreachable or not read yet."""
         self._tables = len(self._missing)
 
     def started(self) -> None:
-        """Notes that the engine runs."""
+        """Records that the engine runs."""
         self._has_started = True
         self.turned()
 
@@ -46,7 +46,7 @@ class Health(Silent):
         self._turned_at = self._monotonic()
 
     def live(self) -> tuple[bool, str]:
-        """Returns whether the loop still turns, and why not."""
+        """Returns whether the loop makes progress, and the reason if not."""
         idle = self._monotonic() - self._turned_at
         if idle > self._stall_seconds:
             return (
@@ -56,13 +56,13 @@ class Health(Silent):
         return True, "ok"
 
     def ready(self) -> tuple[bool, str]:
-        """Returns whether the worker can work on all tables, and why not."""
+        """Returns whether the worker can work on all tables, and the reason if not."""
         if self._is_draining():
             return False, "draining: no new compaction begins"
         if not self._has_started:
             return False, "starting: the engine does not run yet"
         if missing := len(self._missing):
-            # Probes need not see the tables' addresses.
+            # Do not show table addresses to probes.
             return (
                 False,
                 f"{missing} of {counted(self._tables, 'table is', 'tables are')} not reached: the log says "

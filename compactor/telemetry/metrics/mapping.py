@@ -1,4 +1,4 @@
-"""Maps events to changes of metrics. Pure."""
+"""Maps events to metric changes. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REQUESTS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
     "post_requests": (c.STORE_REQUESTS, ("post",)),
     "delete_requests": (c.STORE_REQUESTS, ("delete",)),
 }
-"""Metric and further label values of each of `MeteredStore.counts`."""
+"""Metric and additional label values of each of `MeteredStore.counts`."""
 _ENDS: Final = (CommitEnd.CONFLICT, CommitEnd.UNKNOWN, CommitEnd.FAILED)
 _OUTCOMES: Final = ("done", "failed", "void")
 _OF_COMPACTIONS: Final = (
@@ -51,7 +51,7 @@ _OF_COMPACTIONS: Final = (
 
 
 def of_start(table: str) -> list[Change]:
-    """Returns the counters of compactions at zero, since a missing counter means unknown, not zero."""
+    """Returns the compaction counters at zero, because a missing counter means unknown."""
     changes = [Change(metric, 0, (table,)) for metric in _OF_COMPACTIONS]
     changes += [Change(c.COMPACTIONS, 0, (table, outcome)) for outcome in _OUTCOMES]
     changes += [Change(c.DROPPED_ROWS, 0, (table, reason)) for reason in REASONS]
@@ -61,7 +61,7 @@ def of_start(table: str) -> list[Change]:
 
 
 def of_log_start(table: str) -> list[Change]:
-    """Returns the counters of the log's reader and writer at zero."""
+    """Returns the counters of log reads and writes at zero."""
     changes = of_requests(table, DRIVER, dict.fromkeys(_REQUESTS, 0))
     changes += [Change(c.COMMIT_FAILURES, 0, (table, str(end))) for end in _ENDS]
     return [*changes, Change(c.CONFLICTS, 0, (table,)), Change(c.STEP_FAILURES, 0, (table,))]
@@ -76,7 +76,7 @@ def of_requests(table: str, role: str, counts: Mapping[str, int]) -> list[Change
 
 
 def of_finished(table: str, finished: FinishedCompaction) -> list[Change]:
-    """Returns the changes for a finished attempt. Rows and fragments count only if its outputs are live."""
+    """Returns the changes for a finished attempt. Counts rows and fragments only if its outputs are live."""
     outcome = finished.outcome
     name = "void" if finished.is_void else "done" if outcome.failure is None else "failed"
     changes = [Change(c.COMPACTIONS, 1, (table, name))]
@@ -98,7 +98,7 @@ def of_finished(table: str, finished: FinishedCompaction) -> list[Change]:
 
 
 def _of_work(table: str, report: AttemptReport) -> list[Change]:
-    """Returns the changes for the resources of an attempt, whatever its outcome."""
+    """Returns the changes for an attempt's resources, whatever its outcome."""
     return [
         Change(c.SECOND_PASSES, report.restarts, (table,)),
         Change(c.REPLAYED_INPUTS, report.replayed_inputs, (table,)),
@@ -137,7 +137,7 @@ def of_commit(table: str, commit: CommitReport) -> list[Change]:
 def of_snapshot(
     table: str, snapshot: Snapshot, debt: Debt, levels: Iterable[int] = ()
 ) -> list[Change]:
-    """Returns the gauges of a table. levels: those reported before, which are set to zero if empty now."""
+    """Returns a table's gauges. levels: previously reported levels, which become zero if empty now."""
     found = _by_level(snapshot)
     changes = [
         Change(c.TABLE_VERSION, snapshot.version, (table,)),
@@ -179,7 +179,7 @@ def _by_level(snapshot: Snapshot) -> dict[int, tuple[int, int, int]]:
 def of_run(
     table: str, command: str, *, succeeded: bool, seconds: float, now_unix_seconds: float
 ) -> list[Change]:
-    """Returns the changes for a batch command that ended."""
+    """Returns the changes for a finished batch command."""
     changes = [
         Change(c.RUN_SUCCESS, succeeded, (table, command)),
         Change(c.RUN_SECONDS, seconds, (table, command)),

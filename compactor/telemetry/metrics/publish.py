@@ -1,20 +1,20 @@
-"""Publishes the metrics of a command that ends: to a file for node exporter, or to a Pushgateway."""
+"""Publishes the metrics of a batch command to node exporter's textfile directory or a Pushgateway."""
 
 from __future__ import annotations
 
-import base64
 import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from prometheus_client import CollectorRegistry, generate_latest, pushadd_to_gateway
 from prometheus_client.exposition import basic_auth_handler, default_handler
 from prometheus_client.parser import text_string_to_metric_families
 
-from compactor.common.redact import redacted
+from compactor.common.foreign import kind_of
 from compactor.common.shortage import OF_THREADS
 from compactor.common.threads import started
 from compactor.errors import UsageError
@@ -28,11 +28,11 @@ _MAX_PASSWORD_BYTES: Final = 4096
 
 
 class PushError(Exception):
-    """Metrics were not pushed; the message contains no password."""
+    """A push failed; the message contains no password."""
 
 
 def check_textfile(path: str) -> None:
-    """Raises `UsageError` for a path that node exporter would not read, or that can't be written."""
+    """Raises `UsageError` for a path that node exporter would ignore or that is not writable."""
     file = Path(path)
     if file.suffix != ".prom":
         raise UsageError(f"--metrics-textfile {path}: node exporter reads files that end in .prom")
@@ -43,9 +43,9 @@ def check_textfile(path: str) -> None:
 
 
 def check_push(url: str) -> None:
-    """Raises `UsageError` for a text that is not the address of a Pushgateway, or contains a password.
+    """Raises `UsageError` for an invalid Pushgateway address or one with a password.
 
-    The message does not repeat the address: in a malformed one any part may be the password.
+    The message does not quote the address: any part of a malformed one may be the password.
     """
     why = _fault(url)
     if why is not None:
@@ -65,9 +65,9 @@ def check_push(url: str) -> None:
 def push_password(
     url: str, file: str | None, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Returns the password for the user of an address that `check_push` has accepted.
+    """Returns the password for the user in an address that passed `check_push`.
 
-    It is the one line of the file, or else the environment's. Raises `UsageError`.
+    Reads the file's single line, or else the environment. Raises `UsageError`.
     """
     source, password = PASSWORD_VARIABLE, environment.get(PASSWORD_VARIABLE)
     if file is not None:
@@ -118,9 +118,9 @@ def _fault(url: str) -> str | None:
 
 
 def last_successes(path: str) -> list[Change]:
-    """Returns the times of the last successful runs from the file that they left; [] if it can't be read.
+    """Reads the last success times from a previous run's file; [] if unreadable.
 
-    A run that fails publishes them again.
+    A failed run publishes them again.
     """
     try:
         families = list(text_string_to_metric_families(Path(path).read_text()))
@@ -136,11 +136,14 @@ def last_successes(path: str) -> list[Change]:
 
 
 def write_textfile(path: str, registry: CollectorRegistry) -> None:
-    """Writes the file atomically: a reader sees the old file or the new one.
-
-    Raises what `write_whole` raises.
-    """
+    """Writes the file atomically. Raises as `write_whole`."""
     write_whole(path, generate_latest(registry))
+
+
+def shown_url(url: str) -> str:
+    """Returns the host that metrics are pushed to, without a user or a path."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def push(
@@ -150,10 +153,10 @@ def push(
     password: str | None = None,
     deadline_seconds: float = _PUSH_SECONDS,
 ) -> None:
-    """Pushes metrics to the group `job="compactor"` and `grouping`; other metrics there keep their values.
+    """Pushes metrics to the group `job="compactor"` and `grouping`, replacing only metrics of the same name.
 
-    url: an address that `check_push` has accepted, which may contain a user. Raises `PushError`, also if
-    there is no complete answer before the deadline.
+    url: an address that passed `check_push`, possibly with a user. Raises `PushError`, also without a
+    complete answer before the deadline.
     """
     parts = urlsplit(url)
     user, password = unquote(parts.username or ""), password or ""
@@ -179,7 +182,7 @@ def push(
         except Exception as error:  # noqa: BLE001 - Whatever it is, the command's work is done.
             errors.append(error)
 
-    # The client's timeout applies to each read. A thread that still waits ends with the process.
+    # The client's timeout applies per read. A thread still blocked dies with the process.
     sender = threading.Thread(target=send, name="metrics-push", daemon=True)
     if not started(sender):
         raise PushError(OF_THREADS)
@@ -187,6 +190,5 @@ def push(
     if sender.is_alive():
         raise PushError(f"no answer in {deadline_seconds:g} s")
     if errors:
-        # A server's answer may repeat what it was sent.
-        sent = base64.b64encode(f"{user}:{password}".encode()).decode()
-        raise PushError(redacted(str(errors[0]), also=(sent, password)))
+        status = errors[0].code if isinstance(errors[0], HTTPError) else None
+        raise PushError(f"HTTP status {status}" if status else kind_of(errors[0]))

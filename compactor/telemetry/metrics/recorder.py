@@ -1,4 +1,4 @@
-"""Records metrics of tables while a command works, by listening to the worker and the commit log."""
+"""Records table metrics during a command, by listening to the worker and the commit log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compactor.common.clock import Clock, SystemClock
-from compactor.common.redact import redacted
 from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 from compactor.stores.base import Store
@@ -27,7 +26,7 @@ Apply = Callable[[Iterable[Change]], None]
 
 @dataclass(slots=True)
 class _Known:
-    """The state of a table that was recorded last."""
+    """The last recorded state of a table."""
 
     version: int = -1
     levels: set[int] = field(default_factory=set)
@@ -36,53 +35,52 @@ class _Known:
 
 
 class Recorder(Silent):
-    """A `Listener` that records metrics of tasks from their outcomes, and of this process from its stores."""
+    """A `Listener` that records task metrics from outcomes, and process metrics from stores."""
 
     def __init__(
         self, apply: Apply, *, is_of_run: bool = False, clock: Clock | None = None
     ) -> None:
-        """is_of_run: whether only the run as a whole counts as a success, not each committed compaction."""
+        """is_of_run: count only the whole run as a success, not each committed compaction."""
         self.apply = apply
         self._is_of_run = is_of_run
         self._clock = clock or SystemClock()
         self._tables: dict[str, _Known] = {}
 
     def metered(self, store: Store) -> MeteredStore:
-        """Returns the store, metered so that its requests count as this process's."""
+        """Wraps the store to count its requests for this process."""
         known = self._of(store.url)
         known.store = MeteredStore(store, StoreMetrics())
-        self.apply(mapping.of_log_start(label(store.url)))
+        self.apply(mapping.of_log_start(store.url))
         return known.store
 
     def begin_compactions(self, table_url: str, memory_limit_bytes: int) -> None:
-        """Records the initial metrics of a table, before it is first read."""
-        table = label(table_url)
-        self.apply(mapping.of_start(table))
+        """Records a table's initial metrics, before its first read."""
+        self.apply(mapping.of_start(table_url))
         self.apply(
             [
-                Change(c.MEMORY_LIMIT_BYTES, memory_limit_bytes, (table,)),
-                Change(c.INFLIGHT, 0, (table,)),
+                Change(c.MEMORY_LIMIT_BYTES, memory_limit_bytes, (table_url,)),
+                Change(c.INFLIGHT, 0, (table_url,)),
             ]
         )
 
     def committed(self, commit: CommitReport) -> None:
-        """Records a commit that an `ObservedCommitLog` reports."""
-        self.apply(mapping.of_commit(label(commit.table_url), commit))
+        """Records a commit reported by an `ObservedCommitLog`."""
+        self.apply(mapping.of_commit(commit.table_url, commit))
         self.count_requests()
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
         self._count_running(driver)
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:
-        self.apply(mapping.of_finished(label(driver.url), finished))
+        self.apply(mapping.of_finished(driver.url, finished))
         is_done = finished.outcome.failure is None and not finished.is_void
         if is_done and not self._is_of_run:
             now = self._clock.now_unix_ms() / 1000
-            self.apply([Change(c.LAST_SUCCESS, now, (label(driver.url),))])
+            self.apply([Change(c.LAST_SUCCESS, now, (driver.url,))])
         self._count_running(driver)
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002
-        self.apply([Change(c.STEP_FAILURES, 1, (label(driver.url),))])
+        self.apply([Change(c.STEP_FAILURES, 1, (driver.url,))])
         self.count_requests()
 
     def looked(self, driver: Driver) -> None:
@@ -91,9 +89,9 @@ class Recorder(Silent):
         if snapshot.version == known.version:
             return
         known.version = snapshot.version
-        if snapshot.version:  # Version 0 means that there is no table.
+        if snapshot.version:  # version 0: no table
             debt = debt_of(snapshot, driver.policy)
-            changes = mapping.of_snapshot(label(driver.url), snapshot, debt, known.levels)
+            changes = mapping.of_snapshot(driver.url, snapshot, debt, known.levels)
             self.apply(changes)
             known.levels |= {
                 int(each.labels[1]) for each in changes if each.metric is c.LEVEL_FRAGMENTS
@@ -103,21 +101,16 @@ class Recorder(Silent):
         self.apply([Change(c.LAST_TURN, self._clock.now_unix_ms() / 1000, ())])
 
     def count_requests(self) -> None:
-        """Records the requests to stores since the last call."""
+        """Records the store requests since the last call."""
         for url, known in self._tables.items():
             if known.store is not None:
                 counts = known.store.counts()
                 since = {name: counts[name] - known.counts[name] for name in counts}
                 known.counts = counts
-                self.apply(mapping.of_requests(label(url), DRIVER, since))
+                self.apply(mapping.of_requests(url, DRIVER, since))
 
     def _count_running(self, driver: Driver) -> None:
-        self.apply([Change(c.INFLIGHT, driver.running, (label(driver.url),))])
+        self.apply([Change(c.INFLIGHT, driver.running, (driver.url,))])
 
     def _of(self, url: str) -> _Known:
         return self._tables.setdefault(url, _Known())
-
-
-def label(table_url: str) -> str:
-    """Returns a table's address without secrets, as the value of a label."""
-    return redacted(table_url)

@@ -1,4 +1,4 @@
-"""Keeps metrics in a Prometheus registry of their own, not the global one."""
+"""Keeps metrics in a Prometheus registry separate from the global one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.telemetry.metrics.catalog import BUILD_INFO, Change, Metric, Metr
 
 
 class _PlainRegistry(CollectorRegistry):
-    """A registry without the library's `_created` series, which would double the output to no use."""
+    """A registry without the `_created` series, which would double the output for nothing."""
 
     def collect(self) -> Iterator[Family]:
         for family in super().collect():
@@ -22,10 +22,10 @@ class _PlainRegistry(CollectorRegistry):
 
 
 class MetricsRegistry:
-    """A registry to which any thread may apply changes while others scrape it."""
+    """A thread-safe registry: changes may be applied during scrapes."""
 
     def __init__(self, *, of_process: bool = False) -> None:
-        """of_process: whether to add `process_*`, Prometheus's own metrics of memory, CPU and files."""
+        """of_process: add `process_*`, Prometheus's own metrics of memory, CPU and files."""
         self.prometheus: CollectorRegistry = _PlainRegistry()
         self._families: dict[str, Counter | Gauge | Histogram] = {}
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class MetricsRegistry:
                     child.observe(change.value)
 
     def _family(self, metric: Metric) -> Counter | Gauge | Histogram:
-        """Returns the metric, created at its first change, so that a command exports only what it records."""
+        """Returns the metric, created on first change, so that a command exports only what it records."""
         with self._lock:
             if metric.name not in self._families:
                 self._families[metric.name] = _made(metric, self.prometheus)

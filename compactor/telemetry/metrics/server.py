@@ -27,17 +27,17 @@ Check = Callable[[], tuple[bool, str]]
 
 _METHODS: Final = ("GET", "HEAD")
 _MAX_SECONDS: Final = 10.0
-"""Longest life of a connection."""
+"""Maximum lifetime of a connection."""
 _MAX_CONNECTIONS: Final = 16
-"""Limit of concurrent connections, enough for some scrapers and probes."""
+"""Maximum concurrent connections, enough for some scrapers and probes."""
 _THREADS: Final = 2
 _MAX_HEADER_BYTES: Final = 16 << 10
 _MAX_BODY_BYTES: Final = 1 << 10
-"""Limit of a request's body; a GET has none."""
+"""Maximum request body; a GET has none."""
 
 
 def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIApplication:
-    """Returns an app with `/metrics` and each check at its path: 200 or 503, and the reason in a line."""
+    """Returns an app with `/metrics`, and each check at its path: 200 or 503, and a one-line reason."""
     metrics: WSGIApplication = make_wsgi_app(registry)
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -59,7 +59,7 @@ def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIAp
 
 
 def _with_head(app: WSGIApplication) -> WSGIApplication:
-    """Answers HEAD like GET without the body."""
+    """Answers HEAD like GET, without a body."""
 
     def with_head(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "HEAD":
@@ -92,9 +92,9 @@ def _text(
 
 @contextmanager
 def serving(app: WSGIApplication, address: str, port: int) -> Iterator[int]:
-    """Answers requests in threads while the block runs; yields the port, which the system chooses for 0.
+    """Serves requests in threads during the block; yields the port, chosen by the system for 0.
 
-    Raises `UsageError` if the address can't be listened on.
+    Raises `UsageError` if it cannot listen on the address.
     """
     try:
         bound = _bound(address, port)
@@ -107,7 +107,7 @@ def serving(app: WSGIApplication, address: str, port: int) -> Iterator[int]:
         raise UsageError(
             f"--metrics-address: {address!r} is neither an address nor a host name: use one such as 127.0.0.1"
         ) from None
-    # Waitress warns of each request that waits for a thread.
+    # Waitress warns of each request that has to queue.
     logging.getLogger("waitress").setLevel(logging.ERROR)
     server = _Server(app, bound)
     thread = threading.Thread(target=server.run, name="metrics", daemon=True)
@@ -144,10 +144,10 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
 
 class _Server(TcpWSGIServer):  # type: ignore[misc]
-    """A server in which one thread reads and writes all connections, and a few answer requests.
+    """A server with one I/O thread for all connections and a few request threads.
 
-    A connection serves one request within `_MAX_SECONDS`. One connection too many closes the oldest, so that
-    slow clients keep nobody else out.
+    Each connection serves one request within `_MAX_SECONDS`. Beyond the limit the oldest connection is
+    closed, so that slow clients cannot lock others out.
     """
 
     channel_class = _Channel
@@ -162,7 +162,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             log_socket_errors=False,
             clear_untrusted_proxy_headers=True,
             ident=None,
-            # With select() it would not notice connections that were shut down while nobody reads them.
+            # select() would miss connections that were shut down while idle.
             asyncore_use_poll=True,
             sockets=[bound],
         )
@@ -170,12 +170,12 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         super().__init__(app, None, True, bound, adj=settings, sockinfo=place, bind_socket=False)
 
     def readable(self) -> bool:
-        """Shuts down late and excess connections; the loop calls this at least once a second."""
+        """Shuts down late and excess connections; called by the loop at least once a second."""
         by_age = sorted(self.active_channels.values(), key=lambda channel: channel.creation_time)
         late = time.time() - _MAX_SECONDS
         for place, channel in enumerate(by_age):
             if channel.creation_time < late or place < len(by_age) - _MAX_CONNECTIONS:
-                # Closing it here would free its descriptor for another connection within this turn.
+                # Closing it here would free its descriptor for reuse within this iteration.
                 with suppress(OSError):
                     channel.socket.shutdown(socket.SHUT_RDWR)
         return bool(super().readable())

@@ -1,4 +1,13 @@
-"""Ingests rows as level-0 fragments: plan, write, commit. Each file is one commit."""
+"""Ingests rows as level-0 fragments: plan, write, commit. Each file is one commit.
+
+An `IngestPlan` (`plan`) fixes metadata and schema before any row is read; `fragments` writes the rows by it;
+`commit` adds the fragments to the newest snapshot, or fails if the table has changed incompatibly.
+
+files      the whole way for files, one after the other; ahead reads the next rows meanwhile
+columns    maps columns of a file to stored names; fitting checks stored values against wider types
+incoming   rows with their contributions to the row hash; sorting orders and merges them
+options    options as values; settings defines how users write them
+"""
 
 from compactor.write.ingest.commit import Amend, commit_fragments
 from compactor.write.ingest.files import FilesIngest, IngestReport, ingest_batches, ingest_file

@@ -1,4 +1,5 @@
-"""Reads a file ahead: a thread reads while the caller works, or waits if both share a core."""
+"""Reads a file ahead in a thread, in parallel with the caller or, on a shared core, while the caller
+waits."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ def _nothing() -> None: ...
 
 
 class BatchesAhead(BatchesOf):
-    """An open file, iterable once like any other, that is read by a thread."""
+    """An open file that a thread reads ahead; iterable once like any other."""
 
     def __init__(self, file: FileBatches, pool: ThreadPool, *, is_free: bool) -> None:
         """Begins to read the first batch.
 
-        is_free: whether the thread has a core of its own. If it has not, the caller reads the other batches.
+        is_free: whether the thread has its own core. Otherwise the caller reads all further batches.
         """
         super().__init__(file)
         self.is_checked = file.is_checked
@@ -28,8 +29,8 @@ class BatchesAhead(BatchesOf):
         self._is_free = is_free
         self._is_read = False
         self.on_end: Callable[[], None] = _nothing
-        """Called once when the file has been read to its end: at once if the thread is free, else before the
-        caller waits."""
+        """Called once after the last batch: at once if the thread has its own core, else before the caller
+        waits."""
         self._rest = iter(file)
         self._next = self._begin()
 

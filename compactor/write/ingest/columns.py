@@ -1,4 +1,4 @@
-"""Maps the columns of new rows to the names and types under which a table stores them. Pure."""
+"""Maps the columns of new rows to a table's stored names and types. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.write.schema_union import OnConflict, conflicting, split_name
 
 
 class StoredNames:
-    """The mapping of a file's columns to the names under which the table stores them."""
+    """The mapping from a file's columns to stored names."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class StoredNames:
         on_conflict: OnConflict,
     ) -> None:
         self.new: tuple[tuple[str, str], ...] = ()
-        """Stored and shown names of the columns that are new to the table, where the two differ."""
+        """Shown names of new columns by stored name, if the two differ."""
         splits = {}
         if table is not None and on_conflict is OnConflict.SPLIT:
             in_table = with_result_types(file, table.rows)
@@ -55,7 +55,7 @@ class StoredNames:
 
 
 def fixed_columns(table: TableMetadata) -> set[str]:
-    """Returns the stored names of columns that are sorted by or aggregated: their values must not change."""
+    """Returns the stored names of sort columns and aggregated columns, whose values must not change."""
     chosen = (RowFunction.LAST, RowFunction.FIRST)
     computed = {name for name, function in table.rows.aggregates if function not in chosen}
     return computed.union(column.column for column in table.sort)
@@ -66,7 +66,7 @@ def fixed_shown(table: TableMetadata) -> set[str]:
 
 
 def schema_to_read(table: TableMetadata) -> pa.Schema:
-    """Returns the schema to read a file by. It leaves out counted columns, which may have any type."""
+    """Returns the schema to read a file by, without counted columns, which may have any type."""
     return pa.schema(
         [
             field.with_name(table.shown_name(field.name))
@@ -78,7 +78,7 @@ def schema_to_read(table: TableMetadata) -> pa.Schema:
 
 
 def with_counts(batch: pa.RecordBatch, rows: RowPolicy) -> pa.RecordBatch:
-    """Replaces the values of counted columns by one, and nulls by zero."""
+    """Replaces values of counted columns by one, and nulls by zero."""
     for name, function in rows.aggregates:
         place = batch.schema.get_field_index(name)
         if function is RowFunction.COUNT and place >= 0:

@@ -22,11 +22,11 @@ from compactor.write.schema_union import OnConflict, merged_schema
 from lsm_fragment.arrays.widening import is_stored_as
 
 Amend = Callable[[Snapshot, Changes], Changes]
-"""Called at each try with the newest snapshot and the changes to commit; returns what to commit instead.
-Nothing is committed if it raises."""
+"""A hook that is called on each try with the newest snapshot and the changes, and returns the changes to
+commit. An exception prevents the commit."""
 
 
-def as_they_are(_latest: Snapshot, changes: Changes) -> Changes:
+def unchanged(_latest: Snapshot, changes: Changes) -> Changes:
     return changes
 
 
@@ -36,13 +36,12 @@ def commit_fragments(
     plan: IngestPlan,
     entries: list[FragmentEntry],
     *,
-    amend: Amend = as_they_are,
+    amend: Amend = unchanged,
 ) -> Snapshot:
     """Commits all entries at once and returns the new snapshot; equal keys keep the order of the entries.
 
-    snapshot: the one given to `plan_ingest`. amend: changes what is committed.
-    Raises `InputError` if a column's type is no longer the one the file was read for, or becomes one that
-    does not hold a value of the table.
+    snapshot: as passed to `plan_ingest`. amend: modifies the changes before the commit. Raises `InputError`
+    if a column's type has changed since the file was read, or becomes one that cannot hold a stored value.
     """
     on_conflict = plan.options.on_conflict
     fitting = FittingCheck(log.store, plan.path)
@@ -92,11 +91,11 @@ def _changes(
 def _united(
     latest: TableMetadata, ours: TableMetadata, path: str, on_conflict: OnConflict
 ) -> TableMetadata:
-    """Returns the latest metadata with our new columns and wider types.
+    """Adds our new columns and wider types to the latest metadata.
 
-    Raises `InputError` if another writer gave one of our columns a type that cannot read what we wrote.
+    Raises `InputError` if another writer gave one of our columns a type that cannot hold our values.
     """
-    # A column that was dropped meanwhile stays dropped, as if our rows had come before that.
+    # A column dropped meanwhile stays dropped, as if our rows had been committed before.
     written = pa.schema([field for field in ours.schema if field.name not in latest.retired])
     names = dict(latest.names)
     names.update(

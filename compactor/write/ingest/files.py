@@ -23,7 +23,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
-from compactor.write.ingest.commit import Amend, as_they_are, commit_fragments
+from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
 from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
@@ -32,8 +32,8 @@ from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool, Work
 
 _PARQUET_BATCH_BYTES: Final = 32 << 20
-"""Bytes of a Parquet file that are decoded at a time. All rows of a fragment are held for sorting anyway, and
-larger batches have fewer row groups that go on in the next batch, for which rows are copied."""
+"""Decode batches of this size. Larger batches split fewer row groups, whose rows must be copied; memory
+hardly grows, since sorting holds all rows of a fragment anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +43,23 @@ class IngestReport:
     path: str
     version: int
     rows: int
-    """Rows that were read."""
+    """Rows read."""
     superseded_rows: int
-    """Rows that the table's row policy left out, for others of their key in the same fragment."""
+    """Rows merged into others of their key within a fragment, by the table's row policy."""
     fragments: int
     bytes_written: int
     sort_of_file: SortSchema | None = None
-    """Sort schema of a new table, if it was taken from the file's metadata."""
+    """Sort schema of a new table, if taken from the file's metadata."""
     not_promoted: tuple[str, ...] = ()
-    """Columns that were to be promoted and that the file does not have."""
+    """Columns to promote that the file lacks."""
 
 
 class FilesIngest:
-    """An ingest of files one after the other, each by one commit. Use it as a context manager.
+    """An ingest of several files in order, with one commit each. Use it as a context manager.
 
-    A thread reads ahead: with several, the next rows of a file, and the first ones of the file that follows
-    while the last rows before it are written and committed; with one, only the latter, while these wait for
-    the disk.
+    A thread reads ahead. With several threads it reads the next rows of a file, and the first rows of the
+    next file while the last ones are written and committed; with one thread it reads only the next file,
+    during waits for the disk.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FilesIngest:
         *,
         ids: Ids = random_id,
     ) -> None:
-        """A new table is sorted by `sort`, or as the metadata of a Parquet, Arrow or fragment file say."""
+        """sort: of a new table; None takes it from the metadata of a Parquet, Arrow or fragment file."""
         self._store = store
         self._log = log
         self._sort = sort
@@ -81,7 +81,7 @@ class FilesIngest:
         self._pool = ThreadPool(options.threads)
         self._reader = self._pool if options.threads > 1 else ThreadPool(2)
         self._begun: Work[_OpenFile] | None = None
-        """The opening of the file that follows."""
+        """The pending opening of the next file."""
 
     def add(
         self,
@@ -90,11 +90,11 @@ class FilesIngest:
         following: str | None = None,
         on_progress: ByteProgress = lambda _done, _total: None,
     ) -> IngestReport:
-        """Adds a file's rows to the table; creates the table if there is none.
+        """Adds a file's rows to the table, which it creates if necessary.
 
-        following: the file that is added next. Nothing is visible before the file's one commit. Raises
-        `InputError` if the file cannot be read or does not fit, `TableNotFoundError` without a table and a
-        sort schema, `UsageError` for a sort other than the table's.
+        following: the next file to add. Nothing is visible before the commit. Raises `InputError` if the file
+        cannot be read or does not fit, `TableNotFoundError` if there is neither a table nor a sort schema,
+        `UsageError` for a sort schema other than the table's.
         """
         snapshot = self._log.refresh()
         opened = self._take_begun(path, snapshot.metadata) or self._open(path, snapshot.metadata)
@@ -125,7 +125,7 @@ class FilesIngest:
         self._begun = self._reader.begin(partial(self._open, path, table))
 
     def _take_begun(self, path: str, table: TableMetadata | None) -> _OpenFile | None:
-        """Returns the file that is open already; None if it is another, or would be read otherwise now."""
+        """Returns the file opened ahead; None for another file, or if its options are no longer valid."""
         begun, self._begun = self._begun, None
         if begun is None or (opened := self._opened(begun)) is None:
             return None
@@ -142,10 +142,10 @@ class FilesIngest:
                 opened.batches.close()
 
     def _opened(self, begun: Work[_OpenFile]) -> _OpenFile | None:
-        """Returns the file, None if it cannot be opened: opening it again tells of the error."""
+        """Returns the file opened ahead; None if that failed, since opening it again reports the error."""
         try:
             return self._reader.wait(begun)
-        except Exception:  # noqa: BLE001 - told when it is opened again
+        except Exception:  # noqa: BLE001 - reported when it is opened again
             return None
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
@@ -164,7 +164,7 @@ class FilesIngest:
 class _OpenFile:
     path: str
     table: TableMetadata | None
-    """The table's metadata for which it was opened."""
+    """The table's metadata at the time of opening."""
     batches: BatchesAhead
     not_promoted: tuple[str, ...]
 
@@ -184,7 +184,7 @@ def ingest_file(
 
 
 def _has_own_types(path: str) -> bool:
-    """Returns whether a file is read by the types that it states, whatever the table's are."""
+    """Returns whether a file is read by its own types, regardless of the table's."""
     kind = kind_of(path)
     return kind is not None and kind.format in (
         FileFormat.PARQUET,
@@ -194,7 +194,7 @@ def _has_own_types(path: str) -> bool:
 
 
 def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) -> FileBatches:
-    """Opens a file with the table's types for the columns whose values fit them."""
+    """Opens a file; columns whose values fit the table's types get these."""
     known = None if table is None else schema_to_read(table)
     kind = kind_of(path)
     is_parquet = kind is not None and kind.format is FileFormat.PARQUET
@@ -213,7 +213,7 @@ def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) ->
             conflicts = conflicting(known, file.schema, fixed_shown(table))
         if not conflicts:
             raise
-    # Columns of another kind cannot be read as the table's type; for those of the same kind, try.
+    # Columns of another kind cannot be read as the table's type; those of the same kind may.
     other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
     try:
         return open_as(pa.schema([f for f in known if f.name not in other_kind]))
@@ -231,10 +231,10 @@ def ingest_batches(
     *,
     ids: Ids = random_id,
     on_progress: ByteProgress = lambda _done, _total: None,
-    amend: Amend = as_they_are,
+    amend: Amend = unchanged,
     pool: ThreadPool = ALONE,
 ) -> IngestReport:
-    """Does what `FilesIngest.add` does, for batches that were opened with the snapshot's schema."""
+    """Like `FilesIngest.add`, for batches opened with the snapshot's schema."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
@@ -254,6 +254,6 @@ def ingest_batches(
 
 
 def _sort_of(file: FileBatches, rows: RowPolicy) -> SortSchema | None:
-    """Returns the sort schema that the file states, up to the sequence column, which the policy adds."""
+    """Returns the file's own sort schema, up to the sequence column, which the policy adds."""
     said = itertools.takewhile(lambda column: column.column != rows.sequence, file.sort or ())
     return tuple(said) or None

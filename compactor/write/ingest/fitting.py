@@ -1,4 +1,4 @@
-"""Checks that stored values fit the types that their table gets: finer time units span fewer years."""
+"""Checks that stored values fit new column types: finer time units span fewer years."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lsm_fragment.container.footer import ChunkStats
 class FittingCheck:
     """A check of fragments for one commit, which may be tried several times.
 
-    Fragments that fitted once are not read again.
+    Caches the fragments that fit.
     """
 
     def __init__(self, store: Store, path: str) -> None:
@@ -27,13 +27,13 @@ class FittingCheck:
         self._store = store
         self._path = path
         self._fitting: set[tuple[str, str, pa.DataType]] = set()
-        """Key, column and target type of what was found to fit."""
+        """(key, column, target type) of chunks found to fit."""
 
     def check_live(
         self, entries: Iterable[FragmentEntry], before: TableMetadata, after: TableMetadata
     ) -> None:
-        """Raises `InputError` for the first value in the table's fragments that does not fit the type which
-        the ingest gives its column."""
+        """Raises `InputError` for the first value in the table's fragments that does not fit its column's new
+        type."""
         for column, value, stored, fragment in self._misfits(entries, before.schema, after):
             wanted = after.shown_schema.field(column).type
             raise InputError(
@@ -46,7 +46,7 @@ class FittingCheck:
     def check_own(
         self, entries: Iterable[FragmentEntry], planned: TableMetadata, after: TableMetadata
     ) -> None:
-        """Raises `InputError` for the first value written that does not fit the type which its column got
+        """Raises `InputError` for the first new value that does not fit a type that its column got
         meanwhile."""
         for column, value, stored, _ in self._misfits(entries, planned.schema, after):
             wanted = after.shown_schema.field(column).type
@@ -59,9 +59,9 @@ class FittingCheck:
     def _misfits(
         self, entries: Iterable[FragmentEntry], written: pa.Schema, table: TableMetadata
     ) -> Iterator[tuple[str, int, pa.DataType, str]]:
-        """Yields shown column, value, its type and fragment for each value that does not fit.
+        """Yields (shown column, value, its type, fragment) for each value that does not fit.
 
-        Reads footers only where the table's type differs from the one written and may be too narrow.
+        Reads footers only if the table's type differs from the written type and may be too narrow.
         """
         columns = [
             field

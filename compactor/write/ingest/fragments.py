@@ -1,4 +1,4 @@
-"""Writes rows to level-0 fragments, which nobody sees before they are committed."""
+"""Writes rows to level-0 fragments, which are invisible until committed."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from lsm_fragment.names import names_text
 from lsm_fragment.threads import ALONE, ThreadPool
 
 _MIN_ROW_BYTES: Final = 16
-"""Least weight of a row: its place in the sort order takes that much, however narrow the row is."""
+"""Minimum weight of a row: its entry in the sort order, even if the row itself is smaller."""
 ByteProgress = Callable[[int, int], None]
-"""Called with the bytes of the file consumed so far and its size in bytes."""
+"""A progress callback: gets the consumed bytes and the size of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFragments:
-    """Fragments in the order of their rows, not yet committed."""
+    """Uncommitted fragments, in the order of their rows."""
 
     entries: list[FragmentEntry]
     rows: int
-    """Rows that were read."""
+    """Rows read."""
 
 
 def write_fragments(
@@ -61,7 +61,7 @@ def write_fragments(
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
-    attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that does not fit.
+    attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that overflows.
     """
     writer = _FragmentsOfFile(store, plan, file, attempt_id, pool)
     try:
@@ -87,7 +87,7 @@ class _FragmentsOfFile:
         self._pool = pool
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
-        """Skip index summaries by column, one for each row group of the fragment being written."""
+        """Skip index summaries by column, one per row group of the current fragment."""
         self._skips: list[bytes] = []
         self._skips_bytes = 0
         self.rows = 0
@@ -136,7 +136,7 @@ class _FragmentsOfFile:
             )
 
     def _write_windows(self, pending: list[IncomingRows]) -> Iterator[FragmentEntry]:
-        """Writes one fragment, or one for each time window of the rows."""
+        """Writes one fragment, or one per time window of the rows."""
         windows = self._metadata.windows
         if windows is None:
             yield self._write_fragment(pending, None)
@@ -194,9 +194,9 @@ class _FragmentsOfFile:
                 self._summaries.setdefault(name, []).append(summary)
 
     def _take_skips(self) -> SkipIndex | None:
-        """Returns the place of the skip index of the fragment just written.
+        """Returns the location of the last fragment's skip index.
 
-        The blocks are kept until all fragments are written (`write_skips`).
+        The blocks are buffered until all fragments are written (`write_skips`).
         """
         places = dict.fromkeys((name for name, _ in self._metadata.skips.columns), (0, 0))
         for name, summaries in self._summaries.items():
@@ -209,7 +209,7 @@ class _FragmentsOfFile:
         return SkipIndex(self._skips_key, places) if places else None
 
     def write_skips(self) -> None:
-        """Writes the skip indexes. Has to precede the commit: the entries point to them."""
+        """Writes the skip indexes. Must precede the commit, since the entries refer to them."""
         if self._skips:
             create_own(self._store, self._skips_key, b"".join(self._skips))
 
@@ -219,7 +219,7 @@ class _FragmentsOfFile:
 
 
 def _checked(batch: pa.RecordBatch, check: ValueCheck) -> pa.RecordBatch:
-    """Returns the rows in canonical form. Raises `SchemaError` for values that their types do not allow."""
+    """Returns the rows in canonical form. Raises `SchemaError` for invalid values."""
     try:
         return canonical(batch, check.check)
     except ValueError as error:

@@ -1,5 +1,7 @@
-"""Rows on their way into fragments, with their numbers for the row hash: these were taken before anything put
-the rows in another order, and what is stored must have the same hash."""
+"""Rows on their way into fragments, with their numbers for the row hash.
+
+The numbers are computed before the rows are sorted; the stored fragments must have the same hash.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from lsm_fragment.arrays.storage import to_storage
 
 
 class IngestCheckError(DataError):
-    """A fragment would not hold the rows that came in: it is dropped, and nothing is committed."""
+    """A fragment would not contain the incoming rows: it is dropped, and nothing is committed."""
 
 
 class IncomingRows(NamedTuple):
     batch: pa.RecordBatch
     numbers: U64
-    """What all columns contribute to each row's number (SPEC section 7). Shape (rows,)."""
+    """Sum of the columns' contributions to each row's number (SPEC section 7). Shape (rows,)."""
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> IncomingRows:
@@ -49,7 +51,7 @@ def hash_of(rows: Sequence[IncomingRows]) -> int:
 
 
 def check_stored(path: str, rows: int, expected: int, stored: int) -> None:
-    """Raises `IngestCheckError` unless a fragment of so many rows has the hash of those that came in."""
+    """Raises `IngestCheckError` unless a fragment's row hash is that of the incoming rows."""
     if stored != expected:
         raise IngestCheckError(
             f"{path}: {rows:,} of its rows came with hash {expected:016x} and would be stored with hash "

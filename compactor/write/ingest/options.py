@@ -1,4 +1,4 @@
-"""Options of an ingest as values. `compactor.write.ingest.settings` defines how users write them."""
+"""Options of an ingest as values; `compactor.write.ingest.settings` defines how users write them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
 from lsm_fragment.container.writer import WriterOptions
 
 BUFFER_BYTES = 256 << 20
-"""Limit of the rows held for sorting: a fragment ends earlier if its rows are heavy."""
+"""Limit of rows held for sorting, in bytes: a fragment of heavy rows ends earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,21 +27,21 @@ class IngestOptions:
     windows: TimeWindows | None = None
     """Time windows of a new table."""
     rows: RowPolicy | None = None
-    """Row policy of a new table; None keeps all rows of equal key."""
+    """Row policy of a new table; None keeps all rows."""
     ttl: Ttl | None = None
-    """How long rows of a new table live."""
+    """Time to live of a new table's rows."""
     skips: SkipSpec = NO_SKIPS
     """Skip indexes of a new table."""
     not_null: tuple[str, ...] = ()
-    """Paths in columns of a new table that allow no nulls, such as `id` and `tags.element`."""
+    """Columns of a new table, or paths into them, that allow no nulls, such as `id` and `tags.element`."""
     on_conflict: Annotated[OnConflict, Strict(False)] = OnConflict.ERROR
-    """What happens to a column whose values do not fit the table's type."""
+    """Treatment of a column whose values do not fit the table's type."""
     promotes: tuple[str, ...] = ()
-    """Map or struct columns of files that become one column for each of their keys."""
+    """Map or struct columns of files to split into one column per key."""
     buffer_bytes: PositiveInt = BUFFER_BYTES
-    """Limit of Arrow data sorted into one fragment, in bytes; sorting takes about three times as much."""
+    """Maximum bytes of Arrow data sorted into one fragment; sorting takes about three times as much
+    memory."""
     spool_memory_bytes: PositiveInt = SPOOL_MEMORY_BYTES
-    """Limit of the encoded columns of the fragment being written that stay in memory, in bytes; the rest goes
-    to a temporary file."""
+    """Maximum bytes of encoded columns in memory; the rest of the fragment goes to a temporary file."""
     threads: PositiveInt = field(default_factory=usable_cores)
-    """How many columns of a row group are encoded at a time; each takes about three times its bytes."""
+    """Number of columns encoded in parallel; each takes about three times its bytes of memory."""

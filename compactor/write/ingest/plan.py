@@ -27,8 +27,8 @@ from lsm_fragment.names import quoted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
-    """The metadata and schema that rows of one schema get in a table. Picklable, so that other processes may
-    write the fragments without a snapshot."""
+    """Metadata and fragment schema for rows of one schema. Picklable, so that other processes can write
+    fragments without a snapshot."""
 
     path: str
     """Path of the file, for errors."""
@@ -56,7 +56,7 @@ def plan_ingest(
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
     check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
-    # Columns that the file lacks cost its fragments nothing, not even a place in the header.
+    # Columns that the file lacks are omitted from its fragments, header included.
     present = {*names.stored.names, *(column.column for column in metadata.sort)}
     stored = pa.schema([field for field in metadata.schema if field.name in present])
     for field in metadata.schema:
@@ -144,7 +144,7 @@ def _windows_text(windows: TimeWindows | None) -> str:
 
 
 def _check_options(known: TableMetadata, options: IngestOptions) -> None:
-    """Raises `UsageError` if the options differ from the table's properties."""
+    """Raises `UsageError` if the options contradict the table's properties."""
     if options.rows is not None and options.rows != known.shown_rows:
         raise UsageError(
             ROW_POLICY,

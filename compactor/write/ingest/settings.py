@@ -40,7 +40,7 @@ _DEFAULTS: Final = IngestOptions()
 
 
 def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
-    """Returns a validator of `COLUMN:KIND` pairs: one comma-separated text, or a sequence of such texts."""
+    """Returns a validator for `COLUMN:KIND` pairs: a comma-separated text, or a sequence of such texts."""
     by_name = {str(kind): kind for kind in kinds}
     return BeforeValidator(lambda given: tuple(column_kinds(listed(given), by_name, word).items()))
 
@@ -48,8 +48,8 @@ def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
 class IngestSettings(Settings):
     """Settings of an ingest, from texts or values.
 
-    `on_conflict` and the sizes of fragments and row groups apply to the ingest, the others to a table that it
-    creates.
+    `on_conflict` and the sizes of fragments and row groups apply to the ingest, the others only to a new
+    table.
     """
 
     sort_by: str | None = Field(default=None, description="Sort schema of a new table.")
@@ -57,10 +57,13 @@ class IngestSettings(Settings):
         default=_DEFAULTS.rows_per_fragment,
         ge=1,
         lt=2**31,
-        description="Most rows of a level-0 fragment.",
+        description="Maximum rows of a level-0 fragment.",
     )
     max_rows_per_row_group: int = Field(
-        default=_DEFAULTS.writer.max_rows, ge=1, lt=2**31, description="Most rows of a row group."
+        default=_DEFAULTS.writer.max_rows,
+        ge=1,
+        lt=2**31,
+        description="Maximum rows of a row group.",
     )
     time_column: Name | None = Field(
         default=None, description="Sort column that divides a new table into time windows."
@@ -70,7 +73,7 @@ class IngestSettings(Settings):
     )
     retention: Seconds | None = Field(
         default=None,
-        description="Windows that ended longer ago are dropped. By default all are kept.",
+        description="Time windows that ended longer ago are dropped. By default all are kept.",
     )
     row_policy: RowKind | None = Field(
         default=None,
@@ -98,7 +101,7 @@ class IngestSettings(Settings):
         default=None, description="Compactions of a new table drop rows older than this."
     )
     ttl_column: Name | None = Field(
-        default=None, description="Time column that tells the age of rows."
+        default=None, description="Time column from which the age of rows is measured."
     )
     on_conflict: OnConflict = Field(
         default=_DEFAULTS.on_conflict,
@@ -114,7 +117,7 @@ class IngestSettings(Settings):
     skip_index_bytes: Bytes = Field(
         default=NO_SKIPS.bytes_per_row_group,
         ge=32,
-        description="Most bytes of a skip index for a column and row group.",
+        description="Maximum bytes of a skip index for a column and row group.",
     )
     not_null: Annotated[tuple[str, ...], BeforeValidator(names), Written("PATH")] = Field(
         default=(),
@@ -141,7 +144,7 @@ class IngestSettings(Settings):
 
     @property
     def sort(self) -> SortSchema | None:
-        """The sort schema, if one is given. Raises `UsageError` if it cannot be parsed."""
+        """The sort schema, if given. Raises `UsageError` if it cannot be parsed."""
         try:
             return None if self.sort_by is None else parse_sort_schema(self.sort_by)
         except SchemaError as error:

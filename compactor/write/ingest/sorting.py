@@ -1,4 +1,4 @@
-"""Sorts the rows of a fragment and merges those of one key. Pure."""
+"""Sorts the rows of a fragment and merges rows of equal key. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from lsm_fragment.keys.normalised import key_columns, same_as_previous, sort_key
 
 Columns = Mapping[str, pa.Array]
 _TAKEN_ROWS: Final = 16_384
-"""Rows that are put in order at a time, since the copies take memory."""
+"""Copy rows in sort order in slices of this size, to bound memory."""
 
 
 class SortedRows:
-    """The rows of a fragment in stable sort order; those of one key are merged if the rule says so."""
+    """The rows of a fragment in stable sort order; the rule may merge rows of equal key."""
 
     def __init__(
         self, rows: Sequence[IncomingRows], schema: pa.Schema, table: TableMetadata, rule: RowRule
@@ -38,16 +38,16 @@ class SortedRows:
         self._sort = table.sort
         self._rule = rule
         self.row_hash = hash_of(rows)
-        """The row hash of what is to be stored; known once the columns came."""
+        """The expected row hash of the fragment; final once `columns` is exhausted."""
 
     def columns(self) -> Iterator[Columns]:
-        """Yields some rows at a time, as storage arrays by column name. May be called once.
+        """Yields slices of rows, as storage arrays by column name. May be called once.
 
-        Raises `FoldError` for a sum that does not fit.
+        Raises `FoldError` for a sum that overflows.
         """
         pieces = [{n: to_storage(part.batch.column(n)) for n in self._names} for part in self._rows]
         if not self._rule.merges and self._are_sorted(pieces):
-            # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
+            # Rows that arrive in order, as from a sorted file, need neither sort nor copy.
             yield from pieces
             return
         arrays = {name: concat_storage([piece[name] for piece in pieces]) for name in self._names}
@@ -69,15 +69,15 @@ class SortedRows:
         )
 
     def _merged(self, arrays: Columns, order: I64) -> Columns:
-        """Returns each column by name, in order, with one row for each key."""
+        """Returns each column by name, in order, with one row per key."""
         rule = self._rule
         keys = [take(arrays[column.column], order) for column in self._sort]
         starts = ~same_as_previous(sort_keys(keys, rule.key))
         decision = rule.decide(keys, starts)
-        # A row that is alone in its key still needs the duplicates removed from its sets.
+        # Even a key's only row needs duplicates removed from its sets.
         flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
         numbers = np.concatenate([part.numbers for part in self._rows])[order]
-        # What folds does not come from its own row: it is taken out of the rows' numbers, and added anew.
+        # Folded values may come from other rows: subtract them from the rows' numbers, and add the results.
         folds = np.zeros(int(np.count_nonzero(flags & KEPT)), dtype=np.uint64)
         columns = {}
         kept = np.flatnonzero((flags & KEPT).astype(np.bool_))

@@ -1,6 +1,6 @@
-"""Says which bytes the variables of a slot are made of, as sets of 64 bits (SPEC section 5).
+"""Alphabets: the sets of bytes in the variables of a slot, as 64 bits (SPEC section 5).
 
-A query learns from them that a slot cannot hold a word, without reading its variables.
+A query excludes slots by them without reading their variables.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ def _bits() -> U64:
 BITS: Final = _bits()
 """The bit of each byte; 0 for bytes that no variable has. Shape (256,)."""
 DIGITS: Final = int(np.bitwise_or.reduce(BITS[list(_DIGITS)]))
-"""What numbers are made of."""
+"""The alphabet of numbers."""
 DISTINCTIVE: Final = DIGITS | 1
-"""Digits and marks: each variable that is no word has at least one of them."""
+"""Digits and marks: each variable other than a word has at least one of them."""

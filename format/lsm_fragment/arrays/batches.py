@@ -1,4 +1,4 @@
-"""Moves whole rows of batches and tables, whatever their columns have within (decision 66)."""
+"""Moves rows of batches and tables with columns of any type (decision 66)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def take_rows(batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:
 def keep_rows(
     batch: pa.RecordBatch, is_kept: npt.NDArray[np.bool_] | pa.BooleanArray
 ) -> pa.RecordBatch:
-    """Returns the rows that are to be kept, of which none may be unknown."""
+    """Returns the rows where `is_kept` is true; it has no nulls."""
     kept = np.asarray(is_kept)
     columns = [keep(array, kept) for array in batch.columns]
     return batch_of(columns, batch.schema, int(np.count_nonzero(kept)))

@@ -29,11 +29,11 @@ _WIDTHS: Final = {
         pa.duration("us"), pa.month_day_nano_interval(),
     )
 }  # fmt: skip
-"""Bytes of values by the type's id, for types all of whose values have one width."""
+"""Bytes per value by type id, for types of one fixed width."""
 
 
 def float_words(dtype: pa.DataType) -> type[Any] | None:
-    """Returns numpy's unsigned type for the patterns of a float type; None for other types."""
+    """Returns numpy's unsigned type for the bit patterns of a float type; None for other types."""
     return _INT_DTYPES[dtype.bit_width // 8][1] if pt.is_floating(dtype) else None
 
 
@@ -74,7 +74,7 @@ def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def address_of(buffer: pa.Buffer | None) -> int:
-    """Returns where a buffer begins in memory, for native code; 0 if there is none."""
+    """Returns the address of a buffer, for native code; 0 if there is none."""
     return 0 if buffer is None else int(buffer.address)
 
 
@@ -93,7 +93,7 @@ def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def bits_of(bitmap: pa.Buffer | None, offset: int, rows: int) -> npt.NDArray[np.bool_]:
-    """Returns so many bits of a bitmap; if there is none, as of type null, none is set."""
+    """Returns `rows` bits of a bitmap; all unset without a bitmap, as of type null."""
     if bitmap is None:
         return np.zeros(rows, dtype=np.bool_)
     first, start = divmod(offset, 8)
@@ -107,8 +107,7 @@ def pack_bits(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
 
 
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
-    """Returns offsets (length + 1, into the data) and the data of a string or binary array, without
-    copying."""
+    """Returns the offsets (length + 1) and the data of a string or binary array, without copying."""
     large = pt.is_large_string(array.type) or pt.is_large_binary(array.type)
     dtype = np.dtype(np.int64 if large else np.int32)
     _, offsets_buffer, data = array.buffers()

@@ -1,7 +1,7 @@
-"""Brings arrays from outside into the one form that all code here relies on.
+"""Normalises arrays from outside to the one form that all code here relies on.
 
 Some of Arrow's functions crash the process or mix up values if an empty child has an offset, the entries of a
-map are a slice, or a dictionary contains a null. All of that is valid Arrow, so this module removes it.
+map are a slice, or a dictionary contains a null. All of that is valid Arrow; this module removes it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _Change = Callable[[pa.Array], pa.Array]
 def canonical(
     batch: pa.RecordBatch, validate: Callable[[pa.RecordBatch], object]
 ) -> pa.RecordBatch:
-    """Returns the same rows without nulls in dictionaries, which become null indices, and without empty
-    children that are slices, at any depth. Flat columns are not looked at; others are not copied.
+    """Returns the same rows without nulls in dictionaries (they become null indices) and without empty sliced
+    children, at any depth. Flat columns are skipped, others are not copied.
 
-    validate: called in between, with arrays that can be taken apart; raises for invalid values.
+    validate: called between the two steps, when arrays can be taken apart; raises for invalid values.
     Raises `ValueError` naming the column for a map with a key that is null in its dictionary.
     """
     batch = _changed(batch, _without_slices)
@@ -58,7 +58,7 @@ def _without_slices(array: pa.Array) -> pa.Array:
     if not len(array):
         return no_values(array.type)
     if pt.is_map(array.type) and (entries := array.values).offset:
-        # `keys` and `items` of a map lose the offset at which its entries begin.
+        # `keys` and `items` of a map ignore the offset of its entries.
         children = [entries.field(0), entries.field(1)]
         array = _over(array, build_struct(entries.type, len(entries), children, None))
     return _with_children(array, _without_slices)
@@ -101,9 +101,9 @@ def _with_children(array: pa.Array, change: _Change) -> pa.Array:
 
 
 def _over(array: pa.Array, values: pa.Array) -> pa.Array:
-    """Returns a list of any kind, or a map, over other values in the same places.
+    """Returns a list of any kind, or a map, over other values at the same offsets.
 
-    Raises `ValueError` for null keys of a map, which would make Arrow crash the process.
+    Raises `ValueError` for null keys of a map, which would crash the process.
     """
     if pt.is_map(array.type) and values.field(0).null_count:
         raise ValueError("a map has a key that is null")

@@ -24,14 +24,14 @@ from lsm_fragment.arrays.times import time_texts
 from lsm_fragment.arrays.types import is_large_offsets, storage_type, value_type
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
-"""Casts an array that is not nested. Raises `pa.ArrowException` for a value that does not fit."""
+"""Casts a flat array. Raises `pa.ArrowException` for a value that does not fit."""
 
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
 
 def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
-    """Returns the least and the greatest stored number of `source` that `target` has a value for; None if it
-    has one for all. A column of `source` must be readable as `target`."""
+    """Returns the range of stored numbers of `source` that `target` can hold; None if it can hold all. A
+    column of `source` must be readable as `target`."""
     if not (pt.is_timestamp(source) and pt.is_timestamp(target)):
         return None
     factor = _PER_SECOND[target.unit] // _PER_SECOND[source.unit]
@@ -39,14 +39,14 @@ def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | N
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Returns numbers, booleans, dates and times as large strings, null where they are."""
+    """Converts numbers, booleans, dates and times to large strings; nulls stay null."""
     if pt.is_timestamp(array.type) or pt.is_date(array.type):
         return time_texts(array)
     return decimal_texts(array) if pt.is_decimal(array.type) else array.cast(pa.large_string())
 
 
 def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts an array that is not nested. Raises `pa.ArrowInvalid` for a value that would change."""
+    """Casts a flat array. Raises `pa.ArrowInvalid` for a value that would change."""
     if array.type == dtype:
         return array
     bounds = exact_range(array.type, dtype)
@@ -61,7 +61,7 @@ def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yields the flat arrays within a storage array, without values under nulls."""
+    """Yields the flat arrays within a storage array, without the values under nulls."""
     dtype = array.type
     if pt.is_dictionary(dtype):
         yield from leaves(decoded(array) if pt.is_nested(dtype.value_type) else array.dictionary)
@@ -79,9 +79,8 @@ def cast_storage(
 ) -> pa.Array:
     """Casts a storage array to another storage type of the same shape.
 
-    Lists may have offsets of either width. Fields of structs go by their names; missing ones become null.
-    Arrow's own cast makes wrong lists of a slice of lists of nulls, and lacks casts for some of the types
-    within.
+    Lists may have offsets of either width. Struct fields match by name; missing ones become null. Arrow's own
+    cast returns wrong lists for a slice of lists of nulls, and lacks casts for some child types.
     Raises what `cast_leaf` raises.
     """
     if pt.is_null(array.type):
@@ -89,7 +88,7 @@ def cast_storage(
     if pt.is_dictionary(array.type):
         try:
             values = cast_storage(array.dictionary, dtype, cast_leaf)
-        except pa.ArrowInvalid:  # perhaps for a value that no row has
+        except pa.ArrowInvalid:  # possibly for a value that no row uses
             return cast_storage(decoded(array), dtype, cast_leaf)
         return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
     if not pt.is_nested(dtype):
@@ -103,7 +102,7 @@ def cast_storage(
     counts, items = list_parts(array)
     if not is_large_offsets(dtype) and len(items) >= 2**31:
         raise pa.ArrowInvalid(f"{len(items)} elements of lists have no place in {dtype}")
-    if pt.is_map(dtype):  # keys and values of a map may have any names
+    if pt.is_map(dtype):  # the names of keys and values do not matter
         items = _cast_struct(items, dtype.field(0).type, None, cast_leaf, by_place=True)
     else:
         items = cast_storage(items, dtype.value_type, cast_leaf)
@@ -114,7 +113,7 @@ def _items_of_size(
     array: pa.Array, dtype: pa.FixedSizeListType, mask: pa.BooleanArray | None
 ) -> pa.Array:
     """Returns the elements of lists of any kind, `dtype.list_size` for each; nulls for a null list, whose own
-    elements have no defined type. Raises `pa.ArrowInvalid` for a list of another length."""
+    elements are undefined. Raises `pa.ArrowInvalid` for a list of another length."""
     size = dtype.list_size
     is_null = np.zeros(len(array), np.bool_)
     if mask is not None:

@@ -1,7 +1,7 @@
 """Writes decimals of any scale as text, and reads them.
 
-Arrow writes no scale beyond the digits that its widths can have. It counts the zeros after the point as
-digits, and so does not read what it writes of types that have more zeros than digits, as 0.04 of one digit.
+Arrow writes no scale beyond the maximum precision of the width. It counts zeros after the point as digits, so
+it cannot read its own output for types with more zeros than digits, such as 0.04 with precision 1.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ _SHOWN_CHARACTERS: Final = 60
 
 
 def has_odd_scale(dtype: pa.DataType) -> bool:
-    """Returns whether decimals have more zeros than digits, so that Arrow does not read what it writes."""
+    """Returns whether the scale exceeds the precision or is negative: Arrow cannot read its own output
+    then."""
     return not 0 <= dtype.scale <= dtype.precision
 
 
 def with_scale(dtype: pa.DataType, scale: int) -> pa.DataType:
-    """Returns the decimals of the same width and precision with another scale."""
+    """Returns the decimal type of the same width and precision with another scale."""
     return _TYPES[dtype.bit_width](dtype.precision, scale)
 
 
 def unscaled_at(array: pa.Array, row: int) -> int:
-    """Returns the unscaled integer of a decimal that is not null."""
+    """Returns the unscaled integer of a non-null decimal."""
     width = array.type.bit_width // 8
     start = (array.offset + row) * width
     return int.from_bytes(array.buffers()[1][start : start + width], "little", signed=True)
 
 
 def text_of(unscaled: int, scale: int) -> str:
-    """Returns a decimal as text, with an exponent where Arrow writes one too."""
+    """Returns a decimal as text, with an exponent where Arrow writes one."""
     digits = tuple(map(int, str(abs(unscaled))))
     return str(decimal.Decimal((unscaled < 0, digits, -scale)))
 
 
 def decimal_texts(array: pa.Array) -> pa.Array:
-    """Returns decimals as large strings, null where they are."""
+    """Converts decimals to large strings; nulls stay null."""
     dtype = array.type
     assert pt.is_decimal(dtype), f"not decimals: {dtype}"
     if abs(dtype.scale) <= _MAX_DIGITS[dtype.bit_width]:
@@ -62,7 +63,7 @@ def decimal_texts(array: pa.Array) -> pa.Array:
 def decimals_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Reads texts as decimals, exactly.
 
-    Raises `pa.ArrowInvalid` for a text that is none, or that `dtype` has no value for.
+    Raises `pa.ArrowInvalid` for a text that is no decimal or does not fit `dtype`.
     """
     width = dtype.bit_width // 8
     values = [None if text is None else _unscaled(text, dtype) for text in texts.to_pylist()]

@@ -1,8 +1,8 @@
-"""Makes and unifies dictionaries of values of any storage type, which are distinguished by their bits.
+"""Builds and unifies dictionaries of values of any storage type; values are distinguished by their bits.
 
 Arrow's own functions change half floats when they unify dictionaries, and support neither small decimals nor
-nested values. Here every type becomes one that Arrow distinguishes exactly: numbers become integers of their
-bits, structs and lists become numbers of their contents.
+nested values. Here every type is mapped to one that Arrow distinguishes exactly: numbers to integers of their
+bits, structs and lists to the numbers of their contents.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def coded(array: pa.Array) -> pa.Array:
 def unified(arrays: Sequence[pa.Array]) -> pa.Array:
     """Joins dictionary-coded storage arrays over one dictionary.
 
-    It is theirs if all have the same; otherwise each value once, in the order of the dictionaries.
+    A dictionary that all share is kept; otherwise it has each value once, in the order of the dictionaries.
     """
     dictionaries = _different([array.dictionary for array in arrays])
     if len(dictionaries.values) == 1:
@@ -52,13 +52,13 @@ def unified(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def with_distinct_values(array: pa.Array) -> pa.Array:
-    """Returns a dictionary-coded storage array with each value of its dictionary once."""
+    """Removes duplicates from the dictionary of a dictionary-coded storage array."""
     return _over_distinct(array.dictionary, [(array, 0)])
 
 
 def _over_distinct(values: pa.Array, arrays: Iterable[tuple[pa.Array, int]]) -> pa.Array:
-    """Joins dictionary-coded arrays over the distinct ones of `values`, where each has its dictionary from
-    some place on."""
+    """Joins dictionary-coded arrays over the distinct ones of `values`, at which each array's dictionary
+    starts at the given position."""
     numbers = _value_numbers(values)
     indices = pa.concat_arrays([_moved(array, numbers[start:]) for array, start in arrays])
     distinct = _taken(values, _first_uses(numbers))
@@ -82,8 +82,8 @@ class _Different(NamedTuple):
 
 
 def _different(dictionaries: Sequence[pa.Array]) -> _Different:
-    """Removes dictionaries that are in the same memory as another, or equal the one before. An empty one
-    equals any other."""
+    """Removes dictionaries that share memory with another, or equal the one before. An empty one equals
+    any."""
     found = _Different([], [])
     known: dict[object, int] = {}
     for one in dictionaries:
@@ -100,7 +100,7 @@ def _different(dictionaries: Sequence[pa.Array]) -> _Different:
 
 
 def _is_same(one: pa.Array, other: pa.Array) -> bool:
-    """Returns whether two storage arrays hold the same values, by their bits: to Arrow, 0.0 equals -0.0."""
+    """Returns whether two storage arrays hold the same values by their bits: Arrow's 0.0 equals -0.0."""
     if len(one) != len(other):
         return False
     if is_same_memory(one, other):
@@ -112,7 +112,8 @@ def _is_same(one: pa.Array, other: pa.Array) -> bool:
 
 
 def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
-    """Returns whether two arrays of one type are the same bytes of the same buffers, and so the same values.
+    """Returns whether two arrays of one type are the same bytes of the same buffers, and so have the same
+    values.
 
     Always False for nested arrays, whose children may be slices.
     """
@@ -143,7 +144,7 @@ def _taken(array: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _first_uses(numbers: I32) -> npt.NDArray[np.int64]:
-    """Returns where each number from 0 on occurs first. -1 stands for null."""
+    """Returns the first position of each number from 0 on. -1 stands for null."""
     firsts = np.zeros(int(numbers.max(initial=_NULL)) + 1, dtype=np.int64)
     present = np.flatnonzero(numbers >= 0)[::-1]
     firsts[numbers[present]] = present  # the last write wins
@@ -151,7 +152,7 @@ def _first_uses(numbers: I32) -> npt.NDArray[np.int64]:
 
 
 def _value_numbers(array: pa.Array) -> I32:
-    """Numbers values by first use; values of the same bits get the same number. Null is -1."""
+    """Numbers values by first use: equal bits, equal numbers. Null is -1."""
     dtype, length = array.type, len(array)
     if array.null_count == length:
         return np.full(length, _NULL, dtype=np.int32)
@@ -165,7 +166,7 @@ def _value_numbers(array: pa.Array) -> I32:
         buffers = [None, *map(pa.py_buffer, list_bytes(array))]
         return _numbered(pa.Array.from_buffers(pa.large_binary(), length, buffers), array)
     width = fixed_width_bytes(dtype)
-    if width is None:  # strings, binaries, booleans: Arrow distinguishes these by their bytes
+    if width is None:  # Arrow distinguishes strings, binaries and booleans exactly
         return _numbered(array, None)
     if width in (1, 2, 4, 8):
         return _numbered(pa.array(fixed_width_view(array, f"u{width}")), array)
@@ -176,8 +177,8 @@ def _value_numbers(array: pa.Array) -> I32:
 
 
 def list_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], I32]:
-    """Returns numbers of the elements of lists or maps, which are distinguished by their bits, and the bytes
-    among these at which each list begins, and the last one ends."""
+    """Returns the byte offsets of lists or maps, and the numbers of their elements that these refer to.
+    Elements are distinguished by their bits."""
     counts, items = list_parts(array)
     numbers = _value_numbers(items)
     offsets = np.zeros(len(array) + 1, dtype=np.int64)
@@ -186,7 +187,7 @@ def list_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], I32]:
 
 
 def _rows_of_bytes(length: int, columns: Sequence[I32]) -> pa.Array:
-    """Joins the numbers of each row to one value."""
+    """Joins the numbers of each row into one value."""
     width = 4 * len(columns)
     table = np.empty((length, len(columns)), dtype=np.int32)
     for place, column in enumerate(columns):
@@ -197,7 +198,7 @@ def _rows_of_bytes(length: int, columns: Sequence[I32]) -> pa.Array:
 def _numbered(exact: pa.Array, array: pa.Array | None) -> I32:
     """Numbers values by first use.
 
-    exact: values that Arrow distinguishes by their bytes. array: the one whose nulls count, if not `exact`.
+    exact: values that Arrow distinguishes by their bytes. array: the array with the nulls, if not `exact`.
     """
     valid = valid_mask(exact if array is None else array)
     if array is not None and valid is not None:

@@ -1,4 +1,4 @@
-"""Divides strings into templates and variables: finds the words that vary, then takes all variables out."""
+"""Divides strings into templates and variables: finds varying words, then extracts all variables."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from lsm_fragment.arrays.templated import (
 )
 from lsm_fragment.arrays.types import is_large_offsets
 
-_LOOKED_AT_ROWS: Final = 4096
+_SAMPLE_ROWS: Final = 4096
 _ROUNDS: Final = 16
-_LOOKED_AT_BYTES: Final = 1 << 20
-"""The most rows and text that are looked at to find words that vary."""
+_SAMPLE_BYTES: Final = 1 << 20
+"""Look for varying words in at most this many rows and bytes."""
 _MANY_TEMPLATES_DIVISOR: Final = 32
-"""Rows to each template from which words are not looked at."""
+"""Look for varying words only if there are fewer rows than this per template."""
 _NEVER_MANY: Final = 64
-"""Templates up to which they are not looked at either."""
+"""Do not look for varying words with up to this many templates."""
 
 
 class VaryingWords(NamedTuple):
-    """Where words are variables, by shapes of strings."""
+    """The tokens that are variables although they are words, by shape of the string."""
 
     shapes: U64
     """Hashes of shapes, ascending. Shape (n,)."""
@@ -50,9 +50,9 @@ NO_VARYING_WORDS: Final = VaryingWords(
 
 
 def find_varying_words(array: pa.Array) -> VaryingWords:
-    """Finds where words vary so much in strings that they would make too many templates.
+    """Finds the places where words vary so much that they would make too many templates.
 
-    Looks at rows that are spread over all of them.
+    Looks at a sample spread over all rows.
     """
     offsets, data = binary_parts(array)
     rows = _spread_rows(array, offsets)
@@ -75,12 +75,12 @@ def find_varying_words(array: pa.Array) -> VaryingWords:
 
 
 def _begins(ascending: U64) -> I64:
-    """Returns where each of the values begins; there is one at least."""
+    """Returns the position of each distinct value; there is at least one value."""
     return np.flatnonzero(np.diff(ascending, prepend=~ascending[:1]))
 
 
 def varying_words_in(arrays: Iterable[pa.Array]) -> VaryingWords:
-    """Returns the words that templates have as variables. arrays: strings without nulls."""
+    """Returns the words that are variables in templates. arrays: strings without nulls."""
     found = [_words_of(array) for array in arrays]
     shapes = np.concatenate([NO_VARYING_WORDS.shapes, *(words.shapes for words in found)])
     if not len(shapes):
@@ -93,7 +93,7 @@ def varying_words_in(arrays: Iterable[pa.Array]) -> VaryingWords:
 
 
 def _words_of(templates: pa.Array) -> VaryingWords:
-    """Returns the words of each template that has any, in the order of the templates."""
+    """Returns the word variables of each template that has any, in the order of the templates."""
     offsets, data = binary_parts(templates)
     shapes = np.empty(len(templates), dtype=np.uint64)
     places = np.zeros((len(templates), PLACE_WORDS), dtype=np.uint64)
@@ -103,14 +103,14 @@ def _words_of(templates: pa.Array) -> VaryingWords:
 
 
 def _spread_rows(array: pa.Array, offsets: npt.NDArray[Any]) -> I64:
-    """Returns rows of a sample without nulls and very long strings. The first of them are spread, too."""
-    rows = np.linspace(0, max(0, len(array) - 1), min(len(array), _LOOKED_AT_ROWS), dtype=np.int64)
+    """Returns the rows of a sample, without nulls and very long strings. Its first rows are spread, too."""
+    rows = np.linspace(0, max(0, len(array) - 1), min(len(array), _SAMPLE_ROWS), dtype=np.int64)
     rows = np.concatenate([rows[first::_ROUNDS] for first in range(_ROUNDS)])
     lengths = (offsets[rows + 1] - offsets[rows]).astype(np.int64)
-    is_chosen = lengths <= _LOOKED_AT_BYTES // _ROUNDS
+    is_chosen = lengths <= _SAMPLE_BYTES // _ROUNDS
     if array.null_count:
         is_chosen &= array.is_valid().to_numpy(zero_copy_only=False)[rows]
-    chosen: I64 = rows[is_chosen & (np.cumsum(lengths * is_chosen) <= _LOOKED_AT_BYTES)]
+    chosen: I64 = rows[is_chosen & (np.cumsum(lengths * is_chosen) <= _SAMPLE_BYTES)]
     return chosen
 
 
@@ -118,7 +118,7 @@ class Divided(NamedTuple):
     array: pa.Array
     """A templated array."""
     alphabets: U64
-    """The bytes of each slot of texts (`lsm_fragment.arrays.alphabets`)."""
+    """The alphabet of each slot of texts (`lsm_fragment.arrays.alphabets`)."""
 
 
 def split(
@@ -130,7 +130,7 @@ def split(
 
 
 def split_into_few(array: pa.Array) -> pa.Array | None:
-    """Divides strings into a templated array, with words as variables where it has many templates without."""
+    """Divides strings into a templated array, with words as variables if it has many templates otherwise."""
     divided = split(array, len(array))
     if divided is None or not has_many_templates(len(templates_of(divided)), len(array)):
         return divided
@@ -138,7 +138,7 @@ def split_into_few(array: pa.Array) -> pa.Array | None:
 
 
 def has_many_templates(templates: float, rows: int) -> bool:
-    """Returns whether rows have so many templates that words may vary in them."""
+    """Returns whether there are so many templates that words may vary in them."""
     return templates > max(_NEVER_MANY, rows / _MANY_TEMPLATES_DIVISOR)
 
 
@@ -147,14 +147,14 @@ def divide(
 ) -> Divided | None:
     """Divides strings into templates, in the order of their first use, and variables.
 
-    words: those that are variables besides tokens with digits. Returns None if there are more templates than
-    `max_templates` or none, or more bytes than offsets of 32 bits reach.
+    words: the words that are variables, beside tokens with digits. Returns None if there are no templates or
+    more than `max_templates`, or if 32-bit offsets are exceeded.
     """
     rows = len(array)
     offsets, data = binary_parts(array)
     size = int(offsets[-1]) - int(offsets[0])
-    # Numbers take no more bytes than their digits. Texts do not touch, so that each has a byte more for its
-    # length, and one for every 128 bytes.
+    # Numbers take no more bytes than their digits. Texts do not touch, so each has a byte more for its
+    # length, and # one per 128 bytes.
     room = size + rows + size // 128
     if room > MAX_OFFSET_32 or array.null_count == rows:
         return None

@@ -1,4 +1,4 @@
-"""Computes the commutative row hash (SPEC section 7), a whole array and one column at a time.
+"""Computes the commutative row hash (SPEC section 7), one column of an array at a time.
 
 Every column adds to one number per row (`add_column`); `fold_rows` mixes and sums these. Addition commutes,
 so columns and rows may come in any order. Every byte of a value counts.
@@ -24,15 +24,15 @@ from lsm_fragment.arrays.types import is_binary_like, is_list_like, is_templated
 U64 = npt.NDArray[np.uint64]
 
 ROW_HASH_XXH3: Final = 1
-"""The id of the rule, which footers name."""
+"""The id of the hash function in footers."""
 
 _BLOCK_VALUES: Final = 1 << 16
-"""Values of lists and structs that are hashed at a time, so that temporary arrays stay small."""
+"""Hash this many values of lists and structs at a time, to keep temporary arrays small."""
 _MASK: Final = (1 << 64) - 1
 
 
 def add_column(name: str, array: pa.Array, numbers: U64) -> None:
-    """Adds what column `name` contributes to each row's number; nulls contribute nothing.
+    """Adds the contribution of column `name` to each row's number; nulls contribute nothing.
 
     array: a storage array, or a dictionary-coded or templated one. numbers: changed in place, of shape
     (rows,).
@@ -41,21 +41,21 @@ def add_column(name: str, array: pa.Array, numbers: U64) -> None:
 
 
 def column_contributions(name: str, array: pa.Array) -> U64:
-    """Returns what column `name` contributes to each row's number. Shape (rows,)."""
+    """Returns the contribution of column `name` to each row's number. Shape (rows,)."""
     numbers = np.zeros(len(array), dtype=np.uint64)
     add_column(name, array, numbers)
     return numbers
 
 
 def surveyed(name: str, array: pa.Array) -> TextSurvey:
-    """Looks at a templated array of column `name` once: for the row hash, and for its chunk."""
+    """Surveys a templated array of column `name` in one pass, for the row hash and for its chunk."""
     return survey_texts(array, _seed(name))
 
 
 def value_hashes(array: pa.Array) -> U64:
     """Returns h(value) of each value, 0 for nulls. Shape (rows,).
 
-    Those of numbers are their bits: where every bit has to depend on all others, `mix` them.
+    Hashes of numbers are their bits: `mix` them where every bit must depend on all others.
     """
     out = np.empty(len(array), dtype=np.uint64)
     _hash(array, None, out)
@@ -72,7 +72,7 @@ def mix(values: U64) -> U64:
 def distinct_hashes(hashes: U64) -> U64:
     """Returns the distinct hashes, ascending.
 
-    They are sorted, which takes far less time than the table that `np.unique` makes.
+    Sorts them, which is far faster than the hash table of `np.unique`.
     """
     ordered = np.sort(hashes)
     is_new = np.ones(len(ordered), dtype=np.bool_)
@@ -95,7 +95,7 @@ def _seed(name: str) -> int:
 
 
 def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
-    """Hashes an array as `lsm_fragment.native.arrays.hashing` says: into `out`, or with a seed onto it."""
+    """Hashes an array into `out`, or adds to it with a seed; see `lsm_fragment.native.arrays.hashing`."""
     dtype, start = array.type, array.offset
     if array.null_count == len(array):
         if seed is None:
@@ -138,8 +138,8 @@ def _hash(array: pa.Array, seed: int | None, out: U64) -> None:
 
 
 def _bitmap(array: pa.Array) -> pa.Buffer | None:
-    """Returns the bitmap that says which rows are null; None if none is, although Parquet's reader makes one,
-    since rows are hashed faster without."""
+    """Returns the validity bitmap; None if no row is null, although Parquet's reader makes one: hashing is
+    faster without."""
     return array.buffers()[0] if array.null_count else None
 
 

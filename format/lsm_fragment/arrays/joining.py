@@ -40,8 +40,8 @@ def with_nulls_of(other: pa.Array, values: pa.Array) -> pa.Array:
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
     """Joins storage arrays of one type; dictionary-coded ones get one dictionary.
 
-    Arrays of nothing but nulls adapt to the others; where otherwise only some are dictionary-coded,
-    the result is plain. Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    All-null arrays adapt to the others; if only some of the rest are dictionary-coded, the result is plain.
+    Raises `pa.ArrowInvalid` if the result exceeds 32-bit offsets.
     """
     if len(arrays) == 1:
         return arrays[0]
@@ -57,8 +57,8 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
 def concat_logical(arrays: Sequence[pa.Array]) -> pa.Array:
     """Joins arrays of one type, which may have dictionaries at any depth.
 
-    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach, `SchemaError` if all values together are more
-    than a dictionary's indices can count.
+    Raises `pa.ArrowInvalid` if the result exceeds 32-bit offsets, `SchemaError` if a dictionary's indices
+    cannot count all values together.
     """
     dtype = arrays[0].type
     if len(arrays) == 1:
@@ -69,7 +69,7 @@ def concat_logical(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def copied(array: pa.Array) -> pa.Array:
-    """Returns a storage array in memory of its own, its dictionary or templates too."""
+    """Copies a storage array to memory of its own, with its dictionary or templates."""
     if is_templated(array.type):
         coded = copied(coded_templates(array))
         variables = (copied(part(array)) for part in (numbers_of, texts_of))
@@ -81,11 +81,11 @@ def copied(array: pa.Array) -> pa.Array:
 
 
 def in_order_of_use(array: pa.Array) -> pa.Array:
-    """Returns a dictionary-coded array whose dictionary has the used values in the order of their first use,
-    or a templated one with such templates.
+    """Reduces a dictionary to the values in use, in the order of their first use, or the templates of a
+    templated array.
 
-    So the result does not depend on the order of the dictionary or its unused values, and has nothing of rows
-    that were dropped.
+    The result then does not depend on the order of the dictionary or on unused values, and keeps nothing of
+    dropped rows.
     """
     if is_templated(array.type):
         coded = coded_templates(array)
@@ -108,10 +108,8 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
 
 
 def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I32]:
-    """Renumbers codes by first use.
-
-    Returns the new codes (0 where not valid), and the old ones in that order.
-    """
+    """Renumbers codes by first use. Returns the new codes (0 where not valid), and the old ones in that
+    order."""
     new_code = np.full(size, -1, dtype=np.int32)
     used = np.empty(size, dtype=np.int32)
     out = np.empty(len(codes), dtype=np.int32)
@@ -121,7 +119,7 @@ def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I
 
 
 def without_unused(array: pa.Array) -> pa.Array:
-    """Returns a dictionary-coded array without the values that no code points to."""
+    """Returns a dictionary-coded array without unused values."""
     valid, codes = valid_mask(array), dictionary_codes(array)
     used, new_codes = np.unique(codes if valid is None else codes[valid], return_inverse=True)
     indices = np.zeros(len(array), dtype=np.int32)

@@ -1,7 +1,7 @@
-"""Moves values of any type: takes, keeps and joins them. Nested ones are moved by their own places or runs.
+"""Takes, filters and joins values of any type. Nested values move by positions or runs of their elements.
 
-Arrow's kernels take other rows than they are asked for from lists of fixed size within such lists, and lack
-others for views and dictionaries. So they only ever move flat values, and only here (decision 66).
+Arrow's kernels take wrong rows from nested lists of fixed size, and lack views and dictionaries. So they only
+move flat values, and only here (decision 66).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _VIEW_BYTES: Final = 16
 
 
 def take(array: pa.Array, places: Places) -> pa.Array:
-    """Returns the values of any array at places, in their order. What nested values have within is taken by
-    its own places, down to flat values.
+    """Returns the values of any array at places. Elements of nested values are taken by their own places,
+    down to flat values.
 
-    Raises `IndexError` for a place beyond the end, `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    Raises `IndexError` for a place beyond the end, `pa.ArrowInvalid` if the result exceeds 32-bit offsets.
     """
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
@@ -64,16 +64,16 @@ def take(array: pa.Array, places: Places) -> pa.Array:
 
 
 def keep(array: pa.Array, is_kept: npt.NDArray[np.bool_]) -> pa.Array:
-    """Returns the values of any array that are to be kept."""
+    """Returns the values of any array where `is_kept` is true."""
     if _is_flat(array.type):
         return array.filter(pa.array(is_kept))
     return take(array, np.flatnonzero(is_kept))
 
 
 def concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Joins arrays of one type without dictionaries, in memory of its own.
+    """Joins arrays of one type without dictionaries, into memory of its own.
 
-    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    Raises `pa.ArrowInvalid` if the result exceeds 32-bit offsets.
     """
     dtype = arrays[0].type
     if isinstance(dtype, pa.BaseExtensionType):
@@ -94,7 +94,7 @@ def concat(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def _is_flat(dtype: pa.DataType) -> bool:
-    """Returns whether Arrow itself may choose among values of the type."""
+    """Returns whether Arrow's own filter is correct for the type."""
     is_view = pt.is_string_view(dtype) or pt.is_binary_view(dtype)
     has_parts = isinstance(dtype, pa.BaseExtensionType) or pt.is_dictionary(dtype)
     return not (has_parts or is_view or pt.is_nested(dtype))
@@ -106,7 +106,7 @@ def _indices(places: Places) -> pa.Array:
 
 
 def _mask_at(array: pa.Array, places: Places) -> pa.Array | None:
-    """Returns booleans, true where a place is negative or has a null; None if there is no such place."""
+    """Returns booleans, true where a place is negative or has a null; None if there are none."""
     is_null = places < 0
     if array.null_count:
         is_null[~is_null] = are_null(array, places[~is_null])
@@ -114,7 +114,7 @@ def _mask_at(array: pa.Array, places: Places) -> pa.Array | None:
 
 
 def _item_places(places: Places, size: int) -> I64:
-    """Returns the places of the elements of lists of one size."""
+    """Returns the places of the elements of fixed-size lists."""
     items = places.astype(np.int64)[:, None] * size + np.arange(size)
     items[places < 0] = -1
     return items.reshape(-1)
@@ -132,7 +132,7 @@ def _take_lists(array: pa.Array, places: Places, mask: pa.Array | None) -> pa.Ar
 
 
 def _take_views(array: pa.Array, places: Places) -> pa.Array:
-    """Takes strings of 16 bytes that say where the text is: Arrow has no kernel for their type."""
+    """Takes the 16-byte views of strings: Arrow has no kernel for their type."""
     validity, views, *data = array.buffers()
     words = pa.Array.from_buffers(
         pa.binary(_VIEW_BYTES), len(array), [validity, views], -1, array.offset
@@ -146,8 +146,8 @@ def list_parts(
 ) -> tuple[I64, pa.Array]:
     """Returns element counts (0 for null lists) and the elements of all non-null lists, end to end.
 
-    Maps give their entries as structs of key and value. change: applied to elements before they are put in
-    order, which Arrow cannot do for all types.
+    Entries of maps are structs of key and value. change: applied to elements before they are reordered, which
+    Arrow cannot do for all types.
     """
     starts, counts = spans(array)
     total = int(counts.sum())
@@ -158,7 +158,7 @@ def list_parts(
     is_used = counts > 0
     ends = np.cumsum(counts)
     shifts = (starts - ends + counts)[is_used]
-    """How far each list's elements move."""
+    """The distance that each list's elements move."""
     if (shifts == shifts[0]).all():
         return counts, change(array.values.slice(int(shifts[0]), total))
     low, high = int(starts[is_used].min()), int((starts + counts)[is_used].max())
@@ -167,7 +167,7 @@ def list_parts(
 
 
 def present_items(array: pa.Array) -> pa.Array:
-    """Returns what `fixed_items` does, but null where a null list hides elements."""
+    """Returns `fixed_items`, with null for the hidden elements of null lists."""
     items = fixed_items(array)
     if not array.null_count or not len(items) or pt.is_null(items.type):
         return items

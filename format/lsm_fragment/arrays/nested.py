@@ -1,8 +1,7 @@
-"""Takes nested Arrow arrays apart, and puts them together again; `lsm_fragment.arrays.moves` moves what is
-in them.
+"""Takes nested Arrow arrays apart, and rebuilds them; `lsm_fragment.arrays.moves` moves their elements.
 
 Arrow's own functions divide by zero for lists of size 0, treat structs without fields as empty, and crash the
-process if an empty child has an offset. So this module takes their place.
+process if an empty child has an offset.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pyarrow import types as pt
 
 I64 = npt.NDArray[np.int64]
 Places = npt.NDArray[np.integer[Any]]
-"""Rows of an array; a negative one stands for a null."""
+"""Row numbers of an array; a negative one stands for a null."""
 _MAX_OFFSET_32: Final = 2**31 - 1
 
 
@@ -33,12 +32,12 @@ def no_values(dtype: pa.DataType) -> pa.Array:
 
 
 def spans(array: pa.Array) -> tuple[I64, I64]:
-    """Returns where the elements of each list begin, and how many they are."""
+    """Returns the start of each list's elements, and their count."""
     return spans_at(array, slice(0, len(array)))
 
 
 def spans_at(array: pa.Array, places: slice | Places) -> tuple[I64, I64]:
-    """Returns the same of some lists of an array that is not empty, without a look at others."""
+    """`spans` for some lists of a non-empty array, without reading the others."""
     dtype, rows = array.type, slice(array.offset, array.offset + len(array))
     if not len(array):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -82,7 +81,7 @@ def _width(dtype: pa.DataType) -> type[np.int32 | np.int64]:
 
 
 def with_values(array: pa.Array, values: pa.Array) -> pa.Array:
-    """Returns a list of any kind, or a map, over other values of its type in the same places."""
+    """Returns a list of any kind, or a map, over other values of its type at the same offsets."""
     buffers = array.buffers()[: array.type.num_buffers]
     return pa.Array.from_buffers(
         array.type, len(array), buffers, -1, array.offset, children=[values]
@@ -92,7 +91,7 @@ def with_values(array: pa.Array, values: pa.Array) -> pa.Array:
 def build_list(dtype: pa.DataType, counts: I64, items: pa.Array, mask: pa.Array | None) -> pa.Array:
     """Builds a list, large list, list view or map array from element counts and elements.
 
-    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    Raises `pa.ArrowInvalid` if the elements exceed 32-bit offsets.
     """
     has_sizes = is_view(dtype)
     width = _width(dtype)
@@ -112,7 +111,7 @@ def check_elements(dtype: pa.DataType, count: int) -> None:
 
 
 def fixed_items(array: pa.Array) -> pa.Array:
-    """Returns the elements of lists of fixed size, those of null lists included, end to end."""
+    """Returns the elements of fixed-size lists, including those of null lists, end to end."""
     size = array.type.list_size
     if not size * len(array):
         return no_values(array.type.value_type)
@@ -122,7 +121,8 @@ def fixed_items(array: pa.Array) -> pa.Array:
 def build_fixed_lists(
     dtype: pa.DataType, length: int, items: pa.Array, mask: pa.Array | None
 ) -> pa.Array:
-    """Builds `length` lists of a fixed size, which may be 0, from all their elements, null lists included."""
+    """Builds `length` lists of a fixed size, which may be 0, from all elements, including those of null
+    lists."""
     return pa.Array.from_buffers(dtype, length, [_validity(mask)], -1, children=[items])
 
 

@@ -1,9 +1,9 @@
-"""Holds each value of a nested array as one string of bytes, from which it can be made again.
+"""Packs each value of a nested array into one byte string, and unpacks it.
 
-So values of dictionaries are compared, numbered and gathered as strings are, in native code. A value has the
-parts of all its nodes end to end, in pre-order: a byte for the validity of each of the node's values, and
-then what these are, or how long they are. Values of the same bits have the same bytes, whatever hides under
-nulls, and others have others.
+Native code then compares, numbers and gathers values of dictionaries as strings. A byte string has the parts
+of all nodes of the value end to end, in pre-order: a validity byte for each of the node's values, and then
+their contents or lengths. Equal values have equal bytes, whatever is hidden under nulls, and different values
+different ones.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MAX_OFFSET_32: Final = 2**31 - 1
 
 
 def packed(values: pa.Array, may_take: Callable[[int], bool] | None = None) -> pa.Array | None:
-    """Returns the values of a nested storage array as binaries; null ones have any bytes.
+    """Packs the values of a nested storage array; null ones have any bytes.
 
-    may_take: is asked whether so many bytes may be taken; if not, there is no result.
+    may_take: asked for permission to allocate a size; if denied, the result is None.
     """
     rows = np.arange(len(values) + 1, dtype=np.int64)
     parts = list(_content(values, rows[:-1], rows[1:]))
@@ -55,15 +55,15 @@ def packed(values: pa.Array, may_take: Callable[[int], bool] | None = None) -> p
 
 
 def unpacked(strings: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Returns the values of which `packed` made large binaries, none of them null.
+    """Unpacks the values that `packed` made large binaries of, none of them null.
 
-    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    Raises `pa.ArrowInvalid` if the result exceeds 32-bit offsets.
     """
     return _Reader(strings).content(dtype, np.ones(len(strings), dtype=np.int64), None, 0)
 
 
 class _Part(NamedTuple):
-    """What each value has of one kind: its bytes from `starts` to before `stops`."""
+    """One part of each value: its bytes from `starts` to `stops`."""
 
     data: U8
     starts: I64
@@ -71,7 +71,7 @@ class _Part(NamedTuple):
 
 
 def _content(array: pa.Array, starts: I64, stops: I64) -> Iterator[_Part]:
-    """Yields the parts of an array of which each value has some consecutive ones, without their validity."""
+    """Yields the parts of nodes, without their validity. starts, stops: the elements of each packed value."""
     dtype = array.type
     width = fixed_width_bytes(dtype)
     if pt.is_boolean(dtype):
@@ -133,7 +133,7 @@ def offset_type(dtype: pa.DataType) -> np.dtype[Any]:
 
 
 class _Reader:
-    """The bytes of packed values, of which one part after the other is taken from all of them."""
+    """The bytes of packed values, from which parts are taken, one part of all values at a time."""
 
     def __init__(self, strings: pa.Array) -> None:
         offsets, data = binary_parts(strings)
@@ -143,7 +143,7 @@ class _Reader:
     def content(
         self, dtype: pa.DataType, counts: I64, validity: pa.Buffer | None, null_count: int
     ) -> pa.Array:
-        """Returns the values of a node of which each packed value has `counts`."""
+        """Returns the values of a node. counts: the number of them in each packed value."""
         total = int(counts.sum())
         buffers, children = [validity], []
         width = fixed_width_bytes(dtype)
@@ -173,7 +173,7 @@ class _Reader:
         return self.content(dtype, counts, validity, null_count)
 
     def _offsets(self, dtype: pa.DataType, counts: I64) -> tuple[pa.Buffer, I64]:
-        """Returns the offsets that lengths add up to, and what those of each packed value add up to."""
+        """Returns the running sums of lengths as offsets, and the sum of the lengths of each packed value."""
         width = offset_type(dtype)
         lengths = self._take(counts * width.itemsize).view(width)
         totals = np.zeros(len(lengths) + 1, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Copies runs of values of any type end to end: what the elements of lists are, wherever the lists go.
+"""Copies runs of values of any type end to end, such as the elements of lists.
 
-No kernel of Arrow takes part: the bytes of each run are copied by one native loop.
+A native loop copies the bytes of each run, without Arrow's kernels.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _VIEW_BYTES: Final = 16
 
 
 def take_runs(array: pa.Array, starts: I64, counts: I64) -> pa.Array:
-    """Returns the values of each run, which begins at `starts` and has `counts` values, end to end.
+    """Returns the values of all runs end to end. A run has `counts` values from `starts` on.
 
-    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach, `ValueError` for a run beyond the end.
+    Raises `pa.ArrowInvalid` if the result exceeds 32-bit offsets, `ValueError` for a run beyond the end.
     """
     dtype, total = array.type, int(counts.sum())
     if isinstance(dtype, pa.BaseExtensionType):
@@ -63,7 +63,7 @@ def take_runs(array: pa.Array, starts: I64, counts: I64) -> pa.Array:
 
 
 def _places(starts: I64, counts: I64) -> I64:
-    """Returns where the values of all runs are."""
+    """Returns the positions of the values of all runs."""
     ends = np.cumsum(counts)
     places: I64 = np.arange(int(counts.sum())) + np.repeat(starts - ends + counts, counts)
     return places

@@ -34,9 +34,9 @@ def cumulative_bytes(array: pa.Array) -> I64:
 def cumulative_bits(array: pa.Array) -> I64:
     """Returns the bits of the first i rows of a storage array, for i in 0..rows. Shape (rows + 1,).
 
-    Counts values, 4 bytes per string or list for its length, and nothing for validity or for what a null
-    hides. Dictionary-coded arrays count as if decoded. In bits, a row counts the same however the rows are
-    sliced.
+    Counts values, 4 bytes per string or list for its length, and nothing for validity or for values hidden
+    under nulls. Dictionary-coded arrays count as if decoded. Bits, so that a row counts the same however the
+    rows are sliced.
     """
     dtype, length = array.type, len(array)
     if is_templated(dtype):
@@ -70,7 +70,7 @@ def running_totals(sizes: npt.NDArray[Any]) -> I64:
 
 
 def total_bytes(array: pa.Array) -> int:
-    """Returns the last value of `cumulative_bytes`, without a number for each row of plain arrays."""
+    """Returns the last value of `cumulative_bytes`, without computing the others for plain arrays."""
     return total_bits(array) // 8
 
 
@@ -98,28 +98,28 @@ def total_bits(array: pa.Array) -> int:
 
 
 def max_templated_bytes(array: pa.Array) -> int:
-    """Returns an upper bound of `total_bytes` of a templated array, without looking at its variables."""
+    """Returns an upper bound of `total_bytes` of a templated array, without reading its variables."""
     return max_text_bytes(array) + _LENGTH_BITS // 8 * len(array)
 
 
 def takes_at_most(array: pa.Array, max_bytes: int) -> bool:
-    """Returns whether `total_bytes` of a dictionary-coded array is at most so many bytes."""
+    """Returns whether `total_bytes` of a dictionary-coded array is at most `max_bytes`."""
     return max_total_bytes(array) <= max_bytes or total_bytes(array) <= max_bytes
 
 
 def max_total_bytes(array: pa.Array) -> int:
-    """Returns an upper bound of `total_bytes` of a dictionary-coded array, without looking at its codes."""
+    """Returns an upper bound of `total_bytes` of a dictionary-coded array, without reading its codes."""
     return len(array) * max_row_bytes(array)
 
 
 def max_row_bytes(array: pa.Array) -> int:
     """Returns an upper bound of the bytes of a row, possibly null, of an array that is not templated."""
-    heaviest = heaviest_value_bytes(array) + 1  # of which a part of a byte may be missing
+    heaviest = heaviest_value_bytes(array) + 1  # that rounds down to whole bytes
     return max(heaviest, _LENGTH_BITS // 8)
 
 
 def heaviest_value_bytes(array: pa.Array) -> int:
-    """Returns the bytes of the heaviest value; values of a dictionary count even if no row uses them."""
+    """Returns the bytes of the heaviest value, including unused values of a dictionary."""
     values = array.dictionary if pt.is_dictionary(array.type) else array
     width = fixed_width_bytes(values.type)
     if width is not None:
@@ -130,7 +130,7 @@ def heaviest_value_bytes(array: pa.Array) -> int:
 
 
 def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
-    """Returns the most leading rows (at least 1) that take at most `limit_bytes` in every array."""
+    """Returns the maximum number of leading rows (at least 1) within `limit_bytes` in every array."""
     return max(1, min(_rows_within(array, limit_bytes) for array in arrays))
 
 
@@ -142,8 +142,8 @@ def _rows_within(array: pa.Array, limit_bytes: int) -> int:
 
 
 def rows_of_pieces_within(pieces: Iterable[pa.Array], limit_bytes: int) -> int:
-    """Returns the most leading rows that take at most `limit_bytes`, of an array that is in pieces."""
-    rows, left = 0, 8 * limit_bytes + 7  # a part of a byte does not count
+    """Returns the maximum number of leading rows within `limit_bytes`, of an array in pieces."""
+    rows, left = 0, 8 * limit_bytes + 7  # partial bytes do not count
     for piece in pieces:
         bits = total_bits(piece)
         if bits > left:
@@ -153,13 +153,13 @@ def rows_of_pieces_within(pieces: Iterable[pa.Array], limit_bytes: int) -> int:
 
 
 class HeldBytes:
-    """A counter of the bytes of batches that are held together; a shared dictionary counts once."""
+    """Counts the bytes of batches that are in memory together; a shared dictionary counts once."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[int, pa.Array] = {}
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """Adds a batch. Returns how many bytes it adds."""
+        """Adds a batch. Returns its bytes."""
         return sum(self._added(place, array) for place, array in enumerate(batch.columns))
 
     def _added(self, place: int, array: pa.Array) -> int:
@@ -173,7 +173,7 @@ class HeldBytes:
 
 
 def nulls_bytes(length: int, dtype: pa.DataType) -> int:
-    """Returns the bytes of `length` nulls of a storage type; types of fixed size take room for values."""
+    """Returns the bytes of `length` nulls of a storage type; types of fixed size allocate their values."""
     bitmap = length // 8
     if pt.is_fixed_size_list(dtype):
         return bitmap + nulls_bytes(length * dtype.list_size, dtype.value_type)
@@ -186,7 +186,7 @@ def nulls_bytes(length: int, dtype: pa.DataType) -> int:
 
 
 def hidden_bytes(array: pa.Array) -> int:
-    """Returns the bytes that null strings of an array have: Arrow allows them, and nobody sees them."""
+    """Returns the bytes of null strings: Arrow allows them, and no reader shows them."""
     if not array.null_count:
         return 0
     return native.arrays.strings.hidden_bytes(binary_parts(array)[0], *native.validity(array))

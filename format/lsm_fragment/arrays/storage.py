@@ -1,4 +1,4 @@
-"""Converts logical arrays to the plain arrays under which they are stored, and back."""
+"""Converts logical arrays to the plain arrays that are stored, and back."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from lsm_fragment.errors import SchemaError
 
 
 def to_storage(array: pa.Array) -> pa.Array:
-    """Returns `array` in its storage form.
+    """Converts `array` to its storage form.
 
-    Top-level dictionaries stay dictionary-coded, over non-null storage values, where the format has
-    dictionaries of their type.
+    Top-level dictionaries stay dictionary-coded, over non-null storage values, if the format has dictionaries
+    of their type.
     """
     dtype = array.type
     if pt.is_dictionary(dtype) and may_be_coded(storage_type(dtype)):
@@ -59,7 +59,7 @@ def _decoded_storage(array: pa.Array) -> pa.Array:
 
 
 def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Presents a storage array as `dtype`; reverses `to_storage`.
+    """Presents a storage array as `dtype`; the inverse of `to_storage`.
 
     Raises `SchemaError` if a dictionary has more values than its index type can count.
     """
@@ -119,8 +119,8 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def _decoded_strings(array: pa.Array) -> pa.Array:
-    """Allocates exactly what the values take. Arrow would reserve the average of all values for every row,
-    even if long ones are rarely used."""
+    """Allocates exactly the bytes of the values. Arrow would reserve the average value size for every row,
+    even if long values are rarely used."""
     valid = valid_mask(array.indices)
     codes = dictionary_codes(array).astype(np.int32, copy=False)
     offsets, data = binary_parts(array.dictionary)
@@ -140,5 +140,5 @@ def _decoded_strings(array: pa.Array) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Returns the values of an array, whether it is dictionary-coded, templated or neither."""
+    """Returns the values of a plain, dictionary-coded or templated array."""
     return decoded(array) if pt.is_dictionary(array.type) else text(array)

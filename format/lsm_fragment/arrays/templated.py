@@ -1,9 +1,8 @@
-"""Holds strings as templates and variables: the form in which merges move them and queries look at them.
+"""Templated arrays: strings as templates and variables, which merges move and queries read.
 
-A templated array is a struct of a dictionary-coded `template` and of its variables, `numbers` and `texts`, as
-bytes that `lsm_fragment.native.encodings.templates` describes. Nulls are those of the struct. No column is
-stored under such a type, so it is told from others by its type alone. It stands for strings: `joined` gives
-them.
+A templated array is a struct of a dictionary-coded `template` and its variables, `numbers` and `texts`, as
+bytes in the form of `lsm_fragment.native.encodings.templates`. Nulls are those of the struct. No column has
+such a storage type, so the type alone identifies it. `joined` gives the strings that it stands for.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ Bits = npt.NDArray[np.bool_]
 NUMBER: Final = 0x11
 """The mark of a variable of 1 to 19 digits."""
 WORD: Final = 0x13
-"""The mark of a variable that may be any token."""
+"""The mark of a token taken as a word."""
 TEMPLATES_DIVISOR: Final = 4
-"""Rows to each template, at least, for which templates are worth their place."""
+"""Use templates only if there are at least this many rows per template."""
 MAX_GROWTH: Final = 3
-"""Bytes of text that a byte of a number makes at most."""
+"""Maximum bytes of text per byte of a number."""
 SLACK_BYTES: Final = 32
-"""Bytes behind templates and text that native code may touch."""
+"""Bytes behind templates and text that native code may read or write."""
 _TEMPLATE_BYTES: Final = 32
 _SLOT_BYTES: Final = 32
 LARGE_OFFSET_BYTES: Final = 8
@@ -45,17 +44,16 @@ MAX_OFFSET_32: Final = 2**31 - 1
 
 
 class Layout(NamedTuple):
-    """Templates divided at their marks, as native code takes them."""
+    """Templates and the positions of their marks, in native form."""
 
     offsets: I64
-    """Where each template begins, and the last one ends. Shape (templates + 1,)."""
+    """Offsets of the templates. Shape (templates + 1,)."""
     data: U8
-    """The templates' bytes, and `SLACK_BYTES` behind them."""
+    """The templates' bytes, followed by `SLACK_BYTES`."""
     firsts: I64
-    """The number of each template's first slot among all slots, and how many there are. Shape
-    (templates + 1,)."""
+    """Index of each template's first slot, and the number of slots. Shape (templates + 1,)."""
     places: I64
-    """Where the mark of each slot is in `data`. Shape (slots,)."""
+    """Position of each slot's mark in `data`. Shape (slots,)."""
     kinds: U8
     """The mark of each slot."""
 
@@ -66,9 +64,9 @@ class Layout(NamedTuple):
         return has_any
 
     def may_be(self, values: pa.Array) -> Bits:
-        """Returns which templates stand for any of the values, with some variables. Shape (templates,).
+        """Returns which templates can give any of the values, with some variables. Shape (templates,).
 
-        Takes time for each template and value.
+        Takes time proportional to templates times values.
         """
         offsets, data = binary_parts(values)
         found = np.empty(len(self.offsets) - 1, dtype=np.uint8)
@@ -79,7 +77,7 @@ class Layout(NamedTuple):
 
 
 def count_marks(templates: pa.Array) -> int:
-    """Returns how many slots templates have, without taking memory for them."""
+    """Returns the number of slots in templates, without allocating them."""
     offsets, data = binary_parts(templates)
     return native.encodings.templates.count_marks(
         native.as_bytes(data[int(offsets[0]) : int(offsets[-1])])
@@ -87,12 +85,12 @@ def count_marks(templates: pa.Array) -> int:
 
 
 class Slots(NamedTuple):
-    """How many slots templates have."""
+    """Numbers of slots in templates."""
 
     numbers: I32
-    """Those of each template for numbers."""
+    """Slots for numbers of each template."""
     texts: I32
-    """Those of each template for texts."""
+    """Slots for texts of each template."""
     all_numbers: int
     all_texts: int
 
@@ -106,7 +104,7 @@ def slots_of(templates: pa.Array) -> Slots:
 
 
 def layout_of(templates: pa.Array, slots: int | None = None) -> Layout:
-    """Divides templates. templates: strings without nulls. slots: how many they have, if that is known."""
+    """Finds the marks of templates. templates: strings without nulls. slots: their number, if known."""
     offsets, data = binary_parts(templates)
     start, stop = int(offsets[0]), int(offsets[-1])
     seen = np.zeros(stop - start + SLACK_BYTES, dtype=np.uint8)
@@ -125,28 +123,28 @@ def layout_of(templates: pa.Array, slots: int | None = None) -> Layout:
 
 
 class TemplatedRows(NamedTuple):
-    """A templated array, as native code takes it."""
+    """A templated array, in native form."""
 
     template_offsets: I64
-    """This and what follows is `Layout`."""
+    """The first fields are those of `Layout`."""
     templates: U8
     firsts: I64
     places: I64
     kinds: U8
     codes: I32
     number_ends: I32
-    """Where the numbers of each row begin, and the last ones end. Shape (rows + 1,)."""
+    """Offsets of the numbers of each row. Shape (rows + 1,)."""
     numbers: U8
     text_ends: I32
-    """The same of the texts."""
+    """Offsets of the texts of each row. Shape (rows + 1,)."""
     texts: U8
     valid: U8 | None
-    """The validity bitmap, None if nothing is null."""
+    """The validity bitmap; None if nothing is null."""
     first_bit: int
 
 
 def rows_of(array: pa.Array) -> TemplatedRows:
-    """Returns what native code takes of a templated array."""
+    """Converts a templated array to native form."""
     number_ends, numbers = binary_parts(numbers_of(array))
     text_ends, texts = binary_parts(texts_of(array))
     valid, first_bit = native.validity(array)
@@ -181,7 +179,7 @@ def coded_templates(array: pa.Array) -> pa.Array:
 
 
 def codes_of(array: pa.Array) -> IntArray:
-    """Returns the number of each row's template, without copying; null places hold anything."""
+    """Returns the code of each row's template, without copying; null places hold anything."""
     return dictionary_codes(array.field(0))
 
 
@@ -199,7 +197,7 @@ def templated(templates: pa.Array, codes: pa.Array, numbers: pa.Array, texts: pa
     """Makes a templated array, null where codes are. The caller guarantees that each row has the variables of
     its template.
 
-    codes: integers of 32 bits, below the number of templates where they are not null.
+    codes: 32-bit integers below the number of templates where they are not null.
     """
     buffers = [None, codes.buffers()[1]]
     indices = pa.Array.from_buffers(pa.int32(), len(codes), buffers, 0, codes.offset)
@@ -222,7 +220,7 @@ def have_words(templates: pa.Array) -> bool:
 def joined(array: pa.Array) -> pa.Array:
     """Returns the strings that a templated array stands for.
 
-    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    Raises `pa.ArrowInvalid` if they exceed 32-bit offsets.
     """
     rows, is_large = rows_of(array), is_large_offsets(value_type(array.type))
     size = max_text_bytes(array)
@@ -236,7 +234,7 @@ def joined(array: pa.Array) -> pa.Array:
 
 
 def room_for_text(rows: int, size: int, *, is_large: bool) -> tuple[npt.NDArray[Any], U8]:
-    """Returns memory for the offsets of strings, and for at most so many bytes of them."""
+    """Allocates the offsets of strings, and `size` bytes for the strings."""
     offsets = np.empty(rows + 1, np.int64 if is_large else np.int32)
     return offsets, room_for(size)
 
@@ -244,16 +242,16 @@ def room_for_text(rows: int, size: int, *, is_large: bool) -> tuple[npt.NDArray[
 def strings_of(rows: pa.Array, dtype: pa.DataType, offsets: npt.NDArray[Any], text: U8) -> pa.Array:
     """Makes strings that are null where `rows` are."""
     used = text[: offsets[-1]]
-    if len(used) < len(text) // 2:  # strings must not hold much more memory than they have bytes
+    if len(used) < len(text) // 2:  # do not hold much more memory than the strings have bytes
         used = used.copy()
     buffers = [validity_bitmap(rows), pa.py_buffer(offsets), pa.py_buffer(used)]
     return pa.Array.from_buffers(dtype, len(rows), buffers, rows.null_count)
 
 
 def max_text_bytes(array: pa.Array, slots: Slots | None = None) -> int:
-    """Returns an upper bound of the text of all rows, without looking at their variables.
+    """Returns an upper bound of the bytes of all rows' text, without reading their variables.
 
-    slots: of the templates, if they were counted.
+    slots: of the templates, if known.
     """
     templates = templates_of(array)
     counted = slots or slots_of(templates)
@@ -264,20 +262,20 @@ def max_text_bytes(array: pa.Array, slots: Slots | None = None) -> int:
 
 
 class TextSurvey(NamedTuple):
-    """What is asked of a templated array when it is written."""
+    """Statistics of a templated array for writing it."""
 
     contributions: U64
-    """What each row adds to the row hash (SPEC section 7). Shape (rows,)."""
+    """Contribution of each row to the row hash (SPEC section 7). Shape (rows,)."""
     alphabets: U64
-    """The bytes of each slot of texts (`lsm_fragment.arrays.alphabets`)."""
+    """The alphabet of each slot of texts (`lsm_fragment.arrays.alphabets`)."""
     text_bytes: int
     """The bytes of all rows' text."""
     extremes: pa.Array
-    """The least and the greatest text; nothing where all rows are null."""
+    """The least and the greatest text; empty if all rows are null."""
 
 
 def survey_texts(array: pa.Array, seed: int = 0) -> TextSurvey:
-    """Looks at each row of a templated array once. seed: of the column, for the row hash."""
+    """Surveys a templated array in one pass. seed: of the column, for the row hash."""
     rows, dtype = rows_of(array), value_type(array.type)
     contributions = np.empty(len(array), dtype=np.uint64)
     alphabets = np.zeros(len(rows.kinds), dtype=np.uint64)
@@ -290,12 +288,12 @@ def survey_texts(array: pa.Array, seed: int = 0) -> TextSurvey:
 
 
 def layout_bytes(templates: int, slots: int) -> int:
-    """Returns what a reader keeps of templates and slots while it decodes."""
+    """Returns the memory that a reader needs for templates and slots while decoding."""
     return _TEMPLATE_BYTES * templates + _SLOT_BYTES * slots
 
 
 def text(array: pa.Array) -> pa.Array:
-    """Returns an array as it is, a templated one joined."""
+    """Joins a templated array; returns any other array unchanged."""
     return joined(array) if is_templated(array.type) else array
 
 
@@ -307,7 +305,8 @@ def text_lengths(array: pa.Array) -> I64:
 
 
 def room_for(size: int) -> U8:
-    """Returns bytes of any content, and `SLACK_BYTES` more, in Arrow's pool, whose pages are reused."""
+    """Allocates `size` uninitialised bytes, and `SLACK_BYTES` more, from Arrow's pool, which reuses
+    memory."""
     return np.frombuffer(pa.allocate_buffer(size + SLACK_BYTES), dtype=np.uint8)
 
 
@@ -317,7 +316,7 @@ def binaries(ends: I32, data: pa.Buffer) -> pa.Array:
 
 
 def validity_bitmap(array: pa.Array) -> pa.Buffer | None:
-    """Returns the validity of an array as a bitmap that begins with its first row."""
+    """Returns the validity bitmap of an array, shifted to begin with its first row."""
     if not array.null_count:
         return None
     if array.offset % 8 == 0:

@@ -1,8 +1,8 @@
-"""Writes dates and timestamps as ISO 8601 text and reads them, in every year that their types have.
+"""Writes dates and timestamps as ISO 8601 text and reads them, in every year of their types.
 
-Arrow writes and reads the years 0000 to 9999. Other years have a sign and at least four digits, as ISO 8601
-extends them: +10000-01-01, -0001-12-31. The Gregorian calendar repeats itself every 400 years: those years
-are moved by multiples of that, into years that Arrow knows.
+Arrow writes and reads the years 0000 to 9999. Other years have a sign and at least four digits, as in
+extended ISO 8601: +10000-01-01, -0001-12-31. The Gregorian calendar repeats every 400 years, so other years
+are shifted by multiples of 400 into those that Arrow knows.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 _FIRST_DAY, _END_DAY = -719_528, 2_932_897
-"""The first day of the year 0000 and of the year 10000, from 1970 on."""
+"""The first day of the year 0000 and of the year 10000, relative to 1970-01-01."""
 _YEAR: Final = r"^(?P<year>-[0-9]{4}|[-+][1-9][0-9]{4,11})(?P<rest>-.*)$"
 _FIRST_NANOSECOND: Final = r"^(?P<year>1677)(?P<rest>-.*)$"
-"""The year in whose first second that nanoseconds have Arrow reads none."""
+"""Matches the first year of nanosecond timestamps: Arrow does not read those of its first second."""
 _NO_YEAR: Final = "-0000"
 _SHOWN_CHARACTERS: Final = 60
 
 
 def time_texts(array: pa.Array) -> pa.Array:
-    """Returns dates and timestamps as large strings, null where they are.
+    """Converts dates and timestamps to large strings; nulls stay null.
 
     A timestamp has a space between date and time, and the digits of its unit after the point. One with a zone
-    is in UTC and ends with Z: offsets as Arrow writes them lose the seconds that zones had long ago.
+    is in UTC and ends with Z: Arrow's offsets lose the seconds of historical zones.
     """
     if pt.is_timestamp(array.type) and array.type.tz is not None:
         array = array.view(pa.timestamp(array.type.unit, "UTC"))
@@ -51,9 +51,9 @@ def time_texts(array: pa.Array) -> pa.Array:
 
 
 def times_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Reads ISO 8601 texts as dates or timestamps: those of Arrow, and those of extended years.
+    """Reads ISO 8601 texts as dates or timestamps, including extended years.
 
-    Raises `pa.ArrowInvalid` for a text that is none, or that `dtype` has no value for.
+    Raises `pa.ArrowInvalid` for a text that is no date or does not fit `dtype`.
     """
     try:
         return texts.cast(dtype)
@@ -89,7 +89,7 @@ def _units_per_day(dtype: pa.DataType) -> int:
 
 
 def _is_of_nanoseconds(dtype: pa.DataType) -> bool:
-    """Returns whether a type has no time outside the years 1677 to 2262."""
+    """Returns whether the type is limited to the years 1677 to 2262."""
     return bool(pt.is_timestamp(dtype) and dtype.unit == "ns")
 
 
@@ -122,7 +122,7 @@ def _year_text(year: int) -> str:
 
 
 def _replaced(texts: pa.Array, mask: npt.NDArray[np.bool_], others: pa.Array) -> pa.Array:
-    """Returns `texts` in which `others` in turn replace those where the mask is true."""
+    """Replaces the texts where the mask is true by `others`, in order."""
     at = np.arange(len(texts))
     at[mask] = len(texts) + np.arange(len(others))
     return pa.concat_arrays([texts, others]).take(pa.array(at))

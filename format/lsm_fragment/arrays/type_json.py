@@ -43,12 +43,12 @@ _DECIMALS: Final = {
 
 
 def json_bytes(document: JsonObject) -> bytes:
-    """Returns JSON as fragments store it: UTF-8 without white space and escaped characters."""
+    """Serialises JSON as fragments store it: UTF-8 without white space or escaped non-ASCII characters."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def type_to_json(dtype: pa.DataType) -> JsonObject:
-    """Returns the TYPE object of SPEC section 4.
+    """Converts a type to the TYPE object of SPEC section 4.
 
     Raises `SchemaError` for types that the format cannot hold.
     """
@@ -127,7 +127,7 @@ def type_from_json(value: JsonObject) -> pa.DataType:
 
 
 def _short(value: object) -> str:
-    """Returns a value for an error. It may be long, or nested deeper than Python can print."""
+    """Shortens a value for an error. It may be long, or too deeply nested for Python to print."""
     try:
         text = repr(value)
     except RecursionError:
@@ -168,20 +168,20 @@ def _type_from_json(value: JsonObject) -> pa.DataType:
 
 
 def _natural(value: object) -> int:
-    """Checks a length: -1 would be another type to Arrow, and other negative numbers none."""
+    """Checks a length: -1 would be another type to Arrow, and other negative numbers are invalid."""
     if type(value) is not int or value < 0:
         raise SchemaError(f"{_short(value)} is not a length")
     return value
 
 
 def _extension_type(value: JsonObject) -> pa.DataType:
-    """Returns the registered extension type, or its storage type if this process does not know it."""
+    """Returns the registered extension type, or its storage type if it is not registered."""
     storage = _type_from_json(value["storage"])
     metadata = {
         b"ARROW:extension:name": value["name"].encode(),
         b"ARROW:extension:metadata": base64.b64decode(value["serialized"]),
     }
-    # Arrow rebuilds registered extension types only on the way through IPC.
+    # Only Arrow's IPC rebuilds registered extension types.
     schema = pa.schema([pa.field("x", storage, metadata=metadata)])
     return pa.ipc.read_schema(schema.serialize()).field(0).type
 

@@ -1,6 +1,6 @@
-"""Maps each Arrow type to its storage type, and checks what the format requires of types.
+"""Maps each Arrow type to its storage type, and checks the format's requirements on types.
 
-Views, dictionaries and extensions say how values are presented, not how they are stored. Readers and merges
+Views, dictionaries and extensions are presentations of values, not ways to store them. Readers and merges
 work on storage arrays, and present the logical type only at the edge.
 """
 
@@ -14,7 +14,7 @@ from pyarrow import types as pt
 from lsm_fragment.errors import SchemaError
 
 MAX_NESTING: Final = 64
-"""The most levels of nested types, as in Arrow's IPC."""
+"""Maximum levels of nested types, as in Arrow's IPC."""
 _BINARY_LIKE: Final = frozenset(
     dtype.id for dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 )
@@ -40,7 +40,7 @@ _DISGUISED: Final = (
         )
     }
 )  # fmt: skip
-"""The ids of types that may not be storage types; that of `pa.uuid` is the one of all extensions."""
+"""Ids of types that may differ from their storage type; `pa.uuid` has the id of all extensions."""
 LISTS: Final = {
     "list": pa.list_,
     "large_list": pa.large_list,
@@ -74,18 +74,17 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 
 def uncoded_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type of a dictionary's values, and any other type as it is."""
+    """Returns the value type of a dictionary type, and any other type unchanged."""
     return dtype.value_type if pt.is_dictionary(dtype) else dtype
 
 
 def is_templated(dtype: pa.DataType) -> bool:
-    """Returns whether storage arrays of the type are templated ones (see `lsm_fragment.arrays.templated`)."""
+    """Returns whether the type is that of a templated array (see `lsm_fragment.arrays.templated`)."""
     return bool(pt.is_struct(dtype) and dtype.num_fields and pt.is_dictionary(dtype.field(0).type))
 
 
 def value_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type of the values that storage arrays of a type stand for, dictionary-coded, templated or
-    neither."""
+    """Returns the type of the values of plain, dictionary-coded or templated storage arrays."""
     return uncoded_type(dtype.field(0).type if is_templated(dtype) else dtype)
 
 
@@ -123,12 +122,12 @@ def _storage_item(dtype: pa.DataType) -> pa.Field:
 
 
 def table_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type that a table's column gets for values of `dtype`. It drops promises of one writer that
+    """Returns the type that a table's column has for values of `dtype`. It drops promises of one writer that
     do not bind the next.
 
-    Elements and fields may be null, maps do not claim sorted keys, and dictionaries have int32 indices, since
-    narrow ones cannot count the values of many fragments. Dictionaries do not claim ordered values, since
-    every row group and every reader makes them anew.
+    Elements and fields may be null, and maps do not claim sorted keys. Dictionaries have int32 indices, since
+    narrow ones cannot count the values of many fragments, and do not claim ordered values, since every row
+    group and every reader rebuilds them.
     """
     if pt.is_dictionary(dtype):
         return pa.dictionary(pa.int32(), table_type(dtype.value_type))
@@ -150,28 +149,27 @@ def _table_field(field: pa.Field) -> pa.Field:
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns as a table has them (see `table_type`), without metadata."""
+    """Returns the schema of a table for these columns (see `table_type`), without metadata."""
     return pa.schema([pa.field(field.name, table_type(field.type)) for field in schema])
 
 
 def is_list_like(dtype: pa.DataType) -> bool:
-    """Returns whether values are lists of varying length, other than maps."""
+    """Returns whether the type is a list of varying length, other than a map."""
     return dtype.id in _LIST_LIKE
 
 
 def is_binary_like(dtype: pa.DataType) -> bool:
-    """Returns whether values are strings or binaries in their storage forms, small or large."""
+    """Returns whether the type is a string or binary storage type, small or large."""
     return dtype.id in _BINARY_LIKE
 
 
 def is_string(dtype: pa.DataType) -> bool:
-    """Returns whether values are strings in their storage forms, small or large."""
+    """Returns whether the type is a string storage type, small or large."""
     return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
 
 
 def may_stay_coded(dtype: pa.DataType) -> bool:
-    """Returns whether moving dictionary-coded values of the type as codes pays: it does for varying
-    lengths."""
+    """Returns whether moving codes pays for dictionary-coded values: only for types of varying length."""
     return dtype.id in _STAY_CODED
 
 

@@ -1,4 +1,4 @@
-"""Finds values that their types do not allow: Arrow arrays can hold them, and readers refuse them."""
+"""Finds values that their types forbid: Arrow arrays can hold them, and readers refuse them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lsm_fragment.arrays.types import is_binary_like, is_list_like
 
 
 class ValueCheck:
-    """A check of successive batches that looks at a shared dictionary only once."""
+    """Checks successive batches; looks at a shared dictionary only once."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[str, pa.Array] = {}
@@ -35,7 +35,7 @@ class ValueCheck:
         known = self._dictionaries.get(name)
         if known is None or not is_same_memory(known, dictionary):
             check_values(dictionary)
-            self._dictionaries[name] = dictionary  # held, so that its address is not reused
+            self._dictionaries[name] = dictionary  # kept, so that its address is not reused
 
 
 def check_whole(batch: pa.RecordBatch) -> None:
@@ -57,8 +57,8 @@ def _validate(name: str, array: pa.Array, whole: pa.ArrowInvalid) -> None:
 
 
 def check_values(array: pa.Array) -> None:
-    """Raises `ValueError` for text that is not UTF-8, decimals with more digits than their type, dictionary
-    codes without a value, and maps with a null key."""
+    """Raises `ValueError` for text that is not UTF-8, decimals beyond their type's precision, dictionary
+    codes out of range, and maps with a null key."""
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
         check_values(array.storage)
@@ -82,7 +82,7 @@ def check_values(array: pa.Array) -> None:
 
 
 def _is_ascii(array: pa.Array) -> bool:
-    """Returns whether an array has nothing but well-formed ASCII text, which is soon seen."""
+    """Returns whether an array is well-formed ASCII text, which is fast to check."""
     if not is_binary_like(array.type) or not len(array):
         return False
     array.validate()

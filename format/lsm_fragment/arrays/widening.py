@@ -11,9 +11,9 @@ from lsm_fragment.arrays.types import storage_type
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Returns whether a fragment's column of type `stored` can be read as `wanted`.
+    """Returns whether a column of type `stored` can be read as `wanted`.
 
-    That is so for equal storage types, narrower or coarser types, and columns of type null.
+    True for equal storage types, narrower or coarser types, and columns of type null.
     """
     source, target = storage_type(stored), storage_type(wanted)
     if source == target or pt.is_null(source):
@@ -28,8 +28,8 @@ _MANTISSA_BITS: Final = {16: 11, 32: 24, 64: 53}
 def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
     """Returns whether values of a storage type convert to another with the same meaning but another row hash.
 
-    Integers convert to floats that are exact, times to finer units, and anything flat to text. Times do not
-    convert to nanoseconds, which end in the year 2262.
+    Integers convert to floats that hold them exactly, times to finer units, and flat types to text. Times do
+    not convert to nanoseconds, which end in the year 2262.
     """
     if pt.is_integer(source) and pt.is_floating(target):
         return bool(source.bit_width < _MANTISSA_BITS[target.bit_width])
@@ -40,7 +40,7 @@ def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def may_be_text(dtype: pa.DataType) -> bool:
-    """Returns whether values of a storage type, which is not text itself, can be written as text."""
+    """Returns whether values of a non-text storage type can be written as text."""
     return bool(
         pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_boolean(dtype) or pt.is_decimal(dtype)
         or pt.is_timestamp(dtype) or pt.is_date(dtype) or pt.is_time(dtype)

@@ -1,4 +1,4 @@
-"""Compresses block payloads to one zstd frame, or to one for each part; contexts are reused per thread."""
+"""Compresses block payloads to one zstd frame per part. Each thread reuses its contexts."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from lsm_fragment.blocks.parts import PayloadPart, joined_parts, read_parts
 _TRUST_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 4 << 20
 _POOLED_BYTES: Final = 1 << 20
-"""The size from which it pays to decompress into memory of Arrow's pool, whose pages are reused, and not in a
-context that is kept."""
+"""From this size on, decompress into Arrow's pool, which reuses memory, not with the thread's context."""
 _POOL_CODEC: Final = pa.Codec("zstd")
 
 _MIN_COMPRESSED_BYTES: Final = 64
 
-_DENSE_LEVEL: Final = -100
-"""At which zstd passes data by that it does not shrink."""
+_STORE_LEVEL: Final = -100
+"""The zstd level for incompressible data: it is copied."""
 
 _contexts = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a payload, which gets a frame of its own."""
+    """A part of a payload, compressed to its own frame."""
 
     data: memoryview
     is_dense: bool = False
-    """Whether no codec makes it smaller, so that a frame only holds it as it is."""
+    """Whether the data is incompressible, so that its frame stores it as it is."""
 
 
 def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
-    """Compresses a payload. Falls back to no codec if zstd does not make it smaller.
+    """Compresses a payload. Uses no codec if zstd saves nothing.
 
     parts: at most 8. level: zstd's, 0 for no compression.
     """
@@ -46,7 +45,7 @@ def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
     if level <= 0 or size < _MIN_COMPRESSED_BYTES or all(part.is_dense for part in parts):
         return Codec.NONE, _joined(parts)
     frames = [
-        _compressor(_DENSE_LEVEL if part.is_dense else level).compress(part.data) for part in parts
+        _compressor(_STORE_LEVEL if part.is_dense else level).compress(part.data) for part in parts
     ]
     if len(frames) == 1:
         codec, stored = Codec.ZSTD, frames[0]
@@ -56,23 +55,23 @@ def compress(parts: Sequence[Part], level: int) -> tuple[Codec, bytes]:
 
 
 def _joined(parts: Sequence[Part]) -> bytes:
-    """Returns the parts together. A single one stays a view of its memory, which may be more than it has."""
+    """Joins the parts. A single one stays a view, whose memory may be larger."""
     if len(parts) == 1:
         return cast("bytes", parts[0].data)
     return b"".join(part.data for part in parts)
 
 
 def compressed_bytes(sample: bytes | memoryview) -> int:
-    """Returns the bytes that a sample takes, fast compressed."""
+    """Returns the size of a sample after fast compression."""
     _, stored = compress((Part(memoryview(sample)),), 1)
     return len(stored)
 
 
 def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
-    """Decompresses a payload. raw_bytes: the length that the block header claims.
+    """Decompresses a payload. raw_bytes: the length stated by the block header.
 
-    Allocates memory as data appears, and never more than 16 MiB on the claim alone. What it returns holds no
-    more memory than it has bytes, even if `stored` is a part of something larger.
+    Allocates memory as data appears, and at most 16 MiB on the stated length alone. The result holds no more
+    memory than its bytes, even if `stored` is a part of something larger.
     Raises `ValueError` if the data is not a frame or has another length.
     """
     raw: bytes | memoryview
@@ -91,9 +90,9 @@ def decompress(codec: Codec, stored: bytes | memoryview, raw_bytes: int) -> byte
 
 
 def decompress_head(frame: bytes | memoryview, raw_bytes: int) -> bytes | memoryview:
-    """Decompresses the first part of several.
+    """Decompresses the first of several parts.
 
-    raw_bytes: the length of the whole payload that the block header claims. Raises `ValueError`.
+    raw_bytes: the stated length of the whole payload. Raises `ValueError`.
     """
     return decompress(Codec.ZSTD, frame, min(_content_bytes(frame), raw_bytes))
 
@@ -101,10 +100,10 @@ def decompress_head(frame: bytes | memoryview, raw_bytes: int) -> bytes | memory
 def decompress_parts(
     stored: bytes | memoryview, parts: Sequence[PayloadPart], raw_bytes: int
 ) -> bytes | memoryview:
-    """Decompresses parts of a payload that are neighbours.
+    """Decompresses adjacent parts of a payload.
 
-    stored: the payload from the first one's start to the last one's end. raw_bytes: the length of all
-    together. Raises `ValueError`.
+    stored: the payload from the first part's start to the last part's end. raw_bytes: the total length of the
+    parts. Raises `ValueError`.
     """
     view, start = memoryview(stored), parts[0].start
     frames = [view[part.start - start : part.stop - start] for part in parts]
@@ -121,7 +120,7 @@ def decompress_parts(
 
 
 def _content_bytes(frame: bytes | memoryview) -> int:
-    """Returns the length that a frame states. Raises `ValueError` if it states none."""
+    """Returns the length stated by a frame. Raises `ValueError` if there is none."""
     try:
         size = int(zstandard.frame_content_size(frame))
     except zstandard.ZstdError as error:
@@ -145,7 +144,7 @@ def _decompress_small(stored: bytes | memoryview, raw_bytes: int) -> bytes | mem
 def _decompress_large(
     stored: bytes | memoryview, raw_bytes: int, *, are_several: bool = False
 ) -> bytes:
-    raw = bytearray()  # pieces that are joined later would be held twice
+    raw = bytearray()  # joining pieces at the end would double the memory
     try:
         with _decompressor().stream_reader(stored, read_across_frames=are_several) as reader:
             while piece := reader.read(_STEP_BYTES):

@@ -1,4 +1,4 @@
-"""Lays out prologue, block headers and trailer (SPEC sections 2 and 3). Pure: bytes in, bytes out."""
+"""Layout of prologue, block headers and trailer (SPEC sections 2 and 3). Pure: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lsm_fragment.errors import CorruptFragmentError, NotAFragmentError, Unsuppo
 
 VERSION: Final = 1
 KNOWN_FEATURES: Final[frozenset[str]] = frozenset()
-"""The features of SPEC section 10 that a fragment may require of this reader."""
+"""The features of SPEC section 10 that this reader knows."""
 MAGIC: Final = b"\x89LSMF\r\n\x1a"
 TRAILER_MAGIC: Final = b"LSMF"
 
@@ -43,7 +43,7 @@ class Codec(IntEnum):
     NONE = 0
     ZSTD = 1
     ZSTD_PARTS = 2
-    """Several parts, each a frame with a checksum of its own (`lsm_fragment.blocks.parts`)."""
+    """Several parts, each a frame with its own checksum (`lsm_fragment.blocks.parts`)."""
 
 
 _KINDS: Final = {int(kind): kind for kind in BlockKind}
@@ -51,7 +51,7 @@ _CODECS: Final = {int(codec): codec for codec in Codec}
 
 
 class BlockHeader(NamedTuple):
-    """The fixed part of a block; `meta` and payload follow it in the file."""
+    """The fixed part of a block; `meta` and payload follow it."""
 
     kind: BlockKind
     codec: Codec
@@ -82,8 +82,8 @@ def pack_prologue() -> bytes:
 
 
 def check_prologue(data: bytes, *, name: str) -> None:
-    """Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError` for another prologue
-    than that of this version.
+    """Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError` unless the prologue is
+    that of this version.
     """
     if len(data) == 0:
         raise NotAFragmentError(f"{name}: not a fragment: the object is empty", name=name)
@@ -112,7 +112,7 @@ def _check_version(version: int, name: str) -> None:
 
 
 def is_ancillary(kind: int) -> bool:
-    """Returns whether a block of a kind may be skipped by readers that do not know it."""
+    """Returns whether readers that do not know the kind may skip the block."""
     return 0x61 <= kind <= 0x7A
 
 
@@ -128,7 +128,7 @@ def pack_block_header(
 ) -> bytes:
     """Returns the 40 header bytes of a block.
 
-    stored_bytes: the payload's length as stored. payload_checksum: see
+    stored_bytes: of the payload as stored. payload_checksum: see
     `lsm_fragment.blocks.parts.payload_checksum`.
     """
     head = bytearray(
@@ -141,7 +141,7 @@ def pack_block_header(
 
 
 def repack_block_header(header: BlockHeader) -> bytes:
-    """Returns the 40 bytes from which a checked header was read."""
+    """Returns the 40 bytes of a verified header."""
     return _BLOCK.pack(
         header.kind, header.codec, 0, header.rows, header.meta_bytes, header.header_checksum,
         header.stored_bytes, header.raw_bytes, header.payload_checksum,
@@ -149,13 +149,13 @@ def repack_block_header(header: BlockHeader) -> bytes:
 
 
 def _header_checksum(head: bytes | bytearray, meta: bytes) -> int:
-    """Returns the checksum of header and meta, in which the checksum itself counts as zeros."""
+    """Returns the checksum of header and meta, with the checksum field as zeros."""
     start, stop = _CHECKSUM_SLICE.start, _CHECKSUM_SLICE.stop
     return checksum32(b"".join((head[:start], _NO_CHECKSUM, head[stop:], meta)))
 
 
 def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
-    """Reads a block header. Its lengths are not trustworthy before `check_block_header`."""
+    """Reads a block header. Its lengths are untrusted until `check_block_header`."""
     kind, codec, reserved, rows, meta_bytes, checksum, stored, raw, payload = _BLOCK.unpack(data)
     if kind not in _KINDS or codec not in _CODECS:
         raise CorruptFragmentError(
@@ -178,7 +178,7 @@ def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
 def check_block_header(
     header: BlockHeader, data: bytes, meta: bytes, *, name: str, offset: int
 ) -> None:
-    """Raises `CorruptFragmentError` unless the header checksum over `data` and `meta` agrees."""
+    """Raises `CorruptFragmentError` unless the header checksum over `data` and `meta` matches."""
     check_header_checksum(header.header_checksum, data, meta, name=name, offset=offset)
     if header.codec is Codec.NONE and header.stored_bytes != header.raw_bytes:
         raise CorruptFragmentError(
@@ -189,7 +189,7 @@ def check_block_header(
 def check_header_checksum(
     checksum: int, data: bytes, meta: bytes, *, name: str, offset: int
 ) -> None:
-    """Raises `CorruptFragmentError` unless a block header's checksum over `data` and `meta` agrees."""
+    """Raises `CorruptFragmentError` unless the checksum over `data` and `meta` matches."""
     if _header_checksum(data, meta) != checksum:
         raise CorruptFragmentError(
             "the block header's checksum does not match", name=name, offset=offset
@@ -197,7 +197,7 @@ def check_header_checksum(
 
 
 class SkippedBlock(NamedTuple):
-    """What has to be known of a block of any kind to check and skip it."""
+    """The fields that are needed to verify and skip a block of any kind."""
 
     meta_bytes: int
     header_checksum: int
@@ -206,7 +206,7 @@ class SkippedBlock(NamedTuple):
 
 
 def unpack_skipped(data: bytes, *, name: str, offset: int) -> SkippedBlock:
-    """Reads the header of a block that is not looked at, so that its kind and codec may be unknown."""
+    """Reads the header of a block to be skipped; its kind and codec may be unknown."""
     _, _, _, _, meta_bytes, checksum, stored, _, payload = _BLOCK.unpack(data)
     if meta_bytes > MAX_META_BYTES:
         raise CorruptFragmentError("the block header is damaged", name=name, offset=offset)
@@ -219,7 +219,7 @@ def pack_trailer(directory_offset: int, total_bytes: int) -> bytes:
 
 
 def unpack_trailer(data: bytes, *, name: str, total_bytes: int) -> int:
-    """Returns the offset of the directory's block. total_bytes: the object's true length."""
+    """Returns the offset of the directory's block. total_bytes: the actual length of the object."""
     offset = max(0, total_bytes - TRAILER_BYTES)
     if len(data) < TRAILER_BYTES or data[-4:] != TRAILER_MAGIC:
         raise CorruptFragmentError(

@@ -1,8 +1,8 @@
-"""Divides payloads into parts, each with a checksum of its own (SPEC section 3).
+"""Divides payloads into parts, each with its own checksum (SPEC section 3).
 
-A payload of one part has no table: its checksum is in the block's header. Of a payload of several, the header
-has the checksum of the table at its beginning, which has those of the parts. So each part can be read and
-checked alone.
+A payload of one part has no table: its checksum is in the block header. A payload of several parts begins
+with a table of their checksums, and the block header has the checksum of the table. So each part can be read
+and verified alone.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ MAX_PARTS: Final = 8
 _COUNT: Final = struct.Struct("<Q")
 _ENTRY: Final = struct.Struct("<QQ")
 MAX_TABLE_BYTES: Final = _COUNT.size + MAX_PARTS * _ENTRY.size
-"""As much of a payload as is sure to have its table."""
+"""This much of a payload always includes its table."""
 _MISMATCH: Final = "the payload's checksum does not match"
 
 
 class PayloadPart(NamedTuple):
-    """A part of a payload: where it is, and what its stored bytes have to hash to."""
+    """The place of a part in a payload, and the checksum of its stored bytes."""
 
     start: int
     stop: int
     checksum: int
 
     def check(self, stored: bytes | memoryview) -> None:
-        """Raises `ValueError` unless these are the bytes of the part."""
+        """Raises `ValueError` unless the bytes match the part's checksum."""
         if checksum64(stored) != self.checksum:
             raise ValueError(_MISMATCH)
 
 
 def joined_parts(parts: Sequence[bytes]) -> bytes:
-    """Returns a payload of several parts with their table before them."""
+    """Joins several parts to a payload, with their table first."""
     entries = (_ENTRY.pack(len(part), checksum64(part)) for part in parts)
     return b"".join((_COUNT.pack(len(parts)), *entries, *parts))
 
 
 def payload_checksum(codec: Codec, stored: bytes) -> int:
-    """Returns the checksum of a payload for its block's header."""
+    """Returns the checksum of a payload for the block header."""
     if codec is not Codec.ZSTD_PARTS:
         return checksum64(stored)
     return checksum64(memoryview(stored)[: _table_bytes(stored)])
 
 
 def check_payload(header: BlockHeader, stored: bytes | memoryview) -> None:
-    """Checks all bytes of a payload. Raises `ValueError`."""
+    """Verifies all bytes of a payload. Raises `ValueError`."""
     if header.codec is not Codec.ZSTD_PARTS:
         if checksum64(stored) != header.payload_checksum:
             raise ValueError(_MISMATCH)
@@ -59,9 +59,9 @@ def check_payload(header: BlockHeader, stored: bytes | memoryview) -> None:
 
 
 def checked_parts(header: BlockHeader, beginning: bytes | memoryview) -> list[PayloadPart]:
-    """Returns the parts of a payload, of which the table is checked.
+    """Returns the parts of a payload, after verifying their table.
 
-    beginning: of the payload, at least `MAX_TABLE_BYTES` of it if it has more. Raises `ValueError`.
+    beginning: at least the first `MAX_TABLE_BYTES` of the payload, or all of it. Raises `ValueError`.
     """
     if header.codec is not Codec.ZSTD_PARTS:
         return [PayloadPart(0, header.stored_bytes, header.payload_checksum)]
@@ -72,9 +72,9 @@ def checked_parts(header: BlockHeader, beginning: bytes | memoryview) -> list[Pa
 
 
 def read_parts(beginning: bytes | memoryview, stored_bytes: int) -> Iterator[PayloadPart]:
-    """Yields the parts of a payload of several.
+    """Yields the parts of a payload that has several.
 
-    beginning: see `checked_parts`. stored_bytes: the length of the whole. Raises `ValueError`.
+    beginning: see `checked_parts`. stored_bytes: the length of the whole payload. Raises `ValueError`.
     """
     stop = table_bytes = _table_bytes(beginning)
     for place in range(_COUNT.size, table_bytes, _ENTRY.size):
@@ -82,11 +82,11 @@ def read_parts(beginning: bytes | memoryview, stored_bytes: int) -> Iterator[Pay
         yield PayloadPart(stop, stop + length, checksum)
         stop += length
     if stop != stored_bytes:
-        raise ValueError("the payload's parts have other lengths than it states")
+        raise ValueError("the payload's parts do not fill it")
 
 
 def _table_bytes(beginning: bytes | memoryview) -> int:
-    """Returns the length of the table. Raises `ValueError` if it cannot be or is not whole."""
+    """Returns the length of the table. Raises `ValueError` if it is invalid or incomplete."""
     if len(beginning) >= _COUNT.size:
         (count,) = _COUNT.unpack_from(beginning)
         if not 1 < count <= MAX_PARTS:

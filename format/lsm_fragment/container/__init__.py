@@ -1,9 +1,9 @@
-"""A fragment in the order of its bytes: what writes it, what reads it forward, what reads it at random.
+"""A fragment in file order: its writer, its forward reader and its random-access reader.
 
-`writer` takes sorted batches and cuts row groups (`row_buffer`); `emitter` puts blocks into file order and
-keeps their offsets, while `spool` holds the column section back until the key section is complete.
-`stream_reader` reads from the first byte to the last without the footer; `reader` reads by the footer,
-`open` opens either on a path or bytes. A `chunk` is made here and read as a `block`; `block_reader` finds
-the next one in a stream. The **footer** is a `directory` of `pages` of statistics, both binary `tables`;
-`footer_reader` reads the pages that are asked for.
+`writer` takes sorted batches and cuts row groups (`row_buffer`). `emitter` writes blocks in file order and
+records their offsets; `spool` holds the column section until the key section is complete. `stream_reader`
+reads forward without the footer; `reader` reads by the footer, and `open` opens it on a path or bytes.
+`chunk` makes chunks, `block` decodes them, and `block_reader` reads the next block of a stream. The
+**footer** is a `directory` and **pages** of statistics (`pages`), both binary `tables`; `footer_reader` reads
+only the pages that are needed.
 """

@@ -1,4 +1,4 @@
-"""Holds one block as it was read: its header, its stored payload, and how to decode it."""
+"""A block as read: its header, its stored payload, and how to decode it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lsm_fragment.value_errors import OF_VALUES
 
 
 class Block(NamedTuple):
-    """A block as read: header and checksum of the payload are checked, the payload is still compressed.
+    """A block as read: header and payload checksum are verified, the payload is still compressed.
 
-    Of `BlockReader.read_beginning`, the payload is not checked and may end early.
+    From `BlockReader.read_beginning`, the payload is not verified and may be incomplete.
     """
 
     header: BlockHeader
@@ -46,7 +46,7 @@ class Block(NamedTuple):
             raise self.fault(str(error)) from error
 
     def check_raw_bytes(self, max_bytes: int) -> None:
-        """Raises `CorruptFragmentError` if the payload claims to take more than so many bytes."""
+        """Raises `CorruptFragmentError` if the header states a larger raw payload than `max_bytes`."""
         if self.header.raw_bytes > max_bytes:
             raise self.fault(too_large(self.header.raw_bytes, max_bytes))
 
@@ -89,13 +89,13 @@ class Block(NamedTuple):
         except (ValueError, OverflowError, *OF_VALUES) as error:
             if (
                 refusals
-            ):  # The chunk is not to blame: a merge waits for other work before it reserves.
+            ):  # not a fault of the chunk: a merge waits for memory before it reserves again
                 raise
             raise self._undecodable(error) from error
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Explains what checking or decompressing the payload raises. Raises `CorruptFragmentError`."""
+        """Turns errors of checking or decompressing the payload into `CorruptFragmentError`."""
         try:
             yield
         except ValueError as error:
@@ -103,7 +103,7 @@ class Block(NamedTuple):
 
     @contextmanager
     def decoding(self) -> Iterator[None]:
-        """Explains what decoding raises. Raises `CorruptFragmentError`."""
+        """Turns errors of decoding into `CorruptFragmentError`."""
         try:
             yield
         except (ValueError, OverflowError, *OF_VALUES) as error:
@@ -115,11 +115,12 @@ class Block(NamedTuple):
         return self._root()[0]
 
     def parts(self) -> tuple[bytes, bytes, bytes]:
-        """Returns the block as it was read: header, meta and payload."""
+        """Returns the block as read: header, meta and payload."""
         return layout.repack_block_header(self.header), self.meta, self.stored
 
     def stats(self, *, offset: int) -> ChunkStats:
-        """Returns the footer's entry for this chunk at `offset`, without what only its own footer knows."""
+        """Returns the footer's entry for this chunk at `offset`, without the values that only its own footer
+        has."""
         header, (encoding, null_count) = self.header, self._root()
         return ChunkStats(
             offset=offset,
@@ -133,7 +134,7 @@ class Block(NamedTuple):
         )
 
     def _root(self) -> tuple[str, int]:
-        """Returns encoding and number of nulls of the root node."""
+        """Returns the encoding and the null count of the root node."""
         try:
             encoding, null_count = root_of(self.meta)
         except ValueError as error:
@@ -141,7 +142,7 @@ class Block(NamedTuple):
         return Encoding(encoding).name, null_count
 
     def _undecodable(self, error: Exception) -> CorruptFragmentError:
-        cause = str(error) or "its values take more memory than there is"
+        cause = str(error) or "there is not enough memory for its values"
         return self.fault(f"the chunk does not decode: {cause}")
 
     def fault(self, cause: str) -> CorruptFragmentError:

@@ -1,4 +1,4 @@
-"""Reads blocks from a source of bytes, forward, and checks each (SPEC section 3)."""
+"""Reads blocks forward from a byte source, and verifies them (SPEC section 3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ByteSource(Protocol):
 
 
 class MemorySource:
-    """A forward-only source of bytes in memory, which are not copied."""
+    """A forward-only source over bytes in memory, without copies."""
 
     def __init__(self, data: bytes) -> None:
         self._left = memoryview(data)
@@ -35,7 +35,7 @@ class MemorySource:
 
 
 class BlockReader:
-    """A reader of blocks, one after the other, that knows its offset."""
+    """Reads blocks in sequence and tracks the offset."""
 
     def __init__(
         self,
@@ -46,10 +46,11 @@ class BlockReader:
         before_payload: Callable[[BlockHeader], None] = lambda _header: None,
         ahead_bytes: int = 0,
     ) -> None:
-        """before_payload: called with each block's checked header before its payload takes memory.
+        """before_payload: called with each block's verified header before memory is allocated for its
+        payload.
 
-        ahead_bytes: the most bytes that are read with the beginning of a block or with its end, of what is at
-        hand. What follows is short, and a request of its own costs more than its bytes.
+        ahead_bytes: read ahead up to this much of the available bytes at the beginning or end of a block: the
+        next parts are short, and a request costs more than their bytes.
         """
         self._source = source
         self._before_payload = before_payload
@@ -58,7 +59,7 @@ class BlockReader:
         self.offset = offset
         self._ahead = b""
         self._ahead_at = 0
-        """How many of the bytes read ahead were taken."""
+        """Number of bytes taken from those read ahead."""
 
     def read_prologue(self) -> None:
         """Reads the prologue.
@@ -83,7 +84,7 @@ class BlockReader:
         return block
 
     def read_beginning(self, column: str) -> Block:
-        """Returns the next block with as much of its payload as the source has, which is not checked.
+        """Returns the next block with as much of its payload as the source has, unverified.
 
         Raises `CorruptFragmentError`.
         """
@@ -95,7 +96,7 @@ class BlockReader:
         )
 
     def read_head(self, column: str | None = None) -> tuple[BlockHeader, bytes]:
-        """Reads header and meta of the next block, and no payload. Raises `CorruptFragmentError`."""
+        """Reads header and meta of the next block, without its payload. Raises `CorruptFragmentError`."""
         offset = self.offset
         self._look_ahead()
         head = self.read_exactly(BLOCK_HEADER_BYTES, column)
@@ -105,14 +106,14 @@ class BlockReader:
         return header, meta
 
     def next_kind(self) -> int:
-        """Returns the kind of the next block, which need not be one that this reader knows."""
+        """Returns the kind of the next block, which this reader may not know."""
         self._look_ahead()
         if len(self._ahead) - self._ahead_at < BLOCK_HEADER_BYTES:
             self.read_exactly(BLOCK_HEADER_BYTES)  # raises
         return self._ahead[self._ahead_at]
 
     def skip_block(self) -> None:
-        """Reads a block of any kind and checks its checksums, but never holds its payload."""
+        """Reads a block of any kind and verifies its checksums, without holding its payload."""
         offset = self.offset
         self._look_ahead()
         head = self.read_exactly(BLOCK_HEADER_BYTES)
@@ -146,7 +147,7 @@ class BlockReader:
         return self._ahead_at == len(self._ahead) and not self._source.read(1)
 
     def _look_ahead(self) -> None:
-        """Reads ahead until there is a block's header, unless the source ends."""
+        """Reads ahead until a block header is available, unless the source ends."""
         while (held := len(self._ahead) - self._ahead_at) < BLOCK_HEADER_BYTES:
             piece = self._source.read(self._ahead_bytes - held)
             if not piece:
@@ -175,8 +176,8 @@ class BlockReader:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_large(self, first: bytes, size: int) -> bytes:
-        """Reads a large payload into memory that grows with the data that arrives, and never holds it
-        twice. first: its bytes that were read ahead."""
+        """Reads a large payload into memory that grows as data arrives, without a second copy. first: the
+        bytes read ahead."""
         data = bytearray(first)
         while len(data) < size and (piece := self._source.read(min(size - len(data), _STEP_BYTES))):
             data += piece

@@ -29,14 +29,14 @@ _RAW_PAYLOAD_LEVEL: Final = 0
 
 
 class ByteSink(Protocol):
-    """A sink for a fragment's bytes, in order; it need not be seekable."""
+    """A sink for a fragment's bytes, in order; seeking is not required."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A chunk that is ready to be written as either kind ('K' or 'D'), with its statistics."""
+    """A chunk ready to be written as either kind ('K' or 'D'), with its statistics."""
 
     meta: bytes
     codec: Codec
@@ -50,7 +50,7 @@ class Chunk:
     max: Value
 
     def parts(self, kind: BlockKind) -> tuple[bytes, bytes, bytes]:
-        """Returns the parts of the block in the order in which they are written."""
+        """Returns the parts of the block in write order."""
         head = layout.pack_block_header(
             kind,
             self.codec,
@@ -84,9 +84,9 @@ def make_chunk(
 ) -> Chunk:
     """Encodes and compresses a storage array, possibly dictionary-coded or templated.
 
-    level: zstd's; 0 for no compression.
-    coding: `Coding.FINAL` if the array went through `lsm_fragment.encodings.dictionary.by_dictionary`. seen:
-    what is known of a templated array that is final. Raises `LimitError` if readers would refuse it.
+    level: zstd's; 0 for no compression. coding: `Coding.FINAL` for the result of
+    `lsm_fragment.encodings.dictionary.by_dictionary`. seen: the survey of a final templated array. Raises
+    `LimitError` if readers would refuse the chunk.
     """
     is_coded, has_templates = pt.is_dictionary(array.type), is_templated(array.type)
     if (is_coded or has_templates) and coding is not Coding.FINAL:
@@ -113,9 +113,9 @@ def make_chunk(
 
 
 def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
-    """Returns the bytes that the values take decoded, as SPEC section 7 counts them.
+    """Returns the size of the decoded values, as defined in SPEC section 7.
 
-    They depend only on the values and how they are stored, not on how the array holds them.
+    It depends only on the values and their encoding, not on the form of the array.
     """
     if encoded.encoding is Encoding.TEMPLATE:
         return encoded.text_bytes + 4 * len(array)
@@ -125,10 +125,10 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
 
 
 def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
-    """Makes a block that is not a chunk: header, column start, page or directory."""
+    """Makes a block other than a chunk: header, column start, page or directory."""
     parts = (Part(memoryview(payload)),)
     codec, stored = compress(parts, level)
-    if len(payload) > max_metadata_bytes(len(stored)):  # readers would take it for a bomb
+    if len(payload) > max_metadata_bytes(len(stored)):  # readers would refuse the ratio
         codec, stored = compress(parts, _RAW_PAYLOAD_LEVEL)
     head = layout.pack_block_header(
         kind,

@@ -36,7 +36,7 @@ _HEAD: Final = struct.Struct("<QQIIIIQQ")
 
 
 class PageTable:
-    """Where the pages are and what they begin with, as a writer or a forward reader learns it."""
+    """Offsets and first columns of the pages, collected while writing or reading forward."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -48,8 +48,8 @@ class PageTable:
     def add(self, offset: int, start: int, name: str) -> None:
         """Adds a page.
 
-        offset: that of the page's block. start: the lowest offset at which its columns may lie. name: that of
-        its first column.
+        offset: of the page's block. start: the lowest offset at which its columns may lie. name: of its first
+        column.
         """
         self.count += 1
         self._names += name.encode()
@@ -64,7 +64,7 @@ class PageTable:
 
 @dataclass(frozen=True, slots=True)
 class PagePlace:
-    """Where a page is, and where the columns that it describes lie."""
+    """The place of a page, and of the columns that it describes."""
 
     offset: int
     end: int
@@ -73,15 +73,15 @@ class PagePlace:
 
 
 class DirectoryHead(NamedTuple):
-    """What a directory begins with."""
+    """The fixed fields of a directory."""
 
     rows: int
     row_hash: int
     columns: int
-    """Number of the columns of the schema."""
+    """Number of columns in the schema."""
     pages: int
     columns_end: int
-    """Offset of what follows the column section."""
+    """Offset of the end of the column section."""
     sort: SortSchema
     max_rows: int
     group_rows: tuple[int, ...]
@@ -91,7 +91,7 @@ class DirectoryHead(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes, *, name: str) -> tuple[DirectoryHead, TableReader]:
-        """Returns the head, and what reads the rest. See `Directory.from_bytes`."""
+        """Returns the head, and a reader of the rest. See `Directory.from_bytes`."""
         if len(data) < _HEAD.size:
             raise ValueError("the directory ends early")
         rows, row_hash, count, columns, pages, function, json_bytes, columns_end = (
@@ -121,7 +121,7 @@ class DirectoryHead(NamedTuple):
         return head, table
 
     def check_header(self, header: FragmentHeader) -> None:
-        """Raises `ValueError` unless the directory is of the fragment with this header."""
+        """Raises `ValueError` unless the directory belongs to a fragment with this header."""
         stated = header.sort, header.max_rows, len(header.schema)
         if stated != (self.sort, self.max_rows, self.columns):
             raise ValueError("header and directory differ in sort schema, columns or row groups")
@@ -129,20 +129,20 @@ class DirectoryHead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory as read. Of its page table only what is asked for is looked at."""
+    """A directory as read. Its page table is decoded on demand."""
 
     head: DirectoryHead
     row_groups: list[RowGroupStats]
     keys: dict[str, tuple[pa.Field, list[ChunkStats]]]
     """The sort columns, with the statistics of their chunks."""
     key_end: int
-    """Offset of what follows the key section; 0 if there are no row groups."""
+    """Offset of the end of the key section; 0 without row groups."""
     page_table: bytes
 
     @classmethod
     def from_bytes(cls, data: bytes, *, name: str) -> Directory:
-        """Raises `ValueError` for bytes that are not a directory, or contradict themselves, and
-        `UnsupportedVersionError`. name: the fragment's, for errors."""
+        """Parses a directory. name: of the fragment, for errors. Raises `ValueError` for malformed or
+        inconsistent bytes, and `UnsupportedVersionError`."""
         head, table = DirectoryHead.from_bytes(data, name=name)
         count = len(head.group_rows)
         fields, records = _key_records(data, table, head.sort, count)
@@ -160,7 +160,7 @@ class Directory:
         return cls(head, [RowGroupStats(*group) for group in groups], keys, end, page_table)
 
     def find(self, name: bytes) -> int | None:
-        """Returns the number of the page that has a column if any page has it."""
+        """Returns the only page that can have the column; None if none can."""
         low, high = 0, self.head.pages
         while low < high:
             middle = (low + high) // 2
@@ -171,9 +171,9 @@ class Directory:
         return low - 1 if low else None
 
     def place(self, page: int, offset: int) -> PagePlace:
-        """Returns the place of a page. offset: the directory's own.
+        """Returns the place of a page. offset: of the directory.
 
-        Raises `ValueError` if there is none.
+        Raises `ValueError` for an impossible place.
         """
         last = page + 1 == self.head.pages
         end = offset if last else self._u64(page + 1)
@@ -184,11 +184,11 @@ class Directory:
             not is_first
             or not place.start <= stop <= self.head.columns_end <= place.offset < end <= offset
         ):
-            raise ValueError(f"page {page} of the statistics is where none can be")
+            raise ValueError(f"page {page} of the statistics has an impossible place")
         return place
 
     def check_names(self, page: int, records: Sequence[ColumnRecord]) -> None:
-        """Raises `ValueError` unless a page's columns are those that the page table says."""
+        """Raises `ValueError` unless a page's columns match the page table."""
         is_right = (
             len(records) > 0
             and records[0].name.encode() == self._name(page)
@@ -196,7 +196,9 @@ class Directory:
             and not any(record.name in self.keys for record in records)
         )
         if not is_right:
-            raise ValueError(f"page {page} of the statistics has other columns than its place")
+            raise ValueError(
+                f"page {page} of the statistics has other columns than the page table states"
+            )
 
     def _name(self, page: int) -> bytes:
         ends_at = 16 * self.head.pages
@@ -220,8 +222,8 @@ def pack_directory(
 ) -> bytes:
     """Returns the directory's payload.
 
-    keys: the records of the sort columns, in sort-schema order. columns_end: the offset at which the column
-    section ends.
+    keys: the records of the sort columns, in sort-schema order. columns_end: offset of the end of the column
+    section.
     """
     document = {
         "sort": [column.to_json() for column in header.sort],
@@ -257,9 +259,9 @@ def pack_directory(
     )
 
 
-@remembered(most=64, max_bytes=64 << 10)
+@remembered(max_results=64, max_bytes=64 << 10)
 def _parsed(text: bytes) -> tuple[SortSchema, int, tuple[str, ...]]:
-    """Returns what the JSON says. The fragments of a table say the same."""
+    """Parses the JSON, which is the same in all fragments of a table."""
     try:
         document = json.loads(text)
         features = features_of(document)
@@ -267,9 +269,9 @@ def _parsed(text: bytes) -> tuple[SortSchema, int, tuple[str, ...]]:
         max_rows = document["max_rows"]
         names = {column.column.encode() for column in sort}
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the directory is not one: {cause_of(error)}") from error
+        raise ValueError(f"not a directory: {cause_of(error)}") from error
     if type(max_rows) is not int or len(names) != len(sort) or not ordering(sort):
-        raise ValueError("the directory's sort schema or number of rows cannot be")
+        raise ValueError("the directory has an invalid sort schema or number of rows")
     return sort, max_rows, features
 
 
@@ -288,10 +290,10 @@ def _key_records(
 
 
 def _check_keys(records: Sequence[ColumnRecord], columns: Sequence[Sequence[ChunkStats]]) -> None:
-    """Raises `ValueError` unless the sort columns' chunks fill the key section."""
+    """Raises `ValueError` unless the sort columns' chunks exactly fill the key section."""
     start, end = records[0].start, records[0].end
     if any((record.start, record.end) != (start, end) for record in records):
-        raise ValueError("the sort columns have several places")
+        raise ValueError("the sort columns differ in their place")
     chunks = [chunk for group in zip(*columns, strict=True) for chunk in group]
     if check_back_to_back(chunks, start) != end:
         raise ValueError("the chunks of the sort columns do not fill the key section")
@@ -321,13 +323,13 @@ def _bound(values: tuple[Value, ...]) -> Bound:
     for place, value in enumerate(values):
         if value is LEFT_OUT:
             if any(other is not LEFT_OUT for other in values[place:]):
-                raise ValueError("a bound goes on after a value that it leaves out")
+                raise ValueError("a bound has a value behind one that is left out")
             return values[:place]
     return values
 
 
 def _page_table(data: bytes, table: TableReader, pages: int) -> bytes:
-    """Returns the bytes of the page table, of which the lengths are checked."""
+    """Returns the bytes of the page table, after checking its lengths."""
     start = table.at
     table.raw(8 * pages)
     table.raw(8 * pages)

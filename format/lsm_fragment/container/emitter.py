@@ -1,7 +1,7 @@
-"""Writes a fragment's parts in file order and keeps their offsets (SPEC section 1).
+"""Writes the parts of a fragment in file order and records their offsets (SPEC section 1).
 
-It serves producers that have columns one after the other, such as a merge. `lsm_fragment.container.writer`
-turns rows into such columns.
+For producers that have one column after the other, such as a merge. `lsm_fragment.container.writer` produces
+such columns from rows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from lsm_fragment.keys.bounds import Bound, lower_bound, upper_bound
 from lsm_fragment.keys.sort_schema import column_order, ordering
 
 KnownValues = Callable[[str, int], ValueStats | None]
-"""Returns the statistics of a copied chunk's values, by column and row group; None for any other chunk."""
+"""Returns the value statistics of a copied chunk, by column and row group; None for any other chunk."""
 
 _METADATA_LEVEL: Final = 1
 _JOINED_BYTES: Final = 64 << 10
 _PLAIN_BYTES: Final = 4 << 10
-"""Headers, pages and directories up to this size are not compressed, and so stay readable in a hex dump."""
+"""Do not compress headers, pages and directories up to this size: they stay readable in a hex dump."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _OpenGroup:
 
 
 class Shelf(Protocol):
-    """A store for finished columns' records until the end: a list, or something that spills."""
+    """Storage for the records of finished columns: a list, or one that spills."""
 
     def append(self, record: bytes, /) -> None: ...
 
@@ -47,14 +47,14 @@ class Shelf(Protocol):
 
 
 class FragmentEmitter:
-    """A writer of one fragment, part by part.
+    """Writes one fragment, part by part.
 
     Call `key_group` for every row group, then `begin_column` and `chunk`s for each column in lexicographic
-    order, then `finish`. The caller must provide sorted rows and equal row counts.
+    order, then `finish`. The caller guarantees sorted rows and equal row counts.
     """
 
     def __init__(self, sink: ByteSink, header: FragmentHeader, shelf: Shelf | None = None) -> None:
-        """shelf: used by this emitter only; by default a list."""
+        """shelf: used only by this emitter; a list by default."""
         self._sink = sink
         self._header = header
         self._shelf: Shelf = [] if shelf is None else shelf
@@ -88,8 +88,7 @@ class FragmentEmitter:
         self._add_group(chunks[0].rows, first_key, last_key)
 
     def copy_key_group(self, blocks: Sequence[Block], first_key: Bound, last_key: Bound) -> None:
-        """Copies a row group's key chunks from another fragment; `finish` adds the statistics of their
-        values."""
+        """Copies a row group's key chunks from another fragment; `finish` adds their value statistics."""
         for column, block in zip(self._keys, blocks, strict=True):
             column.append(self._pass(block))
         self._add_group(blocks[0].header.rows, first_key, last_key)
@@ -105,7 +104,7 @@ class FragmentEmitter:
         self._chunks.append(self._write_chunk(BlockKind.DATA, chunk))
 
     def copy_chunk(self, block: Block) -> None:
-        """Copies a chunk from another fragment; `finish` adds the statistics of its values."""
+        """Copies a chunk from another fragment; `finish` adds its value statistics."""
         self._chunks.append(self._pass(block))
 
     def finish(
@@ -113,7 +112,7 @@ class FragmentEmitter:
     ) -> FragmentSummary:
         """Writes footer and trailer, one page at a time. row_hashes: one per row group, over all columns.
 
-        known: gives the statistics of copied chunks' values; None if no chunk was copied.
+        known: returns the value statistics of copied chunks; None if no chunk was copied.
         """
         self._end_column()
         groups = [
@@ -166,7 +165,7 @@ class FragmentEmitter:
         self._summary.add_column(name, chunks, [group.rows for group in self._groups])
 
     def _completed(self, record: bytes, known: KnownValues) -> bytes:
-        """Returns a record with the statistics of copied chunks' values; adds them to the summary too."""
+        """Adds the value statistics of copied chunks to a record, and to the summary."""
         column = unpack_record(record)
         chunks = column.chunks()
         for group, chunk in enumerate(chunks):
@@ -176,9 +175,9 @@ class FragmentEmitter:
         return pack_record(column.field(), chunks, column.start, column.end)
 
     def _write_pages(self, records: Iterator[bytes], key_end: int) -> tuple[PageTable, int]:
-        """Writes the statistics pages. Returns where they are, and where the column section ends.
+        """Writes the statistics pages. Returns their table, and the end of the column section.
 
-        records: those of the columns outside the sort schema that were written.
+        records: of the written columns outside the sort schema.
         """
         table, end = PageTable(), key_end
         for page in paged(self._with_absent(records), key_end):
@@ -188,7 +187,7 @@ class FragmentEmitter:
         return table, end
 
     def _with_absent(self, records: Iterator[bytes]) -> Iterator[bytes]:
-        """Yields the records of all columns outside the sort schema, those without chunks included."""
+        """Yields the records of all columns outside the sort schema, including those without chunks."""
         schema, waiting = self._header.schema, next(records, None)
         for name in column_order(schema, self._header.sort):
             if waiting is not None and unpack_record(waiting).name == name:
@@ -210,7 +209,7 @@ class FragmentEmitter:
         return stats
 
     def _write_parts(self, parts: Sequence[bytes]) -> None:
-        # Parts of large blocks are written one by one, without a copy.
+        # Writes parts of large blocks one by one, to avoid a copy.
         is_large = max(map(len, parts)) > _JOINED_BYTES
         for part in parts if is_large else (b"".join(parts),):
             self._write(part)

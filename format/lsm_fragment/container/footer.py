@@ -1,4 +1,4 @@
-"""Holds what a footer says of a fragment: row groups, chunks, and their summary (SPEC section 7)."""
+"""Records of a footer: row groups, chunks, and a summary of them (SPEC section 7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lsm_fragment.encodings.registry import LESS_THAN_TEXT
 from lsm_fragment.keys.bounds import Bound, Value
 
-"""Encodings whose payload has fewer bytes than the strings that it stands for."""
+"""Encodings whose payload is smaller than the strings that it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class RowGroupStats:
 
 
 class ChunkStats(NamedTuple):
-    """What a footer says of one chunk."""
+    """A footer's entry for one chunk."""
 
     offset: int
     """Offset of the chunk's block from the start of the fragment."""
@@ -37,19 +37,19 @@ class ChunkStats(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that a reader holds for the chunk: constants and runs take far more than their payload."""
+        """Memory of a reader for the chunk: constants and runs take far more than their payload."""
         return max(self.raw_bytes, self.decoded_bytes)
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of the payload, or of the strings that templates and variables or letters make: by these row
-        groups are cut, whatever their strings are stored as."""
+        """Size of the payload, or of the strings that TEMPLATE and LETTERS stand for. Row groups are cut by
+        it, independently of the encoding of strings."""
         is_less = self.encoding in LESS_THAN_TEXT
         return max(self.raw_bytes, self.decoded_bytes) if is_less else self.raw_bytes
 
     @property
     def end(self) -> int:
-        """Offset of what follows the chunk's block."""
+        """Offset of the end of the chunk's block."""
         return self.offset + self.stored_bytes
 
 
@@ -70,19 +70,19 @@ class ColumnBytes(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FragmentSummary:
-    """What callers need to know of a fragment without opening it; small, however large the fragment is."""
+    """The facts about a fragment that callers need without opening it; small for any size of fragment."""
 
     rows: int = 0
     row_hash: int = 0
     row_groups: int = 0
     first_key: Bound = ()
-    """The whole key of the first row; empty if unknown."""
+    """The full key of the first row; empty if unknown."""
     last_key: Bound = ()
-    """The whole key of the last row; empty if unknown."""
+    """The full key of the last row; empty if unknown."""
     peak_chunk_bytes: int = 0
-    """Bytes of the heaviest chunk, raw or decoded, whichever is more."""
+    """Maximum of a chunk's raw and decoded bytes."""
     peak_row_bytes: int = 0
-    """The most raw bytes per row of any chunk."""
+    """Maximum raw bytes per row of any chunk."""
     columns: dict[str, ColumnBytes] = field(default_factory=dict)
 
     def add_column(self, name: str, chunks: Sequence[ChunkStats], rows: Sequence[int]) -> None:

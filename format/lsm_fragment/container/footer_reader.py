@@ -1,4 +1,4 @@
-"""Reads from a footer what is asked for: the directory says in which page the statistics of a column are."""
+"""Reads the needed parts of a footer: the directory tells which page has the statistics of a column."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.keys.sort_schema import SortSchema
 
 _GAP_BYTES: Final = 64 << 10
-"""Pages no farther apart than this are read by one request."""
+"""Read pages by one request if the gaps between them are at most this."""
 _READ_BYTES: Final = 8 << 20
-"""The most bytes of pages that are read by one request, unless one page has more."""
+"""Read at most this much of pages by one request, unless one page is larger."""
 _KEPT_CHUNKS: Final = 1 << 16
-"""The most chunks whose statistics are kept, besides those asked for last; each takes some 300 bytes."""
+"""Cache the statistics of at most this many chunks beside those of the last call; each takes some 300
+bytes."""
 
 
 class _Column(NamedTuple):
@@ -33,16 +34,15 @@ class _Column(NamedTuple):
 
 
 class FooterReader:
-    """A reader of one fragment's footer. It keeps the columns that were asked for last.
+    """Reads one fragment's footer, and caches the columns of the last calls.
 
-    Any number of threads may use it. Every method raises `CorruptFragmentError` for a page that is damaged or
-    not where it must be.
+    Thread-safe. Every method raises `CorruptFragmentError` for a page that is damaged or out of place.
     """
 
     def __init__(
         self, directory: Directory, offset: int, read: Callable[[int, int], bytes], name: str
     ) -> None:
-        """offset: the directory's own. read: gives the bytes between two offsets of the fragment."""
+        """offset: of the directory. read: returns the bytes between two offsets of the fragment."""
         self._directory = directory
         self._offset = offset
         self._read = read
@@ -50,9 +50,9 @@ class FooterReader:
         self._keys = {name: _Column(*column) for name, column in directory.keys.items()}
         self._kept = _Kept()
         self._last: tuple[int, Block, list[ColumnRecord]] | None = None
-        """The page that was read last, as the columns of an ordinary fragment share one."""
+        """The last page read: the columns of an ordinary fragment share one."""
         self.columns: Mapping[str, Sequence[ChunkStats]] = _Columns(self)
-        """The statistics of each column's chunks, by name; columns of nulls only are not there."""
+        """The statistics of each column's chunks, by name, without all-null columns."""
 
     @property
     def sort(self) -> SortSchema:
@@ -81,19 +81,19 @@ class FooterReader:
         return [field for field, _ in self._directory.keys.values()]
 
     def field(self, name: str) -> pa.Field | None:
-        """Returns the field of a column; None if the fragment's schema does not have it."""
+        """Returns the field of a column; None if the fragment's schema lacks it."""
         column = self._get(name)
         return None if column is None else column.field
 
     def chunks(self, name: str) -> Sequence[ChunkStats]:
-        """Returns the statistics of a column's chunks; none for a column that is not there, or only nulls."""
+        """Returns the statistics of a column's chunks; empty for missing and all-null columns."""
         column = self._get(name)
         return () if column is None else column.chunks
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Reads the statistics of several columns by as few requests as their pages allow.
+        """Reads the statistics of several columns by as few requests as possible.
 
-        They are kept at least until others are asked for.
+        They stay cached at least until the next call.
         """
         asked = [name for name in names if name not in self._keys]
         missing = {name for name in asked if name not in self._kept.columns}
@@ -111,7 +111,7 @@ class FooterReader:
             return found[name]
 
     def _read_columns(self, names: Collection[str]) -> dict[str, _Column | None]:
-        """Reads the statistics of columns; None for one that the fragment's schema does not have."""
+        """Reads the statistics of columns; None for those that the fragment's schema lacks."""
         pages = {self._directory.find(name.encode()) for name in names} - {None}
         found: dict[str, _Column | None] = dict.fromkeys(names)
         for block, records in self._pages(sorted(page for page in pages if page is not None)):
@@ -125,7 +125,7 @@ class FooterReader:
         self._directory.head.check_header(header)
 
     def names(self) -> Iterator[str]:
-        """Yields the names of all columns that have chunks, in the order of the file."""
+        """Yields the names of all columns with chunks, in file order."""
         yield from self.key_names
         for block, records in self._pages(range(self._directory.head.pages)):
             for record in records:
@@ -135,8 +135,7 @@ class FooterReader:
                     yield record.name
 
     def summary(self) -> FragmentSummary:
-        """Returns the fragment's summary without its first and last key, for which a footer has only
-        bounds."""
+        """Returns the fragment's summary without its first and last key: a footer has only bounds of them."""
         rows = self._directory.head.group_rows
         summary = FragmentSummary(rows=self.rows, row_hash=self.row_hash, row_groups=len(rows))
         for name, chunks in self.columns.items():
@@ -155,7 +154,7 @@ class FooterReader:
         return _Column(field, chunks)
 
     def _pages(self, pages: Sequence[int]) -> Iterator[tuple[Block, list[ColumnRecord]]]:
-        """Yields the records of pages, whose order and places are checked. pages: ascending."""
+        """Yields the records of pages, whose order and places are verified. pages: ascending."""
         last = self._last  # another thread may replace it
         if len(pages) == 1 and last is not None and last[0] == pages[0]:
             yield last[1:]
@@ -202,16 +201,17 @@ class FooterReader:
 
 
 class _Kept:
-    """Columns that were asked for. Those that were read first go first."""
+    """A cache of columns that evicts the oldest first."""
 
     def __init__(self) -> None:
         self.columns: dict[str, _Column | None] = {}
         self._chunks = 0
-        self._turn = Lock()
+        self._lock = Lock()
 
     def add(self, found: Mapping[str, _Column | None], asked: Collection[str]) -> None:
-        """Keeps columns. If that is too much, drops half of the others, unless they were asked for now."""
-        with self._turn:
+        """Adds columns. If the cache is too large, evicts half of it, except for the columns asked for
+        now."""
+        with self._lock:
             for name, column in found.items():
                 self._drop(name)
                 self.columns[name] = column
@@ -228,12 +228,12 @@ class _Kept:
 
 
 def _weight(column: _Column | None) -> int:
-    """Returns for how many chunks a column counts; one without any takes some memory, too."""
+    """Returns the weight of a column in chunks; one without chunks takes some memory, too."""
     return 1 if column is None else 1 + len(column.chunks)
 
 
 class _Columns(Mapping[str, Sequence[ChunkStats]]):
-    """Columns by name, as `FooterReader.columns` has them."""
+    """Columns by name, for `FooterReader.columns`."""
 
     def __init__(self, footer: FooterReader) -> None:
         self._footer = footer

@@ -1,4 +1,4 @@
-"""Defines the fragment header and the features that it requires (SPEC sections 4 and 10)."""
+"""The fragment header and its required features (SPEC sections 4 and 10)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lsm_fragment.short_texts import remembered
 
 
 def features_of(document: JsonObject) -> tuple[str, ...]:
-    """Returns the required features that a header or directory names. Raises `KeyError`, `ValueError`."""
+    """Returns the required features of a header or directory. Raises `KeyError`, `ValueError`."""
     features = document["required_features"]
     if type(features) is not list or not all(type(feature) is str for feature in features):
         raise ValueError("required_features is not a list of names")
@@ -33,7 +33,7 @@ def features_of(document: JsonObject) -> tuple[str, ...]:
 def check_features(names: Sequence[str], *, name: str = "") -> None:
     """Raises `UnsupportedVersionError` if a fragment requires a feature that this reader does not know.
 
-    name: the fragment's, for the error.
+    name: of the fragment, for the error.
     """
     for feature in names:
         if feature not in KNOWN_FEATURES:
@@ -45,16 +45,16 @@ def check_features(names: Sequence[str], *, name: str = "") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentHeader:
-    """The header of a fragment, which comes before its first row."""
+    """The header of a fragment, before its first row."""
 
     schema: pa.Schema
     sort: SortSchema
     max_rows: int
-    """The most rows of any row group."""
+    """Maximum rows of a row group."""
     writer: JsonObject = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     required_features: tuple[str, ...] = ()
-    """What a reader has to know beyond this version of the format (SPEC section 10)."""
+    """The features that a reader must know beyond this version of the format (SPEC section 10)."""
 
     def __post_init__(self) -> None:
         check_column_names(self.schema)
@@ -62,7 +62,7 @@ class FragmentHeader:
         check_sort_schema(self.schema, self.sort)
 
     def with_schema(self, schema: pa.Schema) -> Self:
-        """Returns the same header with another object for an equal schema."""
+        """Returns the header with another object for an equal schema, so that it can be shared."""
         return replace(self, schema=schema)
 
     def to_bytes(self) -> bytes:
@@ -78,9 +78,9 @@ class FragmentHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, name: str = "") -> FragmentHeader:
-        """Parses a header. name: the fragment's, for errors.
+        """Parses a header. name: of the fragment, for errors.
 
-        Raises `SchemaError` for anything that is not a header, and `UnsupportedVersionError`.
+        Raises `SchemaError` for an invalid header, and `UnsupportedVersionError`.
         """
         try:
             features, header = _parsed(data)
@@ -91,16 +91,16 @@ class FragmentHeader:
         return header
 
 
-@remembered(most=16, max_bytes=64 << 10)
+@remembered(max_results=16, max_bytes=64 << 10)
 def _parsed(data: bytes) -> tuple[tuple[str, ...], FragmentHeader | None]:
-    """Returns the required features, and the header unless this reader lacks one of them. Fragments that one
-    writer adds to a table say the same."""
+    """Returns the required features, and the header unless this reader lacks one of them. Cached, since all
+    fragments that one writer adds to a table have the same header."""
     document = json.loads(data)
     features = features_of(document)
     if not KNOWN_FEATURES.issuperset(features):
         return features, None
     if b"\\u" in data:
-        json.dumps(document, ensure_ascii=False).encode()  # refuses half a character
+        json.dumps(document, ensure_ascii=False).encode()  # raises for lone surrogates
     header = FragmentHeader(
         schema=schema_from_json(document["schema"]),
         sort=tuple(SortColumn.from_json(column) for column in document["sort"]),

@@ -23,7 +23,7 @@ class _Ranges(RangeSource, Protocol):
 
 
 class OpenFragment(FragmentReader):
-    """A `FragmentReader` and context manager that closes what it opened."""
+    """A `FragmentReader` that is a context manager and closes its source."""
 
     def __init__(self, source: _Ranges, size_bytes: int, name: str) -> None:
         """Use `open_fragment` instead."""
@@ -48,7 +48,7 @@ def open_fragment(source: str | PathLike[str] | bytes | IO[bytes]) -> OpenFragme
         polars.DataFrame(fragment)  # or duckdb.sql("FROM fragment"), pyarrow.table(fragment)
         fragment.to_reader(["service", "message"])
 
-    Reads only header and footer at first. A fragment has one column after the other, so reading rows needs
+    Reads only header and footer at first. Columns are stored one after the other, so reading rows needs
     random access: read a pipe into memory first.
     Raises `TypeError` for any other source; `OSError`; `io.UnsupportedOperation` for a file that is not
     seekable; `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
@@ -71,7 +71,7 @@ def open_fragment(source: str | PathLike[str] | bytes | IO[bytes]) -> OpenFragme
 
 
 class _PathRanges:
-    """Ranges of a file that this module opened; any number of threads may read."""
+    """Byte ranges of a file that this module opened; thread-safe."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - closed by close()
@@ -82,7 +82,7 @@ class _PathRanges:
     def read_range(self, start: int, length: int, /) -> bytes:
         file = self._file.fileno()
         data = os.pread(file, length, start)
-        while data and len(data) < length:  # the system reads at most 2 GiB at a time
+        while data and len(data) < length:  # one call reads at most 2 GiB
             more = os.pread(file, length - len(data), start + len(data))
             if not more:
                 break
@@ -94,17 +94,17 @@ class _PathRanges:
 
 
 class _FileRanges:
-    """Ranges of the caller's file, which is left open; threads take turns."""
+    """Byte ranges of the caller's file, which stays open; a lock serialises threads."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._turn = Lock()
+        self._lock = Lock()
 
     def size_bytes(self) -> int:
         return self._file.seek(0, os.SEEK_END)
 
     def read_range(self, start: int, length: int, /) -> bytes:
-        with self._turn:
+        with self._lock:
             self._file.seek(start)
             return self._file.read(length)
 

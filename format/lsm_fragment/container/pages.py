@@ -1,7 +1,7 @@
-"""Writes and reads statistics pages, in which a footer has what it says of columns (SPEC section 7).
+"""Writes and reads statistics pages, the part of a footer about columns (SPEC section 7).
 
-A page holds the records of one column or more. A record can be skipped without being looked at, so the
-statistics of a column cost nothing but their own bytes.
+A page holds the records of one or more columns. Records can be skipped undecoded, so the statistics of a
+column cost only their own bytes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from lsm_fragment.errors import SchemaError, cause_of
 from lsm_fragment.short_texts import remembered
 
 PAGE_BYTES: Final = 64 << 10
-"""Writers begin another page before a record with which the page would have more bytes than this."""
+"""Begin another page before a record that would make the page larger than this."""
 _HEAD: Final = struct.Struct("<QIIIIQQ")
 _COUNTS: Final = 5
-"""The first fields of `ChunkStats`, which are 64-bit numbers in arrays one after the other."""
+"""The number of leading fields of `ChunkStats` that are arrays of 64-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRecord:
-    """What a footer says of one column; its chunks are unpacked when they are asked for."""
+    """A footer's record of one column; its chunks are decoded on demand."""
 
     name: str
     start: int
-    """Offset at which the column begins: that of its 'C' block, or of the key section for a sort column."""
+    """Offset of the column's 'C' block, or of the key section for a sort column."""
     end: int
-    """Offset of what follows the column, or the key section."""
+    """Offset of the end of the column, or of the key section."""
     count: int
-    """Number of chunks: one for each row group, or none if the column has only nulls."""
+    """Number of chunks: one per row group, or 0 for an all-null column."""
     size: int
     """Bytes of the record."""
     _table: bytes
@@ -85,17 +85,15 @@ class ColumnRecord:
         return _parse_field(text, self.name)
 
     def check_places(self, chunks: Sequence[ChunkStats]) -> None:
-        """Raises `ValueError` unless the chunks of a column outside the sort schema fill its place."""
+        """Raises `ValueError` unless the chunks of a column outside the sort schema exactly fill its
+        place."""
         at = self.start + BLOCK_HEADER_BYTES + len(self.name.encode())
         if chunks and check_back_to_back(chunks, at) != self.end:
             raise ValueError(f"the chunks of column {self.name!r} do not fill its place")
 
 
 def check_back_to_back(chunks: Sequence[ChunkStats], at: int) -> int:
-    """Returns the offset at which chunks end that begin at `at`.
-
-    Raises `ValueError` for gaps between them.
-    """
+    """Returns the end offset of chunks that begin at `at`. Raises `ValueError` for gaps between them."""
     for chunk in chunks:
         if chunk.offset != at or chunk.stored_bytes < BLOCK_HEADER_BYTES:
             raise ValueError("chunks are not back to back")
@@ -104,7 +102,7 @@ def check_back_to_back(chunks: Sequence[ChunkStats], at: int) -> int:
 
 
 def pack_record(field: pa.Field, chunks: Sequence[ChunkStats], start: int, end: int) -> bytes:
-    """Returns a column's record. start, end: the column's place in the fragment; 0 if it has none."""
+    """Serialises a column's record. start, end: the column's place in the fragment; 0 if it has none."""
     document = field_to_json(field)
     name = document.pop("name").encode()
     text = json_bytes(document)
@@ -121,19 +119,19 @@ def pack_record(field: pa.Field, chunks: Sequence[ChunkStats], start: int, end: 
 
 
 class Page(NamedTuple):
-    """A page as it is written."""
+    """A page to be written."""
 
     start: int
-    """Offset from which its columns lie."""
+    """Offset at which its columns begin."""
     end: int
-    """Offset of what follows them."""
+    """Offset at which they end."""
     name: str
     """Name of its first column."""
     payload: bytes
 
 
 def paged(records: Iterable[bytes], start: int) -> Iterator[Page]:
-    """Yields the pages of records that come in the order of the file. start: where their columns begin."""
+    """Divides records in file order into pages. start: offset of their columns."""
     held: list[bytes] = []
     size, end, name = 0, start, ""
     for record in records:
@@ -150,10 +148,8 @@ def paged(records: Iterable[bytes], start: int) -> Iterator[Page]:
 
 
 def check_records(records: Sequence[ColumnRecord], start: int) -> int:
-    """Returns the offset at which a page's columns end, which come by name and without gaps from `start` on.
-
-    Raises `ValueError` if they don't.
-    """
+    """Returns the end offset of a page's columns. Raises `ValueError` unless they ascend by name and follow
+    each other without gaps from `start` on."""
     name: bytes | None = None
     for record in records:
         encoded = record.name.encode()
@@ -161,14 +157,14 @@ def check_records(records: Sequence[ColumnRecord], start: int) -> int:
             raise ValueError(f"column {record.name!r} is not in its place")
         if record.count:
             if record.start != start:
-                raise ValueError(f"column {record.name!r} is said to be where it cannot be")
+                raise ValueError(f"column {record.name!r} does not start where it must")
             start = record.end
         name = encoded
     return start
 
 
 def unpack_page(page: bytes) -> Iterator[ColumnRecord]:
-    """Yields the records of a page, at least one. Raises `ValueError` for bytes that are not one."""
+    """Yields the records of a page, at least one. Raises `ValueError` for malformed bytes."""
     if not page:
         raise ValueError("a page without records")
     at = 0
@@ -179,7 +175,7 @@ def unpack_page(page: bytes) -> Iterator[ColumnRecord]:
 
 
 def unpack_record(table: bytes, at: int = 0) -> ColumnRecord:
-    """Reads the record at an offset of a table. Raises `ValueError` for bytes that are not one."""
+    """Reads the record at an offset of a table. Raises `ValueError` for malformed bytes."""
     if at + _HEAD.size > len(table):
         raise ValueError("a record ends early")
     size, name_bytes, field_bytes, count, reserved, start, end = _HEAD.unpack_from(table, at)
@@ -203,9 +199,9 @@ def unpack_record(table: bytes, at: int = 0) -> ColumnRecord:
     )
 
 
-@remembered(most=4096, max_bytes=4096)
+@remembered(max_results=4096, max_bytes=4096)
 def _parse_field(text: bytes, name: str) -> tuple[pa.Field, ValueKind]:
-    """Returns a column's field and the kind of its VALUEs. The fragments of a table have the same ones."""
+    """Parses a column's field and the kind of its VALUEs, which are the same in all fragments of a table."""
     try:
         document = json.loads(text)
         field = field_from_json({**document, "name": name})

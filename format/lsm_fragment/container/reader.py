@@ -1,4 +1,4 @@
-"""Reads a fragment at random by its footer, with projection and pruning by key range (SPEC section 8)."""
+"""Random access to a fragment by its footer, with projection and pruning by key range (SPEC section 8)."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from lsm_fragment.names import names_text
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
 _NODES_BYTES: Final = 4 << 10
-"""As much of a chunk of templates as has its encoding nodes, which are few, and its table of parts."""
+"""Read this much of a TEMPLATE chunk for its encoding nodes, which are few, and its table of parts."""
 _BEGIN_BYTES: Final = 64 << 10
 _HEAD_DIVISOR: Final = 16
-"""Templates and codes mostly take less than one of so many bytes of a chunk, or than `_BEGIN_BYTES`."""
-_WINDOW_BYTES: Final = 16 << 20
+"""Read 1/16 of a chunk, but at least `_BEGIN_BYTES`, for its templates and codes: mostly enough."""
+_READ_BYTES: Final = 16 << 20
 _ROW_BYTES: Final = 8
 _BATCH_BYTES: Final = 64 << 20
-"""The most bytes of one column in a batch: a short dictionary may decode to far more than it takes."""
+"""Limit a batch to this size per column: a short dictionary may decode to far more than it takes."""
 
 
 class RangeSource(Protocol):
-    """A source of ranges of one object. It gives exactly the bytes asked for, fewer only at the end."""
+    """Byte ranges of one object. Returns exactly the requested bytes, fewer only at the end."""
 
     def read_range(self, start: int, length: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """A range of keys from `lower` to `upper`, both included; each has one or more leading sort columns.
+    """An inclusive range of keys; each bound has values of one or more leading sort columns.
 
     None means no limit. A shorter bound includes every key that begins with it.
     """
@@ -67,10 +67,10 @@ class KeyRange:
 
 
 class FragmentReader:
-    """A reader of one fragment of `size_bytes` by ranges: one for the end, then what is asked for.
+    """Reads one fragment of `size_bytes` by ranges: first its end, then what is needed.
 
-    The header is read only where the whole schema is asked for.
-    It has Arrow's stream interface: each stream reads from the beginning, a window of row groups at a time.
+    The header is read only if the whole schema is needed.
+    Implements Arrow's stream interface; each stream reads from the beginning, a few row groups at a time.
     It does not own its source; the reader of `open_fragment` does.
     Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
     """
@@ -78,13 +78,14 @@ class FragmentReader:
     def __init__(
         self, source: RangeSource, size_bytes: int, name: str, *, request_bytes: int = 0
     ) -> None:
-        """request_bytes: as many bytes as are read in the time that one more request takes."""
+        """request_bytes: the bytes that can be read in the time of one more request."""
         self._source = source
         self._request_bytes = request_bytes
         self.name = name
         self.size_bytes = size_bytes
         self._tail = b""
-        """The end of the fragment from its first page of statistics on, as far as it was read at once."""
+        """The end of the fragment from its first page of statistics on, as far as the first request had
+        it."""
         self._tail_start = size_bytes
         self.footer = self._read_footer()
 
@@ -94,12 +95,13 @@ class FragmentReader:
 
     @cached_property
     def header(self) -> FragmentHeader:
-        """The header, which is read at the first use. It raises what the constructor raises."""
+        """The header, read on first use. Raises the errors of the constructor."""
         return self._read_header(self._source.read_range(0, min(self.size_bytes, _HEAD_BYTES)))
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of all columns, from the header. `FooterReader.field` knows single columns."""
+        """The schema of all columns, from the header. `FooterReader.field` returns single fields without
+        it."""
         return self.header.schema
 
     @property
@@ -123,9 +125,9 @@ class FragmentReader:
     ) -> list[list[pa.Array]]:
         """Returns storage arrays [row group][column], with dictionaries kept.
 
-        keep_templates: returns strings that are stored as templates and variables as a templated array
+        keep_templates: returns strings that are stored as templates as a templated array
         (`lsm_fragment.arrays.templated`); otherwise they are joined.
-        Makes one range request per column if the row groups are neighbours.
+        Adjacent row groups take one range request per column.
         """
         self.footer.fetch(columns)
         by_column = [self._read_column(name, groups, keep_templates) for name in columns]
@@ -134,11 +136,11 @@ class FragmentReader:
     def read_lazily(
         self, name: str, group: int, *, needs_text: bool = False
     ) -> pa.Array | TemplateChunk:
-        """Returns a column of a row group: as `read_storage` does, but strings that are stored as templates
-        without decoding them.
+        """Returns a column of a row group as `read_storage` does, but leaves strings that are stored as
+        templates undecoded.
 
-        needs_text: whether all of a chunk is read at once. Otherwise its beginning is, unless a second
-        request would take longer than the rest, and the rest when text is asked for.
+        needs_text: read all of a chunk at once. Otherwise reads its beginning, unless the rest would take
+        less time than a second request; the rest is read when text is needed.
         """
         self.footer.fetch([name])
         field = self.footer.field(name)
@@ -156,7 +158,7 @@ class FragmentReader:
         return block.decode(dtype, keep_dictionary=True)
 
     def templated_groups(self, name: str) -> list[int]:
-        """Returns the row groups that store strings as templates, by the footer; none for other columns."""
+        """Returns the row groups that store strings as templates, from the footer; none for other columns."""
         self.footer.fetch([name])
         field = self.footer.field(name)
         if field is None or not is_string(storage_type(field.type)):
@@ -165,14 +167,14 @@ class FragmentReader:
         return [group for group, chunk in chunks if chunk.encoding == Encoding.TEMPLATE.name]
 
     def template_sizes(self, name: str, group: int) -> TemplateSizes:
-        """Returns what the beginning of a chunk says of its templates. group: of `templated_groups`.
+        """Returns sizes of a chunk's templates from its beginning. group: one of `templated_groups`.
 
         Raises `CorruptFragmentError`.
         """
         return read_sizes(self._read_beginning(name, group, _NODES_BYTES))
 
     def _read_beginning(self, name: str, group: int, begin_bytes: int) -> Block:
-        """Reads so many bytes of a chunk, or all that it has, and checks no more than header and nodes."""
+        """Reads up to `begin_bytes` of a chunk, and verifies only header and nodes."""
         stats = self.footer.chunks(name)[group]
         data = self._source.read_range(stats.offset, min(stats.stored_bytes, begin_bytes))
         reader = BlockReader(MemorySource(data), self.name, offset=stats.offset)
@@ -193,20 +195,20 @@ class FragmentReader:
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the range in sort order, with all or some columns.
+        """Yields the rows of a key range in sort order, with all or some columns.
 
-        A row group is one batch, or several if its rows take more than 64 MiB decoded.
+        A row group is one batch, or several if a column takes more than 64 MiB decoded.
 
-        Raises `SchemaError` for a column the fragment does not have.
+        Raises `SchemaError` for a missing column.
         """
         schema = self.project(columns)
         names = schema.names
         keys = keys or KeyRange()
         sort_names = [column.column for column in self.footer.sort]
-        for window in self._windows(self.select_row_groups(keys), names):
-            arrays = self.read_storage(names, window)
-            key_arrays = self.read_storage(sort_names, window) if keys != KeyRange() else arrays
-            for group, group_arrays, group_keys in zip(window, arrays, key_arrays, strict=True):
+        for read in self._reads(self.select_row_groups(keys), names):
+            arrays = self.read_storage(names, read)
+            key_arrays = self.read_storage(sort_names, read) if keys != KeyRange() else arrays
+            for group, group_arrays, group_keys in zip(read, arrays, key_arrays, strict=True):
                 start, stop = 0, self.footer.row_groups[group].rows
                 if keys != KeyRange():
                     start, stop = self._slice_of(group_keys, keys)
@@ -219,7 +221,7 @@ class FragmentReader:
     def to_reader(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
     ) -> pa.RecordBatchReader:
-        """Returns the batches of `scan` as a stream of Arrow. Raises `SchemaError` for columns at once."""
+        """Returns the batches of `scan` as an Arrow stream. Raises `SchemaError` for columns immediately."""
         schema = self.project(columns)
         return pa.RecordBatchReader.from_batches(schema, self.scan(columns, keys))
 
@@ -231,9 +233,9 @@ class FragmentReader:
         return self.schema.__arrow_c_schema__()
 
     def project(self, names: Sequence[str] | None) -> pa.Schema:
-        """Returns the schema of these columns, or of all with the schema's own metadata.
+        """Returns the schema of these columns, or of all columns with the schema's own metadata.
 
-        Raises `SchemaError` for a missing one.
+        Raises `SchemaError` for a missing column.
         """
         wanted = self.schema.names if names is None else names
         self.footer.fetch(wanted)
@@ -259,7 +261,7 @@ class FragmentReader:
         self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int
     ) -> Iterator[pa.RecordBatch]:
         """Yields one batch, or more if a row group has more distinct values than the index type of a
-        dictionary column can count, as a merge may make it."""
+        dictionary column can count, as it may have after a merge."""
         try:
             batch = self._batch(schema, arrays, start, stop)
         except SchemaError:
@@ -289,9 +291,9 @@ class FragmentReader:
             stop = bisect.bisect_right(rows, self._compare.upper(wanted.upper), key=columns.key)
         return start, stop
 
-    def _windows(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[list[int]]:
-        """Yields row groups to read together: neighbours with up to `_WINDOW_BYTES` of chunks."""
-        window: list[int] = []
+    def _reads(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[list[int]]:
+        """Yields row groups to read together: adjacent ones with up to `_READ_BYTES` of chunks."""
+        read: list[int] = []
         size = 0
         for group in groups:
             rows = self.footer.row_groups[group].rows
@@ -301,13 +303,13 @@ class FragmentReader:
                 for chunks in map(self.footer.chunks, names)
                 if chunks
             )
-            if window and (size + held > _WINDOW_BYTES or group != window[-1] + 1):
-                yield window
-                window, size = [], 0
-            window.append(group)
+            if read and (size + held > _READ_BYTES or group != read[-1] + 1):
+                yield read
+                read, size = [], 0
+            read.append(group)
             size += held
-        if window:
-            yield window
+        if read:
+            yield read
 
     def _read_column(
         self, name: str, groups: Sequence[int], keep_templates: bool
@@ -330,7 +332,7 @@ class FragmentReader:
             raise CorruptFragmentError(str(error), name=self.name, column=name) from error
 
     def read_blocks(self, name: str, groups: Sequence[int]) -> Iterator[Block]:
-        """Yields the chunks of one column for these row groups, checked but still compressed."""
+        """Yields the chunks of one column for these row groups, verified but still compressed."""
         chunks = self.footer.chunks(name)
         stats = [chunks[group] for group in groups]
         is_key = name in self.footer.key_names
@@ -361,7 +363,7 @@ class FragmentReader:
     def _read_header(self, head: bytes) -> FragmentHeader:
         layout.check_prologue(head[: layout.PROLOGUE_BYTES], name=self.name)
         start = layout.PROLOGUE_BYTES
-        source = _Continued(self._source, head[start:], len(head))
+        source = _PrefixedSource(self._source, head[start:], len(head))
         block = BlockReader(source, self.name, offset=start).read_block()
         if block.header.kind is not BlockKind.HEADER:
             raise block.fault("the fragment does not begin with its header")
@@ -399,20 +401,20 @@ class FragmentReader:
                 tail[-layout.TRAILER_BYTES :], name=self.name, total_bytes=self.size_bytes
             )
         except CorruptFragmentError:
-            # The beginning tells a damaged fragment from what is none, and from one of a later version.
+            # The beginning distinguishes damage from another format or a later version.
             head = self._source.read_range(0, min(self.size_bytes, layout.PROLOGUE_BYTES))
             layout.check_prologue(head, name=self.name)
             raise
 
     def _read(self, start: int, end: int) -> bytes:
-        """Returns the bytes of some pages of statistics."""
+        """Returns the bytes of statistics pages."""
         if start >= self._tail_start:
             return self._tail[start - self._tail_start : end - self._tail_start]
         return self._source.read_range(start, end - start)
 
 
-class _Continued:
-    """A forward source that gives bytes in memory first, then ranges of the object."""
+class _PrefixedSource:
+    """A forward source of bytes in memory, continued by ranges of the object."""
 
     def __init__(self, source: RangeSource, first: bytes, position: int) -> None:
         self._source = source

@@ -14,15 +14,15 @@ from lsm_fragment.arrays.sizes import rows_of_pieces_within, total_bits
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some rows of all columns."""
+    """Consecutive rows of all columns."""
 
     columns: Mapping[str, pa.Array]
     rows: int
     bits: Mapping[str, int]
-    """What each column takes, as `lsm_fragment.arrays.sizes` counts."""
+    """Size of each column, as `lsm_fragment.arrays.sizes` counts it."""
 
     def divided(self, rows: int) -> tuple[_Piece, _Piece]:
-        """Returns the first rows, and the others."""
+        """Splits off the first rows."""
         head = _piece_of({name: array.slice(0, rows) for name, array in self.columns.items()})
         rest = {name: array.slice(rows) for name, array in self.columns.items()}
         bits = {name: bits - head.bits[name] for name, bits in self.bits.items()}
@@ -35,7 +35,7 @@ def _piece_of(columns: Mapping[str, pa.Array]) -> _Piece:
 
 
 class Pending:
-    """Rows that do not fill a row group yet, in pieces as they came."""
+    """Rows that do not fill a row group yet, in the pieces that were appended."""
 
     def __init__(self) -> None:
         self._pieces: deque[_Piece] = deque()
@@ -49,7 +49,7 @@ class Pending:
         self.rows += piece.rows
 
     def rows_within(self, max_rows: int, limit_bytes: int) -> int:
-        """Returns the most leading rows, at least 1, that take at most so many bytes in every column."""
+        """Returns the maximum number of leading rows, at least 1, within `limit_bytes` in every column."""
         rows = min(self.rows, max_rows)
         for name, bits in self._bits.items():
             if bits // 8 > limit_bytes:
@@ -58,7 +58,7 @@ class Pending:
         return max(1, rows)
 
     def take(self, rows: int) -> dict[str, pa.Array]:
-        """Removes and returns the first rows, one array for each column."""
+        """Removes and returns the first rows, one array per column."""
         taken: list[_Piece] = []
         self.rows -= rows
         while rows:

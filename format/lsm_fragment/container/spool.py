@@ -1,4 +1,4 @@
-"""Spools the chunks of the column section to disk until the key section has been written."""
+"""Spools the column section to memory and disk until the key section is written."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from lsm_fragment.container.chunk import Chunk
 from lsm_fragment.container.footer import ChunkStats
 
 SPOOL_MEMORY_BYTES: Final = 16 << 20
-"""The most bytes of encoded columns in memory while a fragment is written; more go to a temporary file."""
+"""Keep at most this much of encoded columns in memory while writing a fragment; the rest goes to a
+temporary file."""
 
 
 Parts = tuple[bytes, ...]
-"""The bytes of a block, in one part or more."""
+"""The bytes of a block, in one or more parts."""
 
 
 class ColumnSpool:
-    """A spool of finished blocks by column, in memory and, beyond its limit, in a temporary file."""
+    """Finished blocks by column, in memory and, beyond its limit, in a temporary file."""
 
     def __init__(self, directory: str | None, memory_bytes: int) -> None:
         self._directory = directory
@@ -27,13 +28,13 @@ class ColumnSpool:
         self._file: IO[bytes] | None = None
         self._file_bytes = 0
         self._blocks: dict[str, list[tuple[ChunkStats, Parts | None]]] = {}
-        """The blocks of each column; None in place of one in the file, which is where the statistics say."""
+        """The blocks of each column; None for a block in the file, at the offset in its statistics."""
         self._has_values: set[str] = set()
 
     def append(self, name: str, chunk: Chunk) -> None:
         parts = tuple(
             map(bytes, chunk.parts(BlockKind.DATA))
-        )  # views would hold more than they show
+        )  # copies: views would keep more memory alive
         size = sum(map(len, parts))
         stats = chunk.stats(offset=self._file_bytes, stored_bytes=size)
         is_held = size <= self._left_bytes
@@ -49,8 +50,8 @@ class ColumnSpool:
         return name in self._has_values
 
     def blocks(self, name: str) -> Iterator[tuple[Parts, ChunkStats]]:
-        """Yields the parts of the column's blocks in row-group order, and their statistics, where offsets
-        mean nothing."""
+        """Yields the parts of the column's blocks in row-group order, and their statistics with undefined
+        offsets."""
         for stats, parts in self._blocks.pop(name):
             if parts is None:
                 assert self._file is not None

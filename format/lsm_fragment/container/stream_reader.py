@@ -1,7 +1,7 @@
-"""Reads a fragment front to back from a source that is not seekable, without the footer (SPEC section 8).
+"""Reads a fragment forward from a source without seeking, and without the footer (SPEC section 8).
 
-The caller takes all key groups, then column by column, chunk by chunk, then calls `finish`. Blocks are
-checked but still compressed, so that a merge may decode them or copy them.
+The caller takes all key groups, then chunk by chunk of each column, then calls `finish`. Blocks are verified
+but still compressed, so that a merge can either decode or copy them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lsm_fragment.keys.sort_schema import column_order
 
 TakeColumn = Callable[[str, Sequence[ChunkStats]], None]
 AHEAD_BYTES: Final = 1 << 10
-"""Enough for the header of a column, that of its first chunk, and the nodes of that."""
+"""Enough for the header of a column, the header of its first chunk, and the nodes of that chunk."""
 _FOOTER: Final = (BlockKind.STATISTICS, BlockKind.DIRECTORY)
 
 
@@ -59,13 +59,13 @@ class FragmentStream:
             raise block.fault(str(error)) from error
         self._keys = [column.column for column in self.header.sort]
         self.row_group_rows: list[int] = []
-        """Rows of each row group seen so far; complete once `next_key_group` has returned None."""
+        """Rows of each row group so far; complete once `next_key_group` has returned None."""
         self._column: str | None = None
         self._chunk_index = 0
         self._keys_done = False
         self._key_end = 0
-        self._seen_keys = Sequel()
-        self._seen = Sequel()
+        self._seen_keys = ChunkDigest()
+        self._seen = ChunkDigest()
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class FragmentStream:
     def next_column(self) -> str | None:
         """Returns the name of the next column of the column section; None at the footer.
 
-        The caller must have taken all key groups, and all chunks of the column before.
+        The caller must have taken all key groups, and all chunks of the previous column.
         """
         assert self._keys_done, "key groups come first"
         self._check_column_complete()
@@ -132,12 +132,12 @@ class FragmentStream:
         return block
 
     def finish(self, take: TakeColumn | None = None) -> Directory:
-        """Reads footer and trailer, and checks them against the blocks that were read.
+        """Reads footer and trailer, and verifies them against the blocks that were read.
 
-        take: called with each column that has chunks and their statistics, sort columns last. One page of
-        them is in memory at a time.
+        take: called for each column with chunks, with their statistics; sort columns come last. Only one page
+        is in memory at a time.
         """
-        pages, stated = PageTable(), Sequel()
+        pages, stated = PageTable(), ChunkDigest()
         names = iter(column_order(self.header.schema, self.header.sort))
         start = self._key_end
         self._skip_ancillary()
@@ -165,7 +165,7 @@ class FragmentStream:
             self._check_head(directory.head)
             stated_pages = directory.page_table, directory.head.columns_end
             if next(names, None) is not None or stated_pages != (pages.to_bytes(), start):
-                raise ValueError("the directory is not one of these pages")
+                raise ValueError("the directory does not match the pages")
             self._seen.check(stated)
             self._check_keys(directory)
         except ValueError as error:
@@ -176,7 +176,7 @@ class FragmentStream:
         return directory
 
     def finish_quickly(self) -> DirectoryHead:
-        """Does what `finish` does, but does not look at the statistics of chunks and row groups."""
+        """Does the same as `finish`, but skips the statistics of chunks and row groups."""
         self._skip_ancillary()
         while self._reader.next_kind() == BlockKind.STATISTICS:
             self._reader.skip_block()
@@ -198,7 +198,7 @@ class FragmentStream:
         return chunks
 
     def _check_keys(self, directory: Directory) -> None:
-        stated = Sequel()
+        stated = ChunkDigest()
         for group in zip(*(chunks for _, chunks in directory.keys.values()), strict=True):
             stated.chunks(group)
         self._seen_keys.check(stated)
@@ -251,8 +251,8 @@ _CHUNK: Final = struct.Struct("<BQQQQ")
 _NULL_COUNT: Final = slice(16, 24)
 
 
-class Sequel:
-    """A checksum of the chunks that were seen, to compare with those of the footer that follows them."""
+class ChunkDigest:
+    """A checksum over chunks as read, to compare with the chunks of the footer."""
 
     def __init__(self) -> None:
         self._seen = xxhash.xxh3_64()
@@ -268,7 +268,7 @@ class Sequel:
         )
 
     def chunks(self, chunks: Iterable[ChunkStats]) -> None:
-        """Adds chunks as a footer states them."""
+        """Adds chunks as stated by a footer."""
         for chunk in chunks:
             self._seen.update(
                 _CHUNK.pack(
@@ -277,7 +277,7 @@ class Sequel:
                 )
             )  # fmt: skip
 
-    def check(self, stated: Sequel) -> None:
-        """Raises `ValueError` unless `stated` had the same chunks."""
+    def check(self, stated: ChunkDigest) -> None:
+        """Raises `ValueError` unless `stated` has the same chunks."""
         if stated._seen.digest() != self._seen.digest():
-            raise ValueError("the footer's chunks are not those that came before it")
+            raise ValueError("the footer's chunks do not match the chunks before it")

@@ -1,7 +1,7 @@
 """Writes and reads little-endian binary tables, and columns of VALUEs in them (SPEC section 7).
 
-Every array begins at a multiple of 8 from the beginning of its table. A reader takes no memory on the word of
-a count: an array that does not fit into the bytes that are there is refused first.
+Arrays are aligned to 8 bytes from the beginning of their table. A reader does not trust counts: an array that
+exceeds the available bytes is refused before memory is allocated.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from lsm_fragment.keys.bounds import Value, value_to_json
 
 _SIZES: Final = {"Q": 8, "q": 8, "d": 8, "I": 4, "B": 1}
 LEFT_OUT: Final = object()
-"""What a column of VALUEs has for a bound that ends before it."""
+"""The VALUE of a column beyond the end of a bound."""
 MAX_COUNT: Final = 1 << 62
-"""Counts of bytes and offsets are below this; sums of a few of them fit 64 bits."""
+"""Upper bound of byte counts and offsets: sums of a few of them fit 64 bits."""
 
 
 def padded(data: bytes) -> bytes:
-    """Returns the bytes with zeros up to the next multiple of 8."""
+    """Pads bytes with zeros to a multiple of 8."""
     return data + bytes(-len(data) % 8)
 
 
 def packed(code: str, values: Sequence[Any]) -> bytes:
-    """Returns an array of numbers, padded. code: that of `struct`."""
+    """Packs numbers as a padded array. code: a format character of `struct`."""
     return padded(struct.pack(f"<{len(values)}{code}", *values))
 
 
 class TableReader:
-    """A reader of arrays, one after the other. All its methods raise `ValueError` where the table ends."""
+    """Reads consecutive arrays. All methods raise `ValueError` at the end of the table."""
 
     def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
         self.at = at
@@ -46,7 +46,7 @@ class TableReader:
         self._end = len(data) if end is None else end
 
     def array(self, code: str, count: int) -> tuple[Any, ...]:
-        """Returns the next array of numbers. code: that of `struct`."""
+        """Returns the next array of numbers. code: a format character of `struct`."""
         return struct.unpack_from(f"<{count}{code}", self._data, self._skip(_SIZES[code] * count))
 
     def raw(self, size: int) -> bytes:
@@ -55,19 +55,19 @@ class TableReader:
         return self._data[at : at + size]
 
     def counts(self, count: int) -> tuple[int, ...]:
-        """Returns the next array of 64-bit offsets or numbers of bytes."""
+        """Returns the next array of 64-bit offsets or byte counts."""
         values = self.array("Q", count)
         if values and max(values) >= MAX_COUNT:
             raise ValueError(f"{max(values)} is not a number of bytes")
         return values
 
     def finish(self) -> None:
-        """Checks that nothing follows."""
+        """Raises `ValueError` if bytes are left."""
         if self.at != self._end:
-            raise ValueError("bytes follow that belong to nothing")
+            raise ValueError("unexpected bytes follow")
 
     def _skip(self, size: int) -> int:
-        """Moves over an array and its padding. Returns where the array begins."""
+        """Skips an array and its padding. Returns the offset of the array."""
         at, end = self.at, self.at + size + -size % 8
         if end > self._end:
             raise ValueError(f"{size:,} bytes are stated where {self._end - at:,} are left")
@@ -76,7 +76,7 @@ class TableReader:
 
 
 class ValueKind(IntEnum):
-    """How a column of VALUEs is stored."""
+    """The storage of a column of VALUEs."""
 
     NONE = 0
     INT64 = 1
@@ -101,7 +101,7 @@ _DECIMAL: Final = re.compile("-?[0-9]+([.][0-9]+)?(E[+-][0-9]{1,10})?")
 
 
 def value_kind(dtype: pa.DataType) -> ValueKind:
-    """Returns how VALUEs of a storage type are stored; NONE for types that are not compared."""
+    """Returns the kind of VALUEs of a storage type; NONE for types without an order."""
     if pt.is_decimal(dtype):
         return ValueKind.DECIMAL
     if pt.is_null(dtype):
@@ -118,7 +118,7 @@ def value_kind(dtype: pa.DataType) -> ValueKind:
 
 
 def pack_values(values: Sequence[Value], kind: ValueKind) -> bytes:
-    """Returns a column of VALUEs of one kind, some of them None or `LEFT_OUT`."""
+    """Packs VALUEs of one kind, some of which may be None or `LEFT_OUT`."""
     if all(value is None for value in values):
         return struct.pack("<B7x", ValueKind.NONE)
     states = bytes(
@@ -141,9 +141,9 @@ def pack_values(values: Sequence[Value], kind: ValueKind) -> bytes:
 
 
 def unpack_values(table: TableReader, count: int, kind: ValueKind) -> list[Value]:
-    """Reads a column of `count` VALUEs. kind: that of the column's type.
+    """Reads a column of `count` VALUEs. kind: of the column's type.
 
-    Raises `ValueError` for values of another kind, and for texts and decimals that are none.
+    Raises `ValueError` for values of another kind, and for invalid texts and decimals.
     """
     head = table.raw(8)
     found = head[0]

@@ -1,4 +1,4 @@
-"""Reads chunks of templates as far as a query needs them."""
+"""Reads TEMPLATE chunks only as far as a query needs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lsm_fragment.limits import chunk_limit_bytes
 
 
 class TemplateChunk:
-    """The strings of one chunk, of which templates and codes are decoded first, and variables where text is
-    asked for. These are kept, and text is not.
+    """The strings of one chunk: decodes templates and codes first, and variables when text is needed. Keeps
+    variables, but not text.
 
-    Where the payload has several parts, those with variables are not even read and checked before.
+    If the payload has several parts, those with variables are neither read nor verified before.
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class TemplateChunk:
     ) -> None:
         """block: one that `has_templates`. dtype: the storage type of the strings.
 
-        read_more: gives a number of bytes from an offset of the payload on, if `block` has only its
-        beginning, which has at least the table of parts.
+        read_more: returns bytes of the payload, by offset and length. Required if `block` has only the
+        beginning of its payload, with at least the table of parts.
         """
         self._block = block
         self._read_more = read_more
@@ -47,7 +47,7 @@ class TemplateChunk:
 
     @cached_property
     def _first(self) -> bytes | memoryview:
-        """The first part, which is all of the raw payload where there is no other."""
+        """The first part, or the whole raw payload if it is the only one."""
         header, (first, *others) = self._block.header, self._parts
         stored = self._stored([first])
         with self._block.explained():
@@ -68,12 +68,12 @@ class TemplateChunk:
                 raw_bytes=header.raw_bytes,
             )
         if len(self._parts) > 1 and len(first) != decoder.head_bytes:
-            raise block.fault("the first part has other bytes than templates and codes take")
+            raise block.fault("the first part does not have exactly the templates and codes")
         return decoder
 
     @property
     def head(self) -> TemplateHead:
-        """Templates, codes, and what is known of variables. Raises `CorruptFragmentError`."""
+        """Templates, codes, and the layout of variables. Raises `CorruptFragmentError`."""
         return self._decoder.head
 
     @property
@@ -84,12 +84,12 @@ class TemplateChunk:
 
     @property
     def head_bytes(self) -> int:
-        """How many bytes of the raw payload the head takes. Raises `CorruptFragmentError`."""
+        """Bytes of the raw payload that the head takes. Raises `CorruptFragmentError`."""
         return self._decoder.head_bytes
 
     @property
     def has_variables(self) -> bool:
-        """Whether variables have been decompressed. Raises `CorruptFragmentError`."""
+        """Whether variables are decompressed. Raises `CorruptFragmentError`."""
         return self._decoder.has_variables
 
     def texts(self, chosen: Bits | None = None) -> pa.Array:
@@ -103,7 +103,7 @@ class TemplateChunk:
             return decoder.texts(chosen)
 
     def _rest(self, head_bytes: int) -> bytes | memoryview:
-        """Returns what follows the head in the raw payload. head_bytes: the length of the head."""
+        """Returns the raw payload behind the head. head_bytes: the length of the head."""
         _, *others = self._parts
         if not others:
             return memoryview(self._first)[head_bytes:]
@@ -112,7 +112,7 @@ class TemplateChunk:
             return decompress_parts(stored, others, self._block.header.raw_bytes - head_bytes)
 
     def _stored(self, parts: Sequence[PayloadPart]) -> bytes | memoryview:
-        """Returns the bytes of neighbouring parts, which are read if they are not at hand, and checked."""
+        """Returns the stored bytes of adjacent parts, verified; reads them unless they are in memory."""
         start, stop = parts[0].start, parts[-1].stop
         stored = memoryview(self._block.stored)[start:stop]
         if len(stored) < stop - start and self._read_more is not None:
@@ -124,18 +124,18 @@ class TemplateChunk:
 
 
 class TemplateSizes(NamedTuple):
-    """What the beginning of a chunk of templates says of it."""
+    """Sizes of a TEMPLATE chunk, from its beginning."""
 
     rows: int
     templates: int
     head_bytes: int
-    """Stored bytes of templates, codes and alphabets; raw ones if they are no part of their own."""
+    """Stored bytes of templates, codes and alphabets; raw bytes if these are no separate part."""
     variables_bytes: int
-    """The other stored bytes."""
+    """The remaining stored bytes."""
 
 
 def read_sizes(block: Block) -> TemplateSizes:
-    """Returns what the beginning of a chunk of templates says. block: see `TemplateChunk`.
+    """Returns the sizes of a TEMPLATE chunk from its beginning. block: see `TemplateChunk`.
 
     Raises `CorruptFragmentError`.
     """
@@ -151,5 +151,5 @@ def read_sizes(block: Block) -> TemplateSizes:
 
 
 def has_templates(block: Block) -> bool:
-    """Returns whether strings of the chunk are stored as templates. Raises `CorruptFragmentError`."""
+    """Returns whether the chunk stores strings as templates. Raises `CorruptFragmentError`."""
     return block.encoding == Encoding.TEMPLATE.name

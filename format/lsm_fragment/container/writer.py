@@ -1,8 +1,8 @@
 """Writes sorted batches as a fragment, a stream of bytes, in bounded memory.
 
-Chunks of the columns outside the sort schema go through a spool (memory, then a temporary file), because the
-file has one column after the other, while rows come with all columns at once. Row groups are cut by the
-heaviest column, at the same rows however the rows were batched.
+Rows arrive with all columns, but the file has one column after the other: chunks of the columns outside the
+sort schema go through a spool (memory, then a temporary file). Row groups are cut by the heaviest column, at
+the same rows however the rows are batched.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from lsm_fragment.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
-    """Settings for how a fragment is cut and compressed. Raises `ValueError` for values out of bounds."""
+    """Settings for row groups and compression. Raises `ValueError` for values out of range."""
 
     max_rows: int = 131_072
-    """The most rows of a row group. Fewer bound memory more tightly; more compress better."""
+    """Maximum rows of a row group. Fewer bound memory more tightly; more compress better."""
     target_row_group_bytes: int = 16 << 20
     """Target for raw bytes of a row group's heaviest column.
 
@@ -75,14 +75,14 @@ class WriterOptions:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFragment:
-    """The figures of a finished fragment."""
+    """Size and summary of a finished fragment."""
 
     bytes_written: int
     summary: FragmentSummary
 
 
 class FragmentWriter:
-    """A writer of one fragment, used as a context manager. Leaving it by an exception drops the spool.
+    """Writes one fragment. A context manager: leaving it by an exception drops the spool.
 
     The caller owns the sink, and must not make its bytes visible before `finish` has returned.
     """
@@ -101,7 +101,7 @@ class FragmentWriter:
     ) -> None:
         """on_row_group: called with the columns of each row group, as storage arrays.
 
-        pool: who encodes the columns of a row group; the bytes are the same for any number of threads.
+        pool: encodes the columns of a row group; the bytes are the same for any number of threads.
         """
         self._pool = pool
         self._on_row_group = on_row_group
@@ -122,10 +122,6 @@ class FragmentWriter:
         self._row_hashes: list[int] = []
         self._spool = ColumnSpool(spool_directory, spool_memory_bytes)
 
-    @property
-    def rows_written(self) -> int:
-        return self._emitter.rows + self._pending.rows
-
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows, which must continue the sort order.
 
@@ -145,10 +141,10 @@ class FragmentWriter:
         self.write_sorted(columns)
 
     def write_sorted(self, columns: Mapping[str, pa.Array]) -> None:
-        """Appends rows of which nothing is checked: the caller knows that they are valid and go on in order.
+        """Appends rows without checks: the caller guarantees that they are valid and continue the sort order.
 
         columns: the storage arrays of all columns by name. Strings and binaries may be dictionary-coded even
-        if the schema does not say so; that changes no byte.
+        if the schema does not say so; the bytes are the same.
         Raises `LimitError` for values that readers would refuse.
         """
         self._pending.append({name: columns[name] for name in self._emitter.header.schema.names})
@@ -191,7 +187,7 @@ class FragmentWriter:
         self._last_key = key_at(keys, len(keys[0]) - 1)
 
     def _cut(self, *, final: bool) -> None:
-        """Emits the row groups whose end is known: full ones, and with `final` the rest."""
+        """Emits the row groups with a known end: full ones, and with `final` the rest."""
         max_rows, target_bytes = self._options.max_rows, self._options.target_row_group_bytes
         while self._pending.rows:
             rows = self._pending.rows_within(max_rows, target_bytes)
@@ -215,9 +211,9 @@ class FragmentWriter:
     def _chunk(
         self, first: int, numbers: _RowNumbers, columns: Mapping[str, pa.Array], name: str
     ) -> Chunk:
-        """Makes a column's chunk of rows from `first` on, and adds it to their numbers."""
+        """Makes a column's chunk of rows from `first` on, and adds the column to their numbers."""
         array = columns[name]
-        # Comes before the rows are hashed, because only distinct values need hashing.
+        # Coding comes before hashing: then only distinct values need hashing.
         coded, coding = self._coded(name, array)
         numbers.add(name, coded)
         level = self._options.compression_level
@@ -227,7 +223,7 @@ class FragmentWriter:
             except LimitError:
                 if coding is Coding.OPEN or not pt.is_dictionary(coded.type):
                     raise
-                # As the values of one row group, which are not many, they may be stored without codes.
+                # The few values of one row group may fit without codes.
                 return make_chunk(plain(array), level=level)
         except LimitError as error:
             raise LimitError(
@@ -236,7 +232,7 @@ class FragmentWriter:
             ) from error
 
     def _coded(self, name: str, array: pa.Array) -> tuple[pa.Array, Coding]:
-        """Returns a column's rows as codes if that pays, whether they came as codes or not."""
+        """Dictionary-codes a column's rows if that pays, whether they are coded or not."""
         if pt.is_dictionary(self._emitter.header.schema.field(name).type):
             return array, Coding.OPEN
         is_coded = pt.is_dictionary(array.type)
@@ -251,7 +247,7 @@ class FragmentWriter:
 
 
 class _RowNumbers:
-    """The numbers of the row hash of one row group's rows, to which several threads add columns."""
+    """The row-hash numbers of one row group's rows; several threads add columns."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -264,7 +260,7 @@ class _RowNumbers:
         add_column(name, array, self._by_thread[thread])
 
     def row_hash(self) -> int:
-        """Returns the row hash, once all columns were added."""
+        """Returns the row hash after all columns were added."""
         first, *others = self._by_thread.values()
         for numbers in others:
             first += numbers

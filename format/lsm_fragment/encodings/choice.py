@@ -1,7 +1,7 @@
 """Encodes storage arrays to chunks: picks a light encoding from the data (SPEC section 5).
 
-The choice looks at small samples, so it is deterministic. `lsm_fragment.encodings.integers` encodes
-integers. The idea of cascading light encodings before a general codec is BtrBlocks'.
+The choice depends on small samples only, so it is deterministic. `lsm_fragment.encodings.integers` encodes
+integers. Cascading light encodings before a general codec is the idea of BtrBlocks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _WIDE_BITS: Final = 4
 
 
 def encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) -> Node:
-    """Encodes an array, possibly a templated one, or strings that may become so."""
+    """Encodes a plain array, a templated one, or strings that may become templates."""
     if array.null_count == len(array):
         return encode(array)
     if is_templated(array.type):
@@ -123,8 +123,8 @@ def encode_fixed_width(array: pa.Array) -> Node:
 
 
 def _words(array: pa.Array) -> npt.NDArray[Any] | None:
-    """Returns integers, or the patterns of floats (anything in null places); None if the type or the values
-    are wider."""
+    """Returns integers, or the bit patterns of floats (null places hold anything); None for other types and
+    for decimals beyond 64 bits."""
     dtype = int_dtype(array.type)
     if dtype is not None:
         return fixed_width_view(array, dtype)
@@ -140,7 +140,7 @@ def _words(array: pa.Array) -> npt.NDArray[Any] | None:
 
 
 def _as_integers(words: npt.NDArray[Any], dtype: pa.DataType) -> npt.NDArray[Any]:
-    """Returns the integers that words are or, of floats, stand for."""
+    """Maps float patterns to integers of the same order; returns integers as they are."""
     if not pt.is_floating(dtype):
         return words
     ordered = np.empty_like(words)
@@ -182,9 +182,9 @@ def _encode_nested(array: pa.Array) -> Node:
 
 
 def encode_backed(array: pa.Array) -> Node:
-    """Encodes without constants, runs, nulls and dictionaries, which may decode to far more than they take.
+    """Encodes so that every value takes bytes: without constants, runs, nulls and dictionaries.
 
-    Only values of type null, which have no other encoding, take no bytes.
+    Only values of type null, which have no other encoding, still take none.
     """
     array = text(array)
     dtype = array.type

@@ -1,8 +1,8 @@
-"""Turns arrays into chunks before compression, and back (SPEC section 5).
+"""Converts arrays to chunks before compression, and back (SPEC section 5).
 
-The choice of an encoding is `choice`; each encoding is a file of its own, which `registry` finds. Threads
-may decode at the same time; long loops let go of the GIL. Every fault is a `ValueError` with the cause; the
-caller knows the place and adds it.
+`choice` picks the encoding; each encoding is a file of its own, which `registry` finds. Threads may decode
+concurrently; long loops release the GIL. Every fault is a `ValueError` with the cause, to which the caller
+adds the place.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def decode_array(
 
     keep_dictionary: keeps strings, binaries, lists and maps dictionary-coded (int32 codes over distinct
     values), so that a merge can move codes instead of bytes.
-    keep_templates: keeps strings that are stored as templates and variables as a templated array
+    keep_templates: keeps strings that are stored as templates as a templated array
     (`lsm_fragment.arrays.templated`).
-    max_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
-    kept dictionary or of kept templates; by default derived from the payload's length.
-    reserve: called with every larger size before memory is allocated for it; what it raises comes through.
+    max_bytes: the limit for the chunk and its values, and 16 times as much for the expanded values of a kept
+    dictionary or of kept templates; by default derived from the payload's length.
+    reserve: called with the size before each larger allocation; its exceptions pass through.
     Raises `ValueError` on any inconsistency.
     """
     payload = pa.py_buffer(raw)
@@ -70,7 +70,7 @@ def decode_array(
 _LOOSE_DIVISOR: Final = 32
 """Skip the codec if at most 1/32 of the payload is not bit-packed."""
 _APART_BYTES: Final = 256 << 10
-"""Compress text apart from its lengths from this size on, since copying it takes longer."""
+"""Compress text of at least this size apart from its lengths: joining them would copy it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +80,15 @@ class EncodedArray:
     encoding: Encoding
     meta: bytes
     parts: tuple[Part, ...]
-    """The payload, in parts that are compressed apart."""
+    """The payload, in parts that are compressed separately."""
     decoded_bytes: int
-    """The most bytes that decoding takes, without the values that dictionaries stand for."""
+    """An upper bound of the memory for decoding, without the expanded values of dictionaries."""
     values: int
-    """Values of all nodes together."""
+    """Number of values of all nodes."""
     dictionaries: int
     """Number of dictionary nodes."""
     text_bytes: int
-    """The bytes of all strings that templates and variables, or letters, make."""
+    """Bytes of the strings that TEMPLATE and LETTERS nodes stand for."""
 
     @property
     def raw_bytes(self) -> int:
@@ -109,9 +109,9 @@ def encode_array(
     """Encodes an array.
 
     array: a storage array, or a dictionary-coded or templated one whose dictionary or templates are exactly
-    those in use, in the order of use. is_decided: whether more than nothing is known of it, see `Coding`.
-    is_backed: avoids every encoding in which values take no bytes; then `array` must not be dictionary-coded.
-    seen: what is known of a templated array.
+    those in use, in the order of use. is_decided: skip choosing a dictionary; see `Coding`.
+    is_backed: use only encodings in which every value takes bytes; `array` must not be dictionary-coded.
+    seen: the survey of a templated array, if there is one.
     """
     root = (
         encode_backed(array) if is_backed else encode_root(array, is_decided=is_decided, seen=seen)
@@ -129,8 +129,8 @@ def encode_array(
 
 
 def _parts(root: Node) -> tuple[Part, ...]:
-    """Returns the raw payload: of templates what queries read alone and the variables; of much text its whole
-    words, which are not copied, and the rest; of other values all of it."""
+    """Splits the payload into separately compressed parts. Templates: (head, numbers, texts). Long text:
+    (bytes, lengths). Everything else: one part."""
     if root.encoding is Encoding.TEMPLATE and root.param:
         *head, numbers, texts = root.children
         whole, rest = _apart(numbers, texts)
@@ -150,8 +150,8 @@ def _parts(root: Node) -> tuple[Part, ...]:
 
 
 def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
-    """Returns the whole words of a node's bytes as a part, if they are many; and the other bytes with what
-    follows them in the payload."""
+    """Splits off the whole words of a node's buffer as a part, if the buffer is large. Returns that part, and
+    the remaining bytes joined with those of `rest`."""
     data = memoryview(node.buffers[0]).cast("B")
     whole = data.nbytes - data.nbytes % WORD_BYTES if data.nbytes >= _APART_BYTES else 0
     others = join_buffers(replace(rest, buffers=(data[whole:], *rest.buffers)))
@@ -159,6 +159,5 @@ def _apart(node: Node, rest: Node) -> tuple[tuple[Part, ...], memoryview]:
 
 
 def _max_decoded_bytes(node: Node) -> int:
-    """Returns the bytes that `lsm_fragment.encodings.coding` charges: integers as 64 bits, and once more
-    when they are wrapped."""
+    """Returns the bytes that the decoder charges for a node."""
     return node.known_bytes or MAX_VALUE_BYTES * node.length

@@ -1,5 +1,4 @@
-"""DECIMAL: doubles that are decimals of few digits, as integers, but for some exceptions (the idea is
-ALP's)."""
+"""DECIMAL: doubles with few decimal digits as integers, and a list of exceptions (the idea is ALP's)."""
 
 from __future__ import annotations
 
@@ -19,31 +18,30 @@ from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 ENCODING = Encoding.DECIMAL
 SHAPE = NodeShape(children=1, has_param=True)
 
-_OTHERS_DIVISOR: Final = 32
+_EXCEPTIONS_DIVISOR: Final = 32
 """Use DECIMAL only if at most 1 value in 32 is an exception."""
-_OTHER_BITS: Final = 96
+_EXCEPTION_BITS: Final = 96
 """Bits per exception: a 32-bit row number and the 64-bit value."""
 
 
 def encode_decimals(words: npt.NDArray[Any], dtype: pa.DataType, seen: Survey) -> Node | None:
-    """Encodes doubles that are decimals of few digits as integers, but for some; None if that takes no less
-    (the idea is ALP's)."""
+    """Encodes doubles with few decimal digits as integers and exceptions; None if that saves no bits."""
     if not pt.is_float64(dtype):
         return None
     values = words.view(np.float64)
     sample = sampled(values)
-    digits = native.encodings.floats.find_digits(sample, len(sample) // _OTHERS_DIVISOR)
+    digits = native.encodings.floats.find_digits(sample, len(sample) // _EXCEPTIONS_DIVISOR)
     if digits < 0:
         return None
-    others = np.empty(len(values) // _OTHERS_DIVISOR, dtype=np.uint32)
+    exceptions = np.empty(len(values) // _EXCEPTIONS_DIVISOR, dtype=np.uint32)
     integers = np.empty(len(values), dtype=np.int64)
-    count = native.encodings.floats.to_integers(values, digits, integers, others)
+    count = native.encodings.floats.to_integers(values, digits, integers, exceptions)
     if count < 0:
         return None
     of_integers = survey(sampled(integers))
-    if of_integers.bits + _OTHER_BITS * count / len(values) >= seen.bits:
+    if of_integers.bits + _EXCEPTION_BITS * count / len(values) >= seen.bits:
         return None
-    rows = others[:count]
+    rows = exceptions[:count]
     return Node(
         encoding=Encoding.DECIMAL,
         length=len(values),
@@ -60,10 +58,10 @@ def fits(dtype: pa.DataType) -> bool:
 
 def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) -> pa.Array:
     cursor = reader.cursor
-    digits, others = cursor.param & 0xFF, cursor.param >> 8
+    digits, exceptions = cursor.param & 0xFF, cursor.param >> 8
     validity, nulls = reader.validity()
-    if not 0 <= others <= length:
-        raise ValueError("decimals of impossible digits, or more others than values")
-    rows, values = cursor.buffer(4 * others), cursor.buffer(8 * others)
+    if not 0 <= exceptions <= length:
+        raise ValueError("decimals of impossible digits, or more exceptions than values")
+    rows, values = cursor.buffer(4 * exceptions), cursor.buffer(8 * exceptions)
     doubles = cursor.child_integers(length).decimals(digits, rows, values)
     return pa.Array.from_buffers(dtype, length, [validity, doubles], nulls)

@@ -25,15 +25,15 @@ from lsm_fragment.encodings.node import Encoding, Node, with_nulls_filled, with_
 from lsm_fragment.encodings.packed import Survey
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import (
-    CODEC_PAYS,
+    CODEC_FRACTION,
     DISTINCT_DIVISOR,
     DISTINCT_LISTS_DIVISOR,
-    are_few,
     count_coded_values,
     count_codes,
     count_distinct,
     count_values,
     count_values_of_part,
+    dictionary_pays,
     middle_values,
     number_values,
 )
@@ -42,48 +42,52 @@ ENCODING = Encoding.DICTIONARY
 SHAPE = NodeShape(children=2)
 _LENGTH_BYTES: Final = 4
 _LOOKED_UP_BYTES: Final = 16
-"""Look up values of up to this width at once. Count wider ones first, since nulls count nothing."""
+"""Gather values of up to this width while decoding. Expand wider ones afterwards: nulls then cost nothing."""
 
 
 EncodeValues = Callable[[pa.Array], Node]
-"""Encodes the values of a dictionary, none of them by a dictionary."""
+"""Encodes the values of a dictionary without a further dictionary."""
 
 
 class Coding(Enum):
-    """What is known of an array beside its values."""
+    """How much of the choice of a dictionary is already made."""
 
     OPEN = auto()
-    """Nothing: the dictionary of a coded array may have equal values, and a plain array may be coded."""
+    """Nothing: the dictionary of a coded array may have duplicates, and a plain array may be coded."""
     DISTINCT = auto()
-    """The values of the dictionary are distinct; a plain array stays as it is."""
+    """The values of the dictionary are distinct; a plain array stays plain."""
     FINAL = auto()
-    """Besides, the dictionary or the templates are exactly those in use, in the order of their first use."""
+    """Also, the dictionary or the templates are exactly those in use, in the order of their first use."""
 
 
 def encode_by_small_dictionary(
     array: pa.Array, seen: Survey, undivided: EncodeValues
 ) -> Node | None:
-    """Encodes numbers by a dictionary if codes and dictionary take less than packed numbers do."""
-    most = 1 << min(31, int(CODEC_PAYS * seen.bits))
-    coded = _by_sampled_dictionary(array, most)
+    """Encodes numbers by a dictionary if codes and dictionary take fewer bits than packed numbers."""
+    max_distinct = 1 << min(31, int(CODEC_FRACTION * seen.bits))
+    coded = _by_sampled_dictionary(array, max_distinct)
     if coded is None:
         return None
     distinct = len(coded.dictionary)
     bits = len(array) * (distinct - 1).bit_length() + distinct * array.type.bit_width
-    return encode_coded(coded, undivided) if bits < CODEC_PAYS * seen.bits * len(array) else None
+    return (
+        encode_coded(coded, undivided) if bits < CODEC_FRACTION * seen.bits * len(array) else None
+    )
 
 
 def by_dictionary(array: pa.Array) -> pa.Array:
-    """Dictionary-codes an array, values in order of use, if they repeat enough; otherwise returns it as it
-    is.
+    """Dictionary-codes an array, values in order of use, if they repeat enough; otherwise returns it
+    unchanged.
 
-    Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
+    Applies to strings, binaries, lists and maps; for other types `encode_array` decides.
     """
     if is_templated(array.type):
         sample = middle_values(array)
         for part in (numbers_of, texts_of):
-            if not are_few(array, sample, DISTINCT_DIVISOR, partial(count_values_of_part, part)):
-                return array  # where the variables of rows differ, so do rows
+            if not dictionary_pays(
+                array, sample, DISTINCT_DIVISOR, partial(count_values_of_part, part)
+            ):
+                return array  # rows repeat no more than their variables do
         return _by_sampled_dictionary(joined(array)) or array
     if may_stay_coded(array.type):
         return _by_sampled_dictionary(array) or array
@@ -91,24 +95,23 @@ def by_dictionary(array: pa.Array) -> pa.Array:
 
 
 def recoded(array: pa.Array) -> pa.Array:
-    """Returns what `by_dictionary` makes of the strings, binaries, lists or maps that a coded array stands
-    for."""
-    share = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.dictionary.type) else DISTINCT_DIVISOR
+    """Chooses anew for a coded array: returns what `by_dictionary` would return for its decoded values."""
+    divisor = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.dictionary.type) else DISTINCT_DIVISOR
     present, sample = len(array) - array.null_count, middle_values(array)
     is_part = len(sample) < len(array)
     if present < 2:
         return decoded(array)
-    are_many = len(array.dictionary) * share > present
-    # As in `by_dictionary`, a sample decides whether all values are looked at.
-    if are_many and is_part and not are_few(array, sample, share, count_coded_values):
+    are_many = len(array.dictionary) * divisor > present
+    # As in `by_dictionary`, a sample decides whether to hash all values.
+    if are_many and is_part and not dictionary_pays(array, sample, divisor, count_coded_values):
         return decoded(array)
     if are_many or not _is_distinct(array.dictionary):
         array = with_distinct_values(array)
     array = in_order_of_use(array)
-    if len(array.dictionary) * share > present:
+    if len(array.dictionary) * divisor > present:
         return decoded(array)
-    is_few = not is_part or are_few(array, middle_values(array), share, count_codes)
-    return array if is_few else decoded(array)
+    pays = not is_part or dictionary_pays(array, middle_values(array), divisor, count_codes)
+    return array if pays else decoded(array)
 
 
 def encode_by_sampled_dictionary(array: pa.Array, undivided: EncodeValues) -> Node | None:
@@ -118,23 +121,23 @@ def encode_by_sampled_dictionary(array: pa.Array, undivided: EncodeValues) -> No
 
 
 def _by_sampled_dictionary(array: pa.Array, max_distinct: int = sys.maxsize) -> pa.Array | None:
-    """Dictionary-codes an array if its values repeat enough and at most so many are distinct, else None.
-
-    Samples before it hashes everything.
-    """
+    """Dictionary-codes an array if its values repeat enough and at most `max_distinct` are distinct; else
+    None. A sample decides whether to hash all values."""
     present = len(array) - array.null_count
     if present < 2:
         return None
-    share = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.type) else DISTINCT_DIVISOR
+    divisor = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.type) else DISTINCT_DIVISOR
     sample = middle_values(array)
-    if len(sample) < len(array) and not are_few(array, sample, share, count_values, max_distinct):
+    if len(sample) < len(array) and not dictionary_pays(
+        array, sample, divisor, count_values, max_distinct
+    ):
         return None
-    return _coded_values(array, min(max_distinct, present // share))
+    return _coded_values(array, min(max_distinct, present // divisor))
 
 
-def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
-    """Dictionary-codes values; None if there are more than `most` distinct ones."""
-    found = number_values(array, most)
+def _coded_values(array: pa.Array, max_distinct: int) -> pa.Array | None:
+    """Dictionary-codes values; None if more than `max_distinct` are distinct."""
+    found = number_values(array, max_distinct)
     if found is None:
         return None
     codes, firsts = found
@@ -147,20 +150,20 @@ def _coded_values(array: pa.Array, most: int) -> pa.Array | None:
 
 
 def is_worth_its_dictionary(array: pa.Array, *, is_distinct: bool) -> tuple[pa.Array, bool]:
-    """Returns a coded array with distinct values, and whether these are few enough to stay coded."""
+    """Makes the values of a coded array distinct. Returns the array and whether it should stay coded."""
     if not (is_distinct or _is_distinct(array.dictionary)):
         array = with_distinct_values(array)
-    share = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.dictionary.type) else DISTINCT_DIVISOR
-    return array, len(array.dictionary) * share <= len(array) - array.null_count
+    divisor = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.dictionary.type) else DISTINCT_DIVISOR
+    return array, len(array.dictionary) * divisor <= len(array) - array.null_count
 
 
 def _is_distinct(values: pa.Array) -> bool:
-    """Returns whether values are distinct; False also where hashes collide."""
+    """Returns whether values are distinct. A hash collision gives False."""
     return values.null_count == 0 and count_distinct(values) == len(values)
 
 
 def encode_coded(array: pa.Array, undivided: EncodeValues) -> Node:
-    """Encodes a dictionary-coded array whose values are distinct and all used."""
+    """Encodes a dictionary-coded array whose values are distinct and in use."""
     valid, codes = valid_mask(array), dictionary_codes(array)
     if valid is not None:
         codes = with_nulls_filled(codes, valid)
@@ -184,7 +187,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
     indices = pa.Array.from_buffers(pa.int32(), length, buffers, nulls)
     array = pa.DictionaryArray.from_arrays(indices, values, safe=False)
     if not (keep.dictionary and may_stay_coded(dtype)):
-        # The figure is exact, because rough ones of many fields would add up to a refusal.
+        # An exact size: rough bounds of many fields would add up to a refusal.
         reader.allowance.charge(_expanded_bytes(array))
         return decoded(array)
     if may_be_large(values, length):
@@ -193,7 +196,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
 
 
 def _take_values(reader: ChunkReader, dtype: pa.DataType, length: int) -> pa.Array:
-    """Takes the node of the distinct values of `length` rows."""
+    """Takes the node of the distinct values."""
     count = reader.cursor.next_length
     if count > length:
         raise ValueError("a dictionary with more entries than values")
@@ -206,6 +209,5 @@ def _take_values(reader: ChunkReader, dtype: pa.DataType, length: int) -> pa.Arr
 
 
 def _expanded_bytes(array: pa.Array) -> int:
-    """Returns the bytes of a dictionary-coded array's values, each as often as it is used; nothing for
-    nulls."""
+    """Returns the size of a dictionary-coded array when decoded; nulls count nothing."""
     return total_bytes(array) - _LENGTH_BYTES * int(array.null_count)

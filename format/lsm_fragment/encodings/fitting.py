@@ -1,9 +1,8 @@
-"""Makes chunks that readers accept: what `lsm_fragment.encodings.coding` would refuse is stored in another
-way, or not written.
+"""Encodes chunks within the limits of readers.
 
-Readers accept 1 GiB for a chunk, or a multiple of its stored bytes (`lsm_fragment.limits`). Where values
-compress further than that, they are stored in more bytes: uncompressed, and where that is not enough
-(constants, values of dictionaries), with bytes for every value.
+Readers accept 1 GiB for a chunk, or a multiple of its stored bytes (`lsm_fragment.limits`). Values that
+compress further are stored in more bytes: without a codec, and if that is not enough (constants, values of
+dictionaries), by encodings in which every value takes bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from lsm_fragment.errors import LimitError
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, written_limit_bytes
 from lsm_fragment.value_errors import OF_VALUES
 
-_STORED: Final = 0
+_NO_COMPRESSION: Final = 0
 """The compression level that stores bytes as they are."""
 
 
@@ -35,7 +34,7 @@ def encode_fitting(
     """Encodes and compresses a chunk. level: see `lsm_fragment.container.chunk.make_chunk`. is_decided,
     seen: see `encode_array`.
 
-    Raises `LimitError` if readers would refuse the values however they are stored.
+    Raises `LimitError` if readers would refuse the values in every encoding.
     """
     encoded = encode_array(array, is_decided=is_decided, seen=seen)
     if len(encoded.meta) > MAX_META_BYTES:
@@ -44,7 +43,7 @@ def encode_fitting(
         return encoded, *stored
     is_plain = array.type == value_type(array.type)
     if not is_plain and total_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
-        raise _too_large(array)  # raised before the values take memory
+        raise _too_large(array)  # before the decoded values take memory
     array = plain(array)
     encoded = encode_array(array, is_backed=True)
     if (stored := _stored(encoded, array, level)) is not None:
@@ -53,12 +52,12 @@ def encode_fitting(
 
 
 def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
-    """Returns the payload as readers accept it; None if they refuse it even uncompressed."""
+    """Returns the payload in a form that readers accept; None if they refuse it even uncompressed."""
     codec, stored = compress(encoded.parts, level)
     if _is_taken(encoded, array, len(stored)):
         return codec, stored
     if codec is not Codec.NONE and _is_taken(encoded, array, encoded.raw_bytes):
-        return compress(encoded.parts, _STORED)
+        return compress(encoded.parts, _NO_COMPRESSION)
     return None
 
 
@@ -70,18 +69,18 @@ def _too_large(array: pa.Array) -> LimitError:
 
 
 def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:
-    """Returns whether all readers accept the chunk at this stored size, even those that keep no
-    dictionary."""
-    most = written_limit_bytes(stored_bytes)
-    if encoded.raw_bytes > most:
+    """Returns whether all readers accept the chunk at this stored size, including those that decode
+    dictionaries."""
+    limit = written_limit_bytes(stored_bytes)
+    if encoded.raw_bytes > limit:
         return False
-    if encoded.values <= MAX_UNBACKED_VALUES and _max_needed_bytes(encoded, array, most) <= most:
+    if encoded.values <= MAX_UNBACKED_VALUES and _max_needed_bytes(encoded, array, limit) <= limit:
         return True
-    # Readers that take some rows first need more than those that decode all at once.
+    # Readers that decode some rows first need more than those that decode all at once.
     if encoded.encoding is Encoding.TEMPLATE:
         return False
     is_coded = pt.is_dictionary(array.type)
-    if is_coded and total_bytes(array) > most - encoded.decoded_bytes:
+    if is_coded and total_bytes(array) > limit - encoded.decoded_bytes:
         return False
     dtype = value_type(array.type)
     try:
@@ -91,22 +90,22 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
             dtype,
             len(array),
             keep_dictionary=is_coded,
-            max_bytes=most,
+            max_bytes=limit,
         )
     except (ValueError, OverflowError, *OF_VALUES):
         return False
     return True
 
 
-def _max_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int:
-    """Returns an upper bound of the bytes that decoding takes, without decoding; it suffices for nearly all
+def _max_needed_bytes(encoded: EncodedArray, array: pa.Array, limit: int) -> int:
+    """Returns an upper bound of the memory for decoding, found without decoding; exact enough for nearly all
     chunks."""
     if not encoded.dictionaries:
         return encoded.decoded_bytes
     if not pt.is_dictionary(array.type):
-        stood_for = int(array.nbytes) + encoded.values
+        expanded = int(array.nbytes) + encoded.values
     else:
-        stood_for = max_total_bytes(array)
-        if encoded.decoded_bytes + encoded.dictionaries * stood_for > most:
-            stood_for = total_bytes(array)
-    return encoded.decoded_bytes + encoded.dictionaries * stood_for
+        expanded = max_total_bytes(array)
+        if encoded.decoded_bytes + encoded.dictionaries * expanded > limit:
+            expanded = total_bytes(array)
+    return encoded.decoded_bytes + encoded.dictionaries * expanded

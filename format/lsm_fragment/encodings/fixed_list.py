@@ -17,8 +17,8 @@ SHAPE = NodeShape(children=1)
 
 
 def encode_fixed_lists(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
-    """Encodes lists of fixed size. child: encodes their items."""
-    items = child(present_items(array))  # as structs do, lists push their nulls down
+    """Encodes lists of fixed size. child: the encoder of their items."""
+    items = child(present_items(array))  # lists push their nulls down, as structs do
     return with_validity(Encoding.FIXED_LIST, len(array), valid_mask(array), [], children=(items,))
 
 

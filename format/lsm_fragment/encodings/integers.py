@@ -1,8 +1,8 @@
-"""Encodes integers by bits: looks at a sample, then packs all (SPEC section 5).
+"""Encodes integers: surveys a sample, then packs all by bits (SPEC section 5).
 
-Floats are encoded by the integers that they become (`lsm_fragment.native.encodings.floats`). What is packed
-gains nothing from a codec. One alternative leaves work to the codec: the same bits for the same value
-everywhere, where a sample shows that this takes less.
+Floats are encoded as the integers that `lsm_fragment.native.encodings.floats` maps them to. A codec does not
+shrink packed integers. Uniform packing is the exception: equal values then have equal bytes everywhere, and
+it is used where a sample shows that a codec saves more than packing by blocks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lsm_fragment.encodings.packed import (
     BYTE_BITS,
     MIN_RUN,
     Survey,
-    encode_alike,
     encode_backed_ints,
+    encode_uniform,
     pack,
     sampled,
     survey,
@@ -42,22 +42,26 @@ def encode_surveyed(
     if length == 0:
         return encode_constant(0)
     if length > MAX_UNBACKED_VALUES:
-        return encode_backed_ints(values)  # readers refuse that many values without bytes
+        return encode_backed_ints(values)  # readers refuse more values without bytes
     if seen.has_runs:
         changes = native.arrays.integers.count_changes(native.as_words(values))
         if not changes:
             return encode_constant(length, int(values[0]))
         if allow_runs and (changes + 1) * MIN_RUN <= length:
             return encode_runs(values, partial(encode_ints, allow_runs=False))
-    if (node := encode_alike(values, sample, seen)) is not None:
+    if (node := encode_uniform(values, sample, seen)) is not None:
         return node
-    steps_are_less = seen.by_steps < seen.by_values
-    differ = seen.by_less < 0.95 * min(seen.by_steps, seen.by_values)
-    return pack(values, values_too=differ or not steps_are_less, steps_too=differ or steps_are_less)
+    deltas_are_smaller = seen.by_deltas < seen.by_values
+    differ = seen.by_smaller < 0.95 * min(seen.by_deltas, seen.by_values)
+    return pack(
+        values,
+        with_values=differ or not deltas_are_smaller,
+        with_deltas=differ or deltas_are_smaller,
+    )
 
 
 def multiples(values: IntArray, sample: IntArray) -> Node | None:
-    """Encodes multiples of one number by MULTIPLE; None if they are none."""
+    """Encodes multiples of one number by MULTIPLE; None if there is no common factor."""
     return encode_multiples(values, sample, _encode_quotients)
 
 

@@ -1,4 +1,4 @@
-"""Packs text of few different letters, such as ids and tokens, by bits (LETTERS of SPEC section 5)."""
+"""LETTERS: text of few different bytes, such as ids and tokens, packed by bits (SPEC section 5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.node import MAX_VALUE_BYTES, Buffer, Encoding, Node, with_validity
 from lsm_fragment.encodings.plain import is_noise, take_values
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
-from lsm_fragment.encodings.samples import CODEC_PAYS, sampled_bytes
+from lsm_fragment.encodings.samples import CODEC_FRACTION, sampled_bytes
 from lsm_fragment.encodings.varlen import text_parts, varlen_node
 from lsm_fragment.native.encodings.decode import Cursor
 
@@ -29,19 +29,19 @@ U8 = npt.NDArray[np.uint8]
 
 _MAX_BITS: Final = 6
 _MIN_FRAMED: Final = 64
-"""The fewest values that a frame is looked for in: fewer have equal bytes by chance."""
+"""Look for a frame only from this number of values on: fewer may agree by chance."""
 _NO_HOLES: Final = np.empty(0, dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
 class Lettering:
-    """How text is packed."""
+    """An alphabet and a frame by which text is packed."""
 
     alphabet: bytes
     """Ascending."""
     holes: U8
-    """Of each place of a value: 1 if a letter stands there, 0 if the same byte does in all of them; empty if
-    the text has no frame."""
+    """For each byte position of a value: 1 for a letter, 0 for a byte that all values share; empty if there
+    is no frame."""
 
     @property
     def width(self) -> int:
@@ -53,7 +53,7 @@ class Lettering:
         return self.alphabet.ljust(1 << self.width, b"\0")
 
     def letters(self, text_bytes: int) -> int:
-        """Returns how many letters of so much text are packed."""
+        """Returns the number of packed letters in `text_bytes` of text."""
         if not len(self.holes):
             return text_bytes
         return text_bytes // len(self.holes) * int(np.count_nonzero(self.holes))
@@ -62,23 +62,23 @@ class Lettering:
         return self.letters(text_bytes) * self.width / 8
 
     def framed_by(self, data: memoryview) -> Lettering:
-        """Returns the lettering with the frame that all of `data` has, if it has one."""
+        """Narrows the frame to the bytes that all values of `data` share."""
         if not len(self.holes):
             return self
         return Lettering(self.alphabet, _find_holes(data, len(self.holes)))
 
     def pack(self, data: memoryview) -> pa.Buffer | None:
-        """Returns the letters as a bit field of their places in the alphabet; None if there are others."""
+        """Packs the text; None if it has bytes outside the alphabet."""
         return native.encodings.letters.pack(
             native.as_bytes(data), self.holes, self.alphabet, self.width
         )
 
 
 def find_lettering(data: memoryview, length: int, *, is_text: bool) -> Lettering | None:
-    """Returns how text can be packed; None if it has too many different letters, or none.
+    """Returns the lettering of a text; None if it has too many different letters, or none.
 
-    length: the bytes of every value that has any; 0 if these differ. is_text: whether only ASCII is packed,
-    so that readers need not check that the bytes are UTF-8.
+    length: the common length of all non-empty values; 0 if it differs. is_text: pack ASCII only, so that
+    readers need not validate UTF-8.
     """
     can_be_framed = (
         native.encodings.letters.MIN_FRAME_BYTES
@@ -106,8 +106,8 @@ _MIN_LETTERS: Final = 1024
 
 
 def encode_strings(array: pa.Array) -> Node:
-    """Encodes strings or binaries without a dictionary, as letters where a codec hardly makes less of
-    them."""
+    """Encodes strings or binaries without a dictionary: by LETTERS unless a codec clearly saves more, else by
+    VARLEN."""
     valid, lengths, data = text_parts(array)
     is_text = is_string(array.type)
     common = _common_length(lengths, data.nbytes)
@@ -133,8 +133,8 @@ def encode_strings(array: pa.Array) -> Node:
 
 
 def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Lettering, Buffer] | None:
-    """Returns how bytes are packed as letters, and their codes; None if a sample has too many different ones,
-    or a codec makes clearly less of it. length: see `find_lettering`."""
+    """Packs text by letters. Returns the lettering and the packed codes; None if a sample has too many
+    different letters, or a codec makes it clearly smaller. length: see `find_lettering`."""
     if data.nbytes < _MIN_LETTERS:
         return None
     sample = sampled_bytes(data, length)
@@ -144,7 +144,7 @@ def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Letter
     lettering = likely.framed_by(data)
     if (codes := lettering.pack(data)) is not None:
         return lettering, codes
-    # The sample has not all letters.
+    # The sample lacks some letters.
     complete = find_lettering(data, length, is_text=is_text)
     if complete is None or not _pays(complete, sample):
         return None
@@ -152,20 +152,20 @@ def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Letter
 
 
 def _pays(lettering: Lettering, sample: memoryview) -> bool:
-    """Returns whether a codec makes hardly less of a sample than its letters take packed, or more."""
-    if math.log2(len(lettering.alphabet)) < CODEC_PAYS * lettering.width:
-        return False  # whatever their frequencies are
-    return compressed_bytes(sample) >= CODEC_PAYS * lettering.packed_bytes(sample.nbytes)
+    """Returns whether packed letters take hardly more bytes than a codec's output, or fewer."""
+    if math.log2(len(lettering.alphabet)) < CODEC_FRACTION * lettering.width:
+        return False  # a codec saves more at any letter frequencies
+    return compressed_bytes(sample) >= CODEC_FRACTION * lettering.packed_bytes(sample.nbytes)
 
 
 def _common_length(lengths: npt.NDArray[Any], total: int) -> int:
-    """Returns the bytes of every value that has any; 0 if these differ."""
+    """Returns the length of all non-empty values; 0 if they differ."""
     longest = int(lengths.max(initial=0))
     return longest if longest * np.count_nonzero(lengths) == total else 0
 
 
 def _lengths_node(lengths: npt.NDArray[Any], common: int) -> Node:
-    """Encodes lengths, those that are 0 or `common` by a bit each, which a codec need not look at."""
+    """Encodes lengths. Those that are 0 or `common` take a bit each, which a codec can skip."""
     if not common or lengths.all():
         return encode_ints(lengths)
     present = encode_ints((lengths != 0).view(np.uint8), allow_runs=False)
@@ -173,7 +173,7 @@ def _lengths_node(lengths: npt.NDArray[Any], common: int) -> Node:
 
 
 def _frame_node(data: memoryview, holes: npt.NDArray[np.uint8]) -> Node:
-    """Makes the node of what letters leave out: bytes, and nulls for letters."""
+    """Makes the node of the frame: shared bytes, and nulls in the places of letters."""
     size = len(holes)
     first = np.frombuffer(data[:size], dtype=np.uint8)
     valid = None if not size else holes == 0
@@ -193,7 +193,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) ->
     if not 1 <= width <= _MAX_BITS:
         raise ValueError(f"letters of {width} bits")
     if letters < 0:
-        raise ValueError("fewer letters than none")
+        raise ValueError("a negative number of letters")
     codes = cursor.buffer(letters // 8 * width + (letters % 8 * width + 7) // 8)
     alphabet = cursor.buffer(1 << width)
     holes, frame = _take_frame(cursor)
@@ -208,12 +208,12 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) ->
 
 
 def _take_frame(cursor: Cursor) -> tuple[U8, U8]:
-    """Takes the node of what letters leave out. Returns for each place whether a letter stands there, and the
-    bytes that stand in the others."""
+    """Takes the node of the frame. Returns for each byte position whether it is a letter, and the bytes of
+    the other positions."""
     size = cursor.next_length
-    most = native.encodings.letters.MAX_FRAME_BYTES
-    if cursor.take(size) != Encoding.PLAIN or size > most:
-        raise ValueError(f"a frame of letters that is not PLAIN with up to {most} bytes")
+    max_bytes = native.encodings.letters.MAX_FRAME_BYTES
+    if cursor.take(size) != Encoding.PLAIN or size > max_bytes:
+        raise ValueError(f"a frame of letters that is not PLAIN with up to {max_bytes} bytes")
     if size and not cursor.null_count:
         raise ValueError("a frame that has no place for letters")
     holes = ~bits_of(cursor.validity(), 0, size)

@@ -20,7 +20,7 @@ SHAPE = NodeShape(children=2)
 def encode_lists(
     array: pa.Array, ints: Callable[[IntArray], Node], child: Callable[[pa.Array], Node]
 ) -> Node:
-    """Encodes lists or maps. ints: encodes their lengths. child: encodes their items."""
+    """Encodes lists or maps. ints: the encoder of their lengths. child: the encoder of their items."""
     counts, items = list_parts(array)
     children = (ints(counts), child(items))
     return with_validity(Encoding.LIST, len(array), valid_mask(array), [], children=children)

@@ -16,17 +16,17 @@ SHAPE = NodeShape(children=1, has_param=True)
 fits, decode = integers_fit, decode_integers
 
 _MIN_FACTOR: Final = 8
-"""The least common factor that is worth a division of all values: it saves three bits of each."""
+"""Divide all values only by a factor of at least 8: it saves 3 bits per value."""
 _FACTOR_PROBES: Final = 256
-"""The values that are asked for a common factor before all are."""
+"""Test about this many values for a common factor before testing all."""
 
 
 def encode_multiples(
     values: IntArray, sample: IntArray, quotients_of: Callable[[IntArray], Node]
 ) -> Node | None:
-    """Encodes multiples of one number as their quotients; None if the sample has no common factor.
+    """Encodes multiples of one number as their quotients; None if there is no common factor.
 
-    quotients_of: encodes integers by CONSTANT or PACKED.
+    quotients_of: an encoder that uses only CONSTANT or PACKED.
     """
     probes = np.ascontiguousarray(sample[:: max(1, len(sample) // _FACTOR_PROBES)])
     factor = native.arrays.integers.common_factor(probes, _MIN_FACTOR)

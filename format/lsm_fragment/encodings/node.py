@@ -1,4 +1,4 @@
-"""Defines the encoding tree of a chunk (SPEC section 5): its nodes, their buffers and their bytes."""
+"""Defines the encoding tree of a chunk (SPEC section 5): nodes, their buffers and their serialised form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lsm_fragment.native.encodings import decode
 
 IntArray = npt.NDArray[Any]
 Buffer = Any
-"""An object with the buffer protocol: bytes, memoryview, numpy or Arrow buffer."""
+"""Any object with the buffer protocol: bytes, memoryview, numpy or Arrow buffer."""
 
 _NODE: Final = struct.Struct("<BBBBIQQq")
 NODE_BYTES: Final = _NODE.size
@@ -44,8 +44,8 @@ class Encoding(IntEnum):
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
-"""The most values of a node beyond 8 for each byte of the chunk's payload. It bounds what constants and
-nulls, which take no bytes, can make a reader allocate."""
+"""A node may have this many values, or 8 per byte of the payload if that is more. It bounds the memory that
+constants and nulls, which take no bytes, make a reader allocate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ class Node:
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
     known_bytes: int = 0
-    """Bytes that decoding a NULL, TEMPLATE or LETTERS node takes; known when writing, and not stored."""
+    """Bytes that decoding a NULL, TEMPLATE or LETTERS node takes; used when writing, not stored."""
     text_bytes: int = 0
-    """The bytes of a TEMPLATE or LETTERS node's strings; known when writing, and not stored."""
+    """Bytes of the strings of a TEMPLATE or LETTERS node; used when writing, not stored."""
     is_dense: bool = False
-    """Whether no codec makes the buffers smaller; known when writing, and not stored."""
+    """Whether a codec cannot shrink the buffers; used when writing, not stored."""
 
     def walk(self) -> Iterator[Node]:
         """Yields this node and all below it, in pre-order."""
@@ -75,7 +75,7 @@ class Node:
 
 
 def pack_nodes(root: Node) -> bytes:
-    """Returns the chunk's meta."""
+    """Serialises the tree as the chunk's meta."""
     return b"".join(
         _NODE.pack(
             node.encoding,
@@ -92,28 +92,28 @@ def pack_nodes(root: Node) -> bytes:
 
 
 WORD_BYTES: Final = 8
-"""The raw payload's buffers begin at multiples of it."""
+"""Alignment of buffers in the raw payload."""
 
 
 def join_buffers(root: Node) -> memoryview:
     """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes. A
-    single one of whole words is not copied."""
+    single buffer of whole words is not copied."""
     views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
     if len(views) == 1 and not views[0].nbytes % WORD_BYTES:
         return views[0]
-    # Allocated from Arrow's pool, whose pages are reused.
+    # Arrow's pool reuses its pages.
     joined = pa.allocate_buffer(sum(_padded(view.nbytes) for view in views))
     out, at = np.frombuffer(joined, dtype=np.uint8), 0
     for view in views:
         stop = at + view.nbytes
-        out[at:stop] = view  # numpy lets go of the interpreter's lock
+        out[at:stop] = view  # numpy releases the GIL
         at += _padded(view.nbytes)
         out[stop:at] = 0
     return out.data
 
 
 def raw_bytes(root: Node) -> int:
-    """Returns the bytes of a node, and of those below it, in the raw payload."""
+    """Returns the bytes that a node and its descendants take in the raw payload."""
     return sum(padded_bytes(buffer) for node in root.walk() for buffer in node.buffers)
 
 
@@ -132,12 +132,11 @@ def _as_signed(value: int) -> int:
 
 
 MAX_VALUE_BYTES: Final = 24
-"""Bytes that a reader charges for a value beside its data: an integer, and 16 bytes of a decimal made of
-it."""
+"""Decode scratch per value: one int64 plus one decimal128."""
 
 
 def under_nulls(node: Node, valid: npt.NDArray[np.bool_] | None) -> Node:
-    """Adds the validity of values to a node that has something in null places too."""
+    """Adds a validity bitmap to a node that also has values in null places."""
     if valid is None:
         return node
     return replace(
@@ -149,7 +148,7 @@ def under_nulls(node: Node, valid: npt.NDArray[np.bool_] | None) -> Node:
 
 
 def with_nulls_filled(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Returns values where each null has the value before it, which takes the fewest bits."""
+    """Fills each null with the value before it, which packs best."""
     out = np.empty_like(values)
     native.arrays.integers.fill_nulls(
         native.as_words(values), valid.view(np.uint8), native.as_words(out)
@@ -183,6 +182,6 @@ def with_validity(
 
 
 def stored_bytes(*nodes: Node) -> int:
-    """Returns the bytes of nodes, as a codec makes them."""
+    """Returns the size of nodes after compression."""
     stored = compressed_bytes(b"".join(map(join_buffers, nodes)))
     return sum(len(pack_nodes(node)) for node in nodes) + stored

@@ -1,4 +1,4 @@
-"""NULL: values that are all null, and take no bytes."""
+"""NULL: all values are null, and take no bytes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) ->
 
 
 def nulls(length: int, dtype: pa.DataType) -> pa.Array:
-    """Returns the nulls of a column that a fragment left out. Raises `ValueError` if they exceed any chunk's
-    limit."""
-    size, most = nulls_bytes(length, dtype), chunk_limit_bytes(0)
-    if size > most:
-        raise ValueError(too_large(size, most))
+    """Returns the nulls of a column that a fragment omits. Raises `ValueError` if they exceed the limit of a
+    chunk."""
+    size, limit = nulls_bytes(length, dtype), chunk_limit_bytes(0)
+    if size > limit:
+        raise ValueError(too_large(size, limit))
     return pa.nulls(length, dtype)

@@ -1,4 +1,4 @@
-"""PACKED: integers by bits, in blocks; the survey of a sample tells how many bits they take."""
+"""PACKED: bit-packed integers, in blocks; a survey of a sample tells how many bits they take."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ BYTE_BITS: Final = 8
 _BLOCK: Final = native.encodings.bits.BLOCK_VALUES
 _SAMPLE_BLOCKS: Final = 4
 MIN_RUN: Final = 16
-"""Average length of runs from which they are stored as such."""
-_MIN_ALIKE: Final = 64
-"""The fewest values of which a codec makes anything."""
-_ALIKE_WIDTHS: Final = (1, 2, 4, 8)
-_MAX_ALIKE_SPAN: Final = 288
-"""How far above the base values may reach for 8 bits each: the few beyond 255 are patched."""
-_PAYS: Final = 0.85
-"""The share of packed bits that a codec has to reach, for the time that it takes."""
+"""Store runs as such from this average length on."""
+_MIN_UNIFORM: Final = 64
+"""Try uniform packing from this number of values on: a codec saves nothing on fewer."""
+_UNIFORM_WIDTHS: Final = (1, 2, 4, 8)
+_MAX_UNIFORM_SPAN: Final = 288
+"""Use 8 bits even if a few values lie this far above the base: those beyond 255 are patched."""
+_CODEC_FRACTION: Final = 0.85
+"""Leave integers to a codec only if it takes at most this fraction of the packed bits, for its time."""
 
 
 class Survey(NamedTuple):
-    """What a sample of integers tells of all."""
+    """What a sample of integers tells of the whole."""
 
     by_values: int
-    """Bits of the sample when every block holds values."""
-    by_steps: int
-    by_less: int
-    """Bits of the sample when each block holds what takes less."""
+    """Bits of the sample if every block holds values."""
+    by_deltas: int
+    by_smaller: int
+    """Bits of the sample if each block holds the smaller of both."""
     value_base: int
     value_span: int
-    """How far above the base values reach."""
-    step_base: int
-    step_span: int
+    """Greatest value minus the base."""
+    delta_base: int
+    delta_span: int
     changes: int
-    """How many values differ from the one before."""
+    """Number of values that differ from their predecessor."""
     values: int
-    """How many values the sample has."""
+    """Number of values in the sample."""
 
     @property
     def bits(self) -> float:
-        """The bits that a value takes packed."""
-        return self.by_less / max(1, self.values)
+        """Packed bits per value."""
+        return self.by_smaller / max(1, self.values)
 
     @property
     def has_runs(self) -> bool:
@@ -62,7 +62,7 @@ class Survey(NamedTuple):
 
 
 def sampled(values: IntArray) -> IntArray:
-    """Returns a few blocks of the values, in their order."""
+    """Returns a few blocks of the values, in order."""
     if len(values) <= _SAMPLE_BLOCKS * _BLOCK:
         return values
     sample = np.empty(_SAMPLE_BLOCKS * _BLOCK, dtype=values.dtype)
@@ -75,25 +75,25 @@ def survey(sample: IntArray) -> Survey:
 
 
 def encode_backed_ints(values: IntArray) -> Node:
-    """Encodes integers so that each takes at least a byte."""
+    """Packs integers by at least a byte each."""
     if len(values) == 0:
         return encode_constant(0)
     return pack(values, min_width=BYTE_BITS)
 
 
 def pack(
-    values: IntArray, *, min_width: int = 0, values_too: bool = True, steps_too: bool = False
+    values: IntArray, *, min_width: int = 0, with_values: bool = True, with_deltas: bool = False
 ) -> Node:
     room = _Room(len(values))
     size, least = native.encodings.bits.pack(
-        values, min_width, values_too, steps_too, room.entries, room.data
+        values, min_width, with_values, with_deltas, room.entries, room.data
     )
     return _node(len(values), room, size, least, is_dense=True)
 
 
 class _Room:
-    """Memory for packed values, of which `buffer` is a node's only buffer: the entries of the blocks, and
-    the data behind them. They need not be joined, since entries are whole words."""
+    """Memory for the only buffer of a node of packed values: the entries of the blocks, and the data behind
+    them. It is not assembled from two, since entries are whole words."""
 
     def __init__(self, length: int) -> None:
         entries = native.encodings.bits.ENTRY_BYTES * -(-length // _BLOCK)
@@ -108,7 +108,7 @@ class _Room:
 
 
 def _node(length: int, room: _Room, size: int, width: int, *, is_dense: bool) -> Node:
-    """Returns the node of packed values. size: the bytes of their data."""
+    """Makes the node of packed values. size: the bytes of their data."""
     buffers = (room.buffer(size),)
     return Node(
         encoding=Encoding.PACKED,
@@ -120,35 +120,38 @@ def _node(length: int, room: _Room, size: int, width: int, *, is_dense: bool) ->
     )
 
 
-def encode_alike(values: IntArray, sample: IntArray, seen: Survey) -> Node | None:
-    """Packs values or steps alike in all blocks, if a codec makes fewer bits of that than packing each
-    block for itself does."""
-    holds_steps = seen.by_steps < seen.by_values
-    base, span = (seen.step_base, seen.step_span) if holds_steps else seen[3:5]
-    if span >= _MAX_ALIKE_SPAN or len(values) < _MIN_ALIKE:
+def encode_uniform(values: IntArray, sample: IntArray, seen: Survey) -> Node | None:
+    """Packs all blocks by one base and width, if a codec then takes fewer bits than packing block by block;
+    otherwise None."""
+    holds_deltas = seen.by_deltas < seen.by_values
+    base, span = (seen.delta_base, seen.delta_span) if holds_deltas else seen[3:5]
+    if span >= _MAX_UNIFORM_SPAN or len(values) < _MIN_UNIFORM:
         return None
-    width = next(w for w in _ALIKE_WIDTHS if span < _MAX_ALIKE_SPAN >> (BYTE_BITS - w))
+    width = next(w for w in _UNIFORM_WIDTHS if span < _MAX_UNIFORM_SPAN >> (BYTE_BITS - w))
     room = _Room(len(sample))
-    size = _pack_alike(sample, base, width, room, holds_steps=holds_steps)
-    if size < 0 or _coded_bits(room.data[:size]) > _PAYS * min(seen.by_steps, seen.by_values):
+    size = _pack_uniform(sample, base, width, room, holds_deltas=holds_deltas)
+    packed_bits = min(seen.by_deltas, seen.by_values)
+    if size < 0 or _coded_bits(room.data[:size]) > _CODEC_FRACTION * packed_bits:
         return None
     room = _Room(len(values))
-    size = _pack_alike(values, base, width, room, holds_steps=holds_steps)
+    size = _pack_uniform(values, base, width, room, holds_deltas=holds_deltas)
     return None if size < 0 else _node(len(values), room, size, width, is_dense=False)
 
 
-def _pack_alike(values: IntArray, base: int, width: int, room: _Room, *, holds_steps: bool) -> int:
-    """Packs values or steps by one width. Returns the bytes of data; -1 if they need more bits."""
+def _pack_uniform(
+    values: IntArray, base: int, width: int, room: _Room, *, holds_deltas: bool
+) -> int:
+    """Packs values or deltas by one width. Returns the bytes of data; -1 if they need more bits."""
     base &= 2**64 - 1
-    return native.encodings.bits.pack_alike(
-        values, base, width, holds_steps, room.entries, room.data
+    return native.encodings.bits.pack_uniform(
+        values, base, width, holds_deltas, room.entries, room.data
     )
 
 
 def _coded_bits(data: U8) -> float:
-    """Returns the bits that a codec makes of bytes: by their frequencies, or by what repeats among them.
+    """Estimates the compressed size in bits, by byte frequencies and by repeats.
 
-    A small sample shows repeats when it is compressed, but frequencies only when they are counted.
+    Compressing a small sample shows repeats; frequencies show only when counted.
     """
     by_frequency = native.encodings.bits.frequency_bits(data)
     return min(max(by_frequency, len(data)), BYTE_BITS * compressed_bytes(data.data))

@@ -1,4 +1,4 @@
-"""PLAIN: values as they are, or bits of booleans."""
+"""PLAIN: fixed-width values as they are, or bits of booleans."""
 
 from __future__ import annotations
 
@@ -21,36 +21,35 @@ from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.node import WORD_BYTES, Buffer, Encoding, Node, with_validity
 from lsm_fragment.encodings.packed import Survey
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape, checked
-from lsm_fragment.encodings.samples import CODEC_PAYS, SAMPLE_VALUES, sampled_bytes
+from lsm_fragment.encodings.samples import CODEC_FRACTION, SAMPLE_VALUES, sampled_bytes
 from lsm_fragment.native.encodings.decode import Cursor
 
 ENCODING = Encoding.PLAIN
 SHAPE = NodeShape(has_param=True)
 
 _PLAIN_FRACTION: Final = 0.97
-"""Share of their bits from which values are rather stored as they are, which takes no decoding."""
+"""Store values as they are if packing takes more than this fraction of their bits: they need no decoding."""
 
 
 def plain_is_dense(array: pa.Array, sample: npt.NDArray[Any], seen: Survey) -> bool | None:
-    """Returns None if packed numbers take less than those as they are; else whether a codec is no use to
-    these."""
+    """Returns None if packing beats storing values as they are; otherwise whether to skip the codec."""
     bits = array.type.bit_width
     if 2 * seen.bits < bits:
         return None
     sample = sample[: 2 * SAMPLE_VALUES]
-    if 8 * compressed_bytes(sample.tobytes()) < CODEC_PAYS * seen.bits * len(sample):
+    if 8 * compressed_bytes(sample.tobytes()) < CODEC_FRACTION * seen.bits * len(sample):
         return False
     return True if seen.bits > _PLAIN_FRACTION * bits else None
 
 
 def encode_wide(array: pa.Array) -> Node:
-    """Encodes values that are no integers as they are, without a codec if a sample does not shrink."""
+    """Encodes values other than integers as they are, without a codec if it does not shrink a sample."""
     node = encode_plain(array)
     return replace(node, is_dense=is_noise(node.buffers[-1]))
 
 
 def is_noise(data: Buffer) -> bool:
-    """Returns whether a codec is no use to bytes, as a sample shows."""
+    """Returns whether a codec does not shrink a sample of the bytes."""
     sample = sampled_bytes(memoryview(data).cast("B"))
     return compressed_bytes(sample) > _PLAIN_FRACTION * sample.nbytes
 
@@ -95,7 +94,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) ->
 
 
 def take_values(cursor: Cursor, dtype: pa.DataType, length: int) -> pa.Buffer:
-    """Takes the values of the node that was taken last. Raises `ValueError`."""
+    """Takes the values of the current node. Raises `ValueError`."""
     width = cursor.param
     if pt.is_boolean(dtype) and not width:
         return cursor.buffer((length + 7) // 8)

@@ -1,4 +1,4 @@
-"""Reads the nodes of one chunk, one after the other: what the decoder of each encoding is given."""
+"""Reads the nodes of one chunk in order: the interface between the decoders of encodings and the chunk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lsm_fragment.native.encodings.decode import Cursor
 
 
 class Keep(NamedTuple):
-    """Forms in which the root node may stay, so that a merge can move codes instead of bytes."""
+    """Encoded forms that the root node may keep, so that a merge can move codes instead of bytes."""
 
     dictionary: bool = False
     """Strings, binaries, lists and maps stay dictionary-coded: int32 codes over distinct values."""
@@ -29,16 +29,16 @@ KEEP_NOTHING = Keep()
 
 
 class NodeShape(NamedTuple):
-    """What a node of an encoding may say; readers refuse everything else."""
+    """The node fields that an encoding uses; readers refuse all others."""
 
     children: int | None = 0
-    """The number of its children; None if its type tells it."""
+    """The number of children; None if the type tells it."""
     has_width: bool = False
     has_param: bool = False
 
 
 class EncodingModule(Protocol):
-    """What the file of an encoding tells and does beside its own way of encoding."""
+    """What the file of an encoding provides for reading."""
 
     @property
     def ENCODING(self) -> Encoding: ...  # noqa: N802
@@ -47,16 +47,16 @@ class EncodingModule(Protocol):
     def SHAPE(self) -> NodeShape: ...  # noqa: N802
 
     def fits(self, dtype: pa.DataType, /) -> bool:
-        """Returns whether values of the type may be stored so."""
+        """Returns whether the encoding can hold values of the type."""
 
     def decode(
         self, reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep, /
     ) -> pa.Array:
-        """Decodes the node that `reader.cursor` has taken. Raises `ValueError` on any inconsistency."""
+        """Decodes the current node of `reader.cursor`. Raises `ValueError` on any inconsistency."""
 
 
 class ChunkReader:
-    """A chunk whose nodes are decoded one after the other."""
+    """A chunk whose nodes are decoded in order."""
 
     def __init__(
         self, cursor: Cursor, allowance: Allowance, encodings: Mapping[int, EncodingModule]
@@ -66,15 +66,15 @@ class ChunkReader:
         self._encodings = encodings
 
     def decode(self, dtype: pa.DataType, length: int, keep: Keep = KEEP_NOTHING) -> pa.Array:
-        """Decodes the next node, and those below it."""
+        """Decodes the next node and its descendants."""
         encoding = self._encodings[self.cursor.take(length)]
         if not encoding.fits(dtype):
             raise unfit(encoding.ENCODING, dtype)
         return encoding.decode(self, dtype, length, keep)
 
     def validity(self) -> tuple[pa.Buffer | None, int]:
-        """Takes the validity of the node that was taken last. Returns the bitmap, None if nothing is null,
-        and the number of nulls."""
+        """Takes the validity of the current node. Returns the bitmap, None if nothing is null, and the null
+        count."""
         nulls = self.cursor.null_count
         return self.cursor.validity(), nulls
 
@@ -84,7 +84,7 @@ def integers_fit(dtype: pa.DataType) -> bool:
 
 
 def decode_integers(reader: ChunkReader, dtype: pa.DataType, length: int, _keep: Keep) -> pa.Array:
-    """Decodes a node of any encoding of integers, which `native.encodings.decode` reads as one stream."""
+    """Decodes a node of any integer encoding; `native.encodings.decode` reads all of them as one stream."""
     width = integer_bytes(dtype)
     assert width is not None
     validity, nulls = reader.validity()
@@ -93,17 +93,17 @@ def decode_integers(reader: ChunkReader, dtype: pa.DataType, length: int, _keep:
 
 
 def checked(array: pa.Array) -> pa.Array:
-    """Returns the array. Raises `ValueError` if values are not of their type.
+    """Returns the array. Raises `ValueError` if a value is invalid for its type.
 
-    Callers rely on valid UTF-8, and conditions on decimals that have no more digits than their type.
+    Callers rely on valid UTF-8, and predicates on decimals within their type's precision.
     """
-    if _may_hold_others(array):
+    if _may_be_invalid(array):
         array.validate(full=True)
     return array
 
 
-def _may_hold_others(array: pa.Array) -> bool:
-    """Returns whether values have to be looked at to know that they are of their type."""
+def _may_be_invalid(array: pa.Array) -> bool:
+    """Returns whether the values have to be validated."""
     dtype = array.type
     if is_string(dtype):
         return not is_ascii(array.buffers()[2])

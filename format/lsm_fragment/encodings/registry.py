@@ -1,4 +1,4 @@
-"""Lists the encodings: a new one is its file and a line here."""
+"""Lists the encodings. To add one, write its file and add it here."""
 
 from __future__ import annotations
 

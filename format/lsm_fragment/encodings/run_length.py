@@ -15,7 +15,7 @@ fits, decode = integers_fit, decode_integers
 
 
 def encode_runs(values: IntArray, ints: Callable[[IntArray], Node]) -> Node:
-    """Encodes integers as runs. ints: encodes integers without runs."""
+    """Encodes integers as runs. ints: an encoder that uses no runs."""
     changes = np.flatnonzero(values[1:] != values[:-1])
     starts = np.concatenate(([0], changes + 1))
     lengths = np.diff(np.append(starts, len(values)))

@@ -29,11 +29,11 @@ from lsm_fragment.native.arrays.text import is_ascii
 
 
 class StoredRows(NamedTuple):
-    """Rows as a chunk has them, of whose variables nothing is believed."""
+    """Templated rows of a chunk; their variables are not validated yet."""
 
     templates: pa.Array
     slots: Slots
-    """Of the templates."""
+    """The slots of the templates."""
     codes: pa.Array
     """See `templated`."""
     numbers: pa.Buffer
@@ -43,8 +43,8 @@ class StoredRows(NamedTuple):
 def stored(rows: StoredRows, charge: Callable[[int], None]) -> pa.Array:
     """Makes a templated array of stored rows.
 
-    charge: called with the bytes that checking takes, before they are allocated. Raises `ValueError` if the
-    variables are not those of the rows' templates.
+    charge: called with the size of the scratch memory before it is allocated. Raises `ValueError` if the
+    variables do not match the rows' templates.
     """
     templates, slots, codes, numbers, texts = rows
     if max(numbers.size, texts.size) > MAX_OFFSET_32:
@@ -58,15 +58,15 @@ def stored(rows: StoredRows, charge: Callable[[int], None]) -> pa.Array:
         slots.numbers, slots.texts, fixed_width_view(codes, np.int32), *native.validity(codes),
         native.as_bytes(numbers), native.as_bytes(texts), number_ends, text_ends, characters,
     ):  # fmt: skip
-        raise ValueError("templates have other variables than there are")
+        raise ValueError("the variables do not match the templates")
     if characters is not None:
         _check_characters(characters)
     return templated(templates, codes, binaries(number_ends, numbers), binaries(text_ends, texts))
 
 
 def _check_characters(texts: U8) -> None:
-    """Raises `ValueError` if a text is not UTF-8. texts: with zeros between them, which no character reaches
-    across."""
+    """Raises `ValueError` if a text is not UTF-8. texts: zeros separate them, so that no character spans
+    two."""
     ends = np.array([0, len(texts)], dtype=np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
     pa.Array.from_buffers(pa.large_string(), 1, buffers, 0).validate(full=True)
@@ -77,8 +77,8 @@ def joined_stored(
 ) -> pa.Array:
     """Returns the strings of stored rows.
 
-    layout: of the templates. charge: called with the size before memory is allocated for it. chosen: the rows
-    to return; None for all. Raises `ValueError` if the variables are not those of the rows' templates.
+    layout: of the templates. charge: called with the size before memory is allocated. chosen: the rows to
+    return; None for all. Raises `ValueError` if the variables do not match the rows' templates.
     """
     templates, _, codes, numbers, texts = rows
     values = (fixed_width_view(codes, np.int32), *native.validity(codes))
@@ -94,7 +94,7 @@ def joined_stored(
         *layout, *values, native.as_bytes(numbers), native.as_bytes(texts), native.as_flags(chosen),
         offsets, text,
     ):  # fmt: skip
-        raise ValueError("templates have other variables than there are")
+        raise ValueError("the variables do not match the templates")
     strings = strings_of(returned, templates.type, offsets, text)
     if not is_ascii(texts):
         strings.validate(full=True)

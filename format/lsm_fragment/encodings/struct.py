@@ -16,7 +16,7 @@ SHAPE = NodeShape(children=None)
 
 
 def encode_structs(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
-    """Encodes structs. child: encodes a field."""
+    """Encodes structs. child: the encoder of a field."""
     # flatten() pushes the struct's nulls into its fields, which normalises the values under them.
     children = tuple(child(part) for part in array.flatten())
     return with_validity(Encoding.STRUCT, len(array), valid_mask(array), [], children=children)

@@ -55,7 +55,7 @@ from lsm_fragment.encodings.node import (
 )
 from lsm_fragment.encodings.plain import bytes_node, take_values
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
-from lsm_fragment.encodings.samples import CODEC_PAYS, estimate_distinct
+from lsm_fragment.encodings.samples import CODEC_FRACTION, estimate_distinct
 from lsm_fragment.encodings.stored_templates import StoredRows, joined_stored, stored
 from lsm_fragment.encodings.varlen import encode_varlen
 from lsm_fragment.native.encodings.decode import Cursor, IntegerStream
@@ -67,7 +67,7 @@ _MIN_TEMPLATED: Final = 64
 """Do not try templates on fewer strings."""
 _SAMPLE_ROWS: Final = 1024
 _SAMPLE_TEXT_BYTES: Final = 128 << 10
-"""The most text that is compressed to see whether templates pay."""
+"""Compress at most this much text to see whether templates pay."""
 _LENGTH_BYTES: Final = 4
 _OFFSET_BYTES: Final = 4
 _SAMPLE_VARIABLES_BYTES: Final = 64 << 10
@@ -75,7 +75,7 @@ _SAMPLE_TEMPLATES_DIVISOR: Final = 2
 """Below 2 sampled rows per template, templates are treated as non-recurring."""
 _TEMPLATE_BYTES_DIVISOR: Final = 2
 """Require at least 2 bytes of text per byte of template."""
-_TEMPLATES_PAY: Final = 1.05
+_MAX_TEMPLATES_FRACTION: Final = 1.05
 """Accept templates that take up to 5% more bytes than text, for the time that they save."""
 _ALL_VARIABLE: Final = 0.95
 """Skip templates above this variable-byte fraction (ids, tokens): they would save nothing."""
@@ -84,7 +84,7 @@ _MOSTLY_VARIABLE: Final = 0.75
 
 
 def encode_by_templates(array: pa.Array) -> Node | None:
-    """Encodes strings by templates and variables; None if a sample shows that they take hardly less."""
+    """Encodes strings by templates and variables; None if a sample shows too small a saving."""
     sample = _stretch(array)
     if len(sample) < _MIN_TEMPLATED:
         return None
@@ -101,30 +101,30 @@ def encode_by_templates(array: pa.Array) -> Node | None:
     if found is None or not count_marks(templates_of(found.array)):
         return None
     codes, *variables = _by_row(found.array)
-    share = sum(map(raw_bytes, variables)) / max(1, _text_bytes(sample))
-    if share > _ALL_VARIABLE:
+    fraction = sum(map(raw_bytes, variables)) / max(1, _text_bytes(sample))
+    if fraction > _ALL_VARIABLE:
         return None
     by_row = stored_bytes(codes, *variables) / (as_text := stored_bytes(encode_strings(sample)))
-    is_variable = share > _MOSTLY_VARIABLE
-    most = CODEC_PAYS if is_variable else _TEMPLATES_PAY
-    if by_row > most:
+    is_variable = fraction > _MOSTLY_VARIABLE
+    max_fraction = CODEC_FRACTION if is_variable else _MAX_TEMPLATES_FRACTION
+    if by_row > max_fraction:
         return None
     found = divide(array, len(array) // TEMPLATES_DIVISOR, words)
     node = None if found is None else encode_templated(*found, _text_bytes(array))
     if node is None:
         return None
-    # A sample has most templates and slots of the whole, in a few rows, so these are counted in the whole.
+    # Few rows of a sample have most templates and slots of the whole: their cost is taken from the whole.
     by_slot = stored_bytes(*_by_slot(node)) / as_text * _text_bytes(sample) / node.text_bytes
-    return node if by_row + by_slot <= most else None
+    return node if by_row + by_slot <= max_fraction else None
 
 
 def _all_templates(sample: pa.Array) -> float:
-    """Returns how many templates there are in all, by those of a templated sample."""
+    """Estimates the number of templates of the whole from a templated sample."""
     return estimate_distinct(np.bincount(codes_of(sample), minlength=1))
 
 
 def _by_row(array: pa.Array) -> tuple[Node, Node, Node]:
-    """Returns the parts of a node of templates that grow with its rows: codes, numbers and texts."""
+    """Returns the children of a TEMPLATE node that grow with its rows: codes, numbers and texts."""
     valid, codes = valid_mask(array), codes_of(array)
     if valid is not None:
         codes = with_nulls_filled(codes, valid)
@@ -136,24 +136,24 @@ def _by_row(array: pa.Array) -> tuple[Node, Node, Node]:
 
 
 def _by_slot(node: Node) -> tuple[Node, ...]:
-    """Returns the parts of a node of templates that grow with its templates and their slots."""
+    """Returns the children of a TEMPLATE node that grow with its templates and their slots."""
     templates, _, alphabets, _, _ = node.children
     return templates, alphabets
 
 
 def _stretch(array: pa.Array) -> pa.Array:
-    """Returns rows from the middle, of not too many bytes."""
+    """Returns adjacent rows from the middle, of limited size."""
     sample = array.slice((len(array) - min(len(array), _SAMPLE_ROWS)) // 2, _SAMPLE_ROWS)
     return sample.slice(0, rows_within([sample], _SAMPLE_TEXT_BYTES))
 
 
 def _text_bytes(strings: pa.Array) -> int:
-    """Returns the bytes of strings that are not null."""
+    """Returns the bytes of strings, nulls left out."""
     return total_bytes(strings) - _LENGTH_BYTES * len(strings)
 
 
 def encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node | None:
-    """Encodes a templated array; None if its templates are too many or too long for so many rows.
+    """Encodes a templated array; None if its templates are too many or too long for the number of rows.
 
     alphabets, text_bytes: see `lsm_fragment.arrays.templated.TextSurvey`.
     """
@@ -167,10 +167,10 @@ def encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node |
 def _templated_node(array: pa.Array, alphabets: U64, text_bytes: int) -> Node:
     templates = templates_of(array)
     codes, numbers, texts = _by_row(array)
-    # What queries read alone comes first.
+    # The part that queries read alone comes first.
     head = (encode_varlen(templates), codes, encode_ints(alphabets))
     sample = _middle_bytes(numbers.buffers[0])
-    is_dense = compressed_bytes(sample) > CODEC_PAYS * len(sample)
+    is_dense = compressed_bytes(sample) > CODEC_FRACTION * len(sample)
     children = (*head, replace(numbers, is_dense=is_dense), texts)
     node = with_validity(Encoding.TEMPLATE, len(array), valid_mask(array), [], children=children)
     head_bytes = sum(map(raw_bytes, head)) + sum(map(padded_bytes, node.buffers))
@@ -186,7 +186,7 @@ def _templated_node(array: pa.Array, alphabets: U64, text_bytes: int) -> Node:
 
 
 def _without_hidden(variables: pa.Array, valid: npt.NDArray[np.bool_] | None) -> memoryview:
-    """Returns the bytes of rows that are not null."""
+    """Returns the bytes of the variables, without those of null rows."""
     ends, data = binary_parts(variables)
     if valid is not None and np.any(np.diff(ends)[~valid]):
         ends, data = binary_parts(variables.filter(pa.array(valid)))
@@ -216,19 +216,19 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateHead:
-    """What a chunk of strings that is stored as templates says without their variables."""
+    """The part of a TEMPLATE chunk that does not depend on variables."""
 
     templates: pa.Array
-    """May be more than rows use."""
+    """May include templates that no row uses."""
     slots: Slots
     length: int
-    """How many rows there are."""
+    """Number of rows."""
     validity: pa.Buffer | None
-    """The bitmap of rows that are not null; None if none is."""
+    """The validity bitmap; None if no row is null."""
     null_count: int
     _codes: IntegerStream
     _alphabets: pa.Buffer
-    """Those of the slots for texts."""
+    """Alphabets of the slots for texts."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -236,14 +236,14 @@ class TemplateHead:
 
     @cached_property
     def alphabets(self) -> U64:
-        """The bytes of each slot (`lsm_fragment.arrays.alphabets`)."""
+        """The alphabet of each slot (`lsm_fragment.arrays.alphabets`)."""
         alphabets = np.full(len(self.layout.kinds), DIGITS, dtype=np.uint64)
         alphabets[self.layout.kinds != NUMBER] = np.frombuffer(self._alphabets, dtype=np.uint64)
         return alphabets
 
     @cached_property
     def codes(self) -> pa.Array:
-        """The template of each row, null where the string is; decoded when asked for. Raises `ValueError`."""
+        """The template of each row, null where the string is; decoded on first use. Raises `ValueError`."""
         buffers = [self.validity, self._codes.codes(len(self.templates))]
         return pa.Array.from_buffers(pa.int32(), self.length, buffers, self.null_count)
 
@@ -268,7 +268,7 @@ class TemplateHead:
 
 
 def take_head(reader: ChunkReader, dtype: pa.DataType, length: int) -> TemplateHead:
-    """Takes the validity of a node of templates, and those children that say nothing of variables."""
+    """Takes the validity of a TEMPLATE node, and the children that do not depend on variables."""
     cursor = reader.cursor
     head_bytes, start = cursor.param, cursor.position
     validity, nulls = reader.validity()
@@ -278,7 +278,7 @@ def take_head(reader: ChunkReader, dtype: pa.DataType, length: int) -> TemplateH
     reader.allowance.charge(layout_bytes(len(templates), slots.all_numbers + slots.all_texts))
     alphabets = cursor.child_integers(slots.all_texts).words(8)
     if cursor.position - start != head_bytes:
-        raise ValueError("templates and codes take other bytes than their node states")
+        raise ValueError("templates and codes do not take the bytes that their node states")
     return TemplateHead(
         templates=templates,
         slots=slots,
@@ -300,7 +300,7 @@ def _take_templates(reader: ChunkReader, dtype: pa.DataType) -> pa.Array:
 
 
 def take_variables(cursor: Cursor) -> tuple[pa.Buffer, pa.Buffer]:
-    """Takes the children of a node of templates that `take_head` leaves: numbers and texts."""
+    """Takes the remaining children of a TEMPLATE node: numbers and texts."""
     return _take_bytes(cursor), _take_bytes(cursor)
 
 

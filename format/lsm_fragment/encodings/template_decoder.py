@@ -1,5 +1,4 @@
-"""Decodes a chunk of templates step by step: the head, and then the strings of the rows that a query
-needs."""
+"""Decodes a TEMPLATE chunk in steps: the head, then the strings of the rows that a query needs."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _ANY_VALUES: Final = 2**62
 
 
 class TemplateDecoder:
-    """Decodes a chunk of which the root is TEMPLATE: the head, and then the strings of some rows."""
+    """Decodes a chunk whose root is TEMPLATE: the head, then the strings of some rows."""
 
     def __init__(
         self,
@@ -32,7 +31,7 @@ class TemplateDecoder:
         max_bytes: int,
         raw_bytes: int,
     ) -> None:
-        """head: the raw payload, or its first part. raw_bytes: the length of the whole.
+        """head: the raw payload, or its first part. raw_bytes: the length of the whole payload.
 
         max_bytes: see `decode_array`. Raises `ValueError`.
         """
@@ -46,7 +45,7 @@ class TemplateDecoder:
 
     @property
     def head_bytes(self) -> int:
-        """How many bytes of the raw payload the head takes."""
+        """The bytes of the raw payload that the head takes."""
         return self._cursor.position
 
     @property
@@ -54,7 +53,7 @@ class TemplateDecoder:
         return self._variables is not None
 
     def take_variables(self, rest: bytes | memoryview) -> None:
-        """Takes the variables. rest: what follows the head in the raw payload. Raises `ValueError`."""
+        """Takes the variables. rest: the raw payload behind the head. Raises `ValueError`."""
         cursor = self._cursor.continued(pa.py_buffer(rest), self._allowance.charge)
         variables = take_variables(cursor)
         cursor.finish()
@@ -63,18 +62,18 @@ class TemplateDecoder:
     def texts(self, chosen: Bits | None) -> pa.Array:
         """Returns the strings of the chosen rows, or of all, after `take_variables`. Raises `ValueError`."""
         assert self._variables is not None
-        _ = self.head.codes  # which are kept, and count
+        _ = self.head.codes  # charges the codes before `before`, since they are kept
         before = self._allowance.charged_bytes
         try:
             return self.head.joined(self._variables, self._allowance.charge, chosen)
-        finally:  # strings do not count against those that are asked for later, since they are not kept
+        finally:  # the strings are not kept, so later calls do not pay for them
             self._allowance.charged_bytes = before
 
 
 def template_counts(meta: bytes) -> tuple[int, int]:
-    """Returns how many templates a chunk of templates has, and the raw bytes of its head.
+    """Returns the number of templates of a TEMPLATE chunk, and the raw bytes of its head.
 
-    Looks at its encoding nodes alone. Raises `ValueError`.
+    Reads only the encoding nodes. Raises `ValueError`.
     """
     cursor = Cursor(meta, pa.py_buffer(b""), _ANY_VALUES, charge_nothing)
     if cursor.take(cursor.next_length) != Encoding.TEMPLATE:

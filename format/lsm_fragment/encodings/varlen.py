@@ -47,7 +47,7 @@ def varlen_node(
 def text_parts(
     array: pa.Array,
 ) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[Any], memoryview]:
-    """Returns which strings or binaries are valid, the length of each, 0 for nulls, and all their bytes."""
+    """Returns the validity of strings or binaries, their lengths (0 for nulls), and all their bytes."""
     valid = valid_mask(array)
     if hidden_bytes(array):
         array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))

@@ -1,8 +1,7 @@
 """Rows of several sources in merged order, one column and one output row group at a time.
 
-`origins` says which source each row of the output comes from. `pieces` describes what the rows lie in:
-arrays of a source, one after the other. `columns.gather` replays the origins over the pieces and returns
-one array: fixed-width values, strings and codes by the loops of `native.gather`, over a `table` of the
-pieces; log messages as templates and variables (`templates`); lists, maps and structs as strings of bytes
-(`nested`).
+`origins` has the source of each output row. `pieces` describes the arrays that hold the rows: each source has
+its rows in a sequence of pieces. `columns.gather` replays the origins over the pieces and returns one array.
+The loops of `native.gather` move fixed-width values, strings and codes over a `table` of the pieces; log
+messages move as templates and variables (`templates`); lists, maps and structs as byte strings (`nested`).
 """

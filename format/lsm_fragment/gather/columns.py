@@ -32,17 +32,18 @@ def gather(
     *,
     may_code_each: bool = False,
 ) -> pa.Array:
-    """Gathers storage arrays. Returns an array of the pieces' type, dictionary-coded if all pieces are, and
-    templated if one is, unless another one alone has too many templates (see `with_few_templates`).
+    """Gathers storage arrays. Returns an array of the pieces' type: dictionary-coded if all pieces are,
+    templated if at least one is, unless another piece alone has too many templates (see
+    `with_few_templates`).
 
-    Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
-    repeat are returned as values if these take at most `max_plain_bytes`. If only some pieces are coded, and
-    are packed, nested values are coded too.
+    A dictionary has exactly the values in use, in the order of their first use. Strings that hardly repeat
+    are returned as values if these take at most `max_plain_bytes`. Nested values are coded if some pieces
+    are, and all coded pieces are packed.
 
-    pieces: those of each source have as many rows as `origins` names.
-    may_code_each: whether lists and maps may also come coded over a dictionary that has each row's, which
-    moves no values, for callers that number them anyway.
-    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    pieces: each source has as many rows as `origins` names.
+    may_code_each: whether lists and maps may be returned coded over a dictionary with one value per row,
+    which moves no values; for callers that number them anyway.
+    Raises `pa.ArrowInvalid` if the result exceeds 32-bit offsets.
     """
     dtype = pieces.dtype
     if not len(origins) or pt.is_null(dtype):
@@ -62,8 +63,8 @@ def gather(
 
 
 def used_bytes(pieces: Pieces) -> int | None:
-    """Returns the bytes of the distinct strings, or packed values, that dictionary-coded rows have, without
-    copying any. None if nested values are not packed."""
+    """Returns the total size of the distinct strings, or packed values, of dictionary-coded rows, without
+    copying them; None if nested values are not packed."""
     if pt.is_nested(pieces.dtype):
         if pieces.has_unpacked_codes:
             return None
@@ -74,6 +75,6 @@ def used_bytes(pieces: Pieces) -> int | None:
 
 
 def gather_arrays(sources: Sequence[Sequence[pa.Array]], origins: Origins) -> pa.Array:
-    """Gathers whole arrays of one type, dictionary-coded or not; like `gather`. There must be one."""
+    """Gathers whole arrays of one type, dictionary-coded or not; like `gather`. At least one is required."""
     dtype = next(value_type(array.type) for source in sources for array in source)
     return gather(pieces_of(sources, dtype, are_weighed=False), origins)

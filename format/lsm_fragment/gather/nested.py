@@ -1,4 +1,4 @@
-"""Gathers lists, maps and structs as strings of bytes, or as codes where all rows have few values."""
+"""Gathers lists, maps and structs: by codes of byte strings if pieces are coded and packed, else by moves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nested(pieces: Pieces, origins: Origins, *, may_code_each: bool) -> pa.Array
 
 
 def _each_in(values: pa.Array, positions: pa.Array) -> pa.Array:
-    """Dictionary-codes values in another order over a dictionary that has all of them in theirs."""
+    """Dictionary-codes values in another order, over a dictionary of all of them in their own order."""
     indices = pa.array(np.arange(len(values), dtype=np.int32))
     indices = with_nulls_of(values, indices).take(positions)
     return pa.DictionaryArray.from_arrays(indices, values, safe=False)
@@ -60,14 +60,14 @@ def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
 
 
 def _each_coded(array: pa.Array) -> GatherArray:
-    """Dictionary-codes nested values over a dictionary that has each row's."""
+    """Dictionary-codes nested values over a dictionary with one value per row."""
     indices = with_nulls_of(array, pa.array(np.arange(len(array), dtype=np.int32)))
     coded = pa.DictionaryArray.from_arrays(indices, array, safe=False)
     return GatherArray(coded, packed=packed(array), is_weighed=False)
 
 
 def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """Returns each row's position among the sources' rows laid end to end."""
+    """Returns each row's position among the sources' rows, end to end."""
     by_source = np.argsort(origins, kind="stable")
     positions = np.empty(len(origins), dtype=np.int64)
     positions[by_source] = np.arange(len(origins))

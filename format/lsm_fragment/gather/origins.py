@@ -1,4 +1,4 @@
-"""Tells which source each row of a merged order comes from, with what every column would else count anew."""
+"""The source of each row in merged order, with the counts that every column needs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ U16 = npt.NDArray[np.uint16]
 I64 = npt.NDArray[np.int64]
 
 _SHORT_RUN: Final = 8
-"""Rows of a run, on average, below which going row by row is faster than finding the runs."""
+"""Gather row by row, without looking for runs, if they are shorter than this on average."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origins:
-    """The sources of rows, which are numbered from 0. Immutable, so that threads can share it."""
+    """The sources of rows, numbered from 0. Immutable, so that threads can share it."""
 
     sources: U16
     """The source of each row. Shape (rows,)."""
     counts: I64
-    """The rows of each source; native code relies on it. Shape (sources,)."""
+    """Number of rows of each source; native code relies on it. Shape (sources,)."""
     runs: int
-    """The number of runs of rows of one source."""
+    """Number of runs of rows of one source."""
 
     @classmethod
     def of(cls, sources: U16, number: int) -> Origins:
-        """Counts the rows of so many sources. Raises ValueError if rows name others."""
+        """Counts the rows of `number` sources. Raises ValueError for a source out of range."""
         counts = np.empty(number, dtype=np.int64)
         return cls(sources, counts, native.gather.origins.count(sources, counts))
 

@@ -1,4 +1,4 @@
-"""Describes what rows are gathered from: pieces of sources, in the form that the loops take."""
+"""Describes the arrays that rows are gathered from: pieces of sources, in the form that the loops take."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ I64 = npt.NDArray[np.int64]
 
 VALUES, CODES, NULLS, TEMPLATES = range(4)
 KIND, ROWS, START = range(3)
-"""Places of a piece's fields."""
+"""Indices of the first fields of a piece."""
 _OFFSETS: Final = 6
 PACKED_TYPE: Final = pa.large_binary()
 HEAVIEST_BYTES: Final = 11
@@ -33,23 +33,22 @@ _NO_IDS: Final = (0, 0, 0)
 _NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, *_NO_IDS)
 _CODE_BYTES, _OFFSET_BYTES = 4, 4
 DISTINCT_DIVISOR: Final = 3
-"""A dictionary stays if there are at least this many values to each distinct one."""
+"""Keep a dictionary if there are at least this many values per distinct one."""
 MAX_OFFSET_32: Final = 2**31 - 1
 
 
 class NumberedStrings(NamedTuple):
-    """Numbers of the strings in a dictionary: equal for equal strings of one series, whichever dictionaries
-    they are in."""
+    """Numbers of the strings in a dictionary: equal for equal strings of one series, across dictionaries."""
 
     numbers: npt.NDArray[np.int32]
     series: int
-    """From 1 on."""
+    """Number of the series, from 1 on."""
     stop: int
-    """All numbers are below."""
+    """Upper bound of the numbers, exclusive."""
 
 
 class GatherArray:
-    """A storage array of which rows are gathered, with what native code has to know of it."""
+    """A storage array to gather rows from, with the fields that native code needs."""
 
     __slots__ = ("_numbered", "array", "dtype", "fields", "kind", "packed", "variables")
 
@@ -62,11 +61,10 @@ class GatherArray:
         numbered: NumberedStrings | None = None,
         is_weighed: bool = True,
     ) -> None:
-        """array: of type null if it stands for nulls of type `dtype`, which take no memory before they are
-        gathered. packed: the values of its dictionary as `lsm_fragment.arrays.nested_bytes` makes them if
-        they are nested; None if native code need not gather them. numbered: the strings of its dictionary
-        or templates, or those that are packed. is_weighed: whether `Pieces.weigh` has to know its
-        weight."""
+        """array: of type null for nulls of type `dtype`, which take no memory before they are gathered.
+        packed: the values of its dictionary as byte strings (`lsm_fragment.arrays.nested_bytes`) if they are
+        nested; None if native code does not gather them. numbered: the strings of its dictionary or
+        templates, or the packed ones. is_weighed: whether `Pieces.weigh` needs its weights."""
         is_coded = isinstance(array, pa.DictionaryArray)
         dtype = dtype or value_type(array.type)
         if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):
@@ -77,24 +75,24 @@ class GatherArray:
         self._numbered = numbered
         self.kind = _kind(array)
         self.fields: I64 = np.array(self._fields(is_weighed=is_weighed), dtype=np.int64)
-        """The fields of `Piece` in `lsm_fragment.native.gather.rows` for a piece without rows."""
+        """The fields of `Piece` in `lsm_fragment.native.gather.rows`, for a piece without rows."""
         self.variables = self._variables()
-        """The same of the numbers and of the texts of a templated array."""
+        """`fields` for the two variable arrays of a templated array."""
 
     def copied(self, start: int, rows: int) -> GatherArray:
-        """Returns rows of it in memory of their own."""
+        """Returns some rows in memory of their own."""
         array = copied(self.array.slice(start, rows))
         packed = None if self.packed is None else copied(self.packed)
         return GatherArray(array, self.dtype, packed=packed, numbered=self._numbered)
 
     @property
     def held_bytes(self) -> int:
-        """The memory that it takes."""
+        """The memory of the array, and of the values beside it."""
         return int(self.array.get_total_buffer_size()) + self.beside_bytes
 
     @property
     def beside_bytes(self) -> int:
-        """The memory that it takes beside the array: of packed values, and of numbers of strings."""
+        """The memory beside the array: packed values, and numbers of strings."""
         packed = 0 if self.packed is None else int(self.packed.get_total_buffer_size())
         return packed + (0 if self._numbered is None else self._numbered.numbers.nbytes)
 
@@ -142,7 +140,7 @@ class GatherArray:
 
 
 def _fields_of_values(array: pa.Array, row_bytes: int) -> tuple[int, ...]:
-    """Returns the fields of an array that is not dictionary-coded. row_bytes: of a row, beside its string."""
+    """Returns the fields of an array that is not dictionary-coded. row_bytes: of a row beside its string."""
     places = *_validity(array), *_values(array)
     return (VALUES, 0, 0, *places, 0, 0, -1, row_bytes, 0, 0, *_NO_IDS)
 
@@ -156,15 +154,15 @@ def _kind(array: pa.Array) -> int:
 
 
 class Pieces:
-    """Pieces of several sources, which together are the rows to be gathered."""
+    """The pieces of several sources, which together are the rows to gather."""
 
     __slots__ = ("arrays", "dtype", "fields", "firsts")
 
     def __init__(
         self, arrays: Sequence[GatherArray], fields: I64, firsts: I64, dtype: pa.DataType
     ) -> None:
-        """arrays, fields: the array of each piece, and its fields in `lsm_fragment.native.gather.rows`;
-        those of the first source, then those of the next. firsts: each source's first piece."""
+        """arrays, fields: the array of each piece, and its fields in `lsm_fragment.native.gather.rows`,
+        ordered by source. firsts: each source's first piece."""
         self.arrays = arrays
         self.fields = fields
         self.firsts = firsts
@@ -175,22 +173,22 @@ class Pieces:
 
     @property
     def has_codes(self) -> bool:
-        """Whether some rows are dictionary-coded."""
+        """Whether any piece is dictionary-coded."""
         return self._has(CODES)
 
     @property
     def has_values(self) -> bool:
-        """Whether some rows are values that are not dictionary-coded."""
+        """Whether any piece has plain values."""
         return self._has(VALUES)
 
     @property
     def has_templates(self) -> bool:
-        """Whether some rows are templates and variables."""
+        """Whether any piece is templated."""
         return self._has(TEMPLATES)
 
     @property
     def may_have_nulls(self) -> bool:
-        """Whether some rows may be null."""
+        """Whether any row may be null."""
         return native.may_have_nulls(self.fields)
 
     def _has(self, kind: int) -> bool:
@@ -204,8 +202,8 @@ class Pieces:
         return self.arrays[number].array.slice(start, rows)
 
     def mark_nulls(self) -> None:
-        """Has pieces of which every row is null stand for nulls, whatever the other rows of their arrays are,
-        so that the result does not depend on how rows were divided into arrays."""
+        """Marks all-null pieces as NULLS, so that the result does not depend on how rows were divided into
+        arrays."""
         native.mark_nulls(self.fields)
         if pt.is_nested(self.dtype):
             for number, (kind, rows) in enumerate(self.fields[:, :2].tolist()):
@@ -213,8 +211,8 @@ class Pieces:
                     self.fields[number, KIND] = NULLS
 
     def weigh(self) -> tuple[int, int]:
-        """Returns an upper bound of the pieces' bytes once they are gathered, and one of the bytes that they
-        are if decoded or joined."""
+        """Returns an upper bound of the pieces' bytes after gathering, and one of their bytes decoded or
+        joined."""
         nulls = nulls_bytes(native.rows_of(self.fields, NULLS), self.dtype) + 1
         if pt.is_nested(self.dtype):
             held, most = self._weigh_nested()
@@ -230,17 +228,17 @@ class Pieces:
         return held + nulls, most + nulls
 
     def gathered_bytes(self) -> int:
-        """Returns an upper bound of the bytes of the rows once they are gathered."""
+        """Returns an upper bound of the bytes of the rows after gathering."""
         held, most = self.weigh()
         return most if self.has_codes and self.has_values else held
 
     def places_of_templates(self) -> list[int]:
-        """Returns the pieces that are templated."""
+        """Returns the indices of the templated pieces."""
         places: list[int] = np.flatnonzero(self.fields[:, KIND] == TEMPLATES).tolist()
         return places
 
     def variables(self, places: Sequence[int]) -> tuple[Pieces, Pieces]:
-        """Returns pieces of the numbers and of the texts. places: of the templated ones."""
+        """Returns the pieces of the numbers and of the texts. places: the templated pieces."""
         numbers, texts = (
             Pieces(self.arrays, self.fields.copy(), self.firsts, pa.binary()) for _ in range(2)
         )
@@ -264,11 +262,11 @@ class Pieces:
 
     @property
     def has_unpacked_codes(self) -> bool:
-        """Whether some rows are codes of nested values that native code can't gather."""
+        """Whether any piece has codes of nested values that native code cannot gather."""
         return bool((~self.are_packed() & (self.fields[:, KIND] == CODES)).any())
 
     def are_packed(self) -> npt.NDArray[np.bool_]:
-        """Returns which pieces are nested values that native code can gather. Shape (pieces,)."""
+        """Returns which pieces have nested values that native code can gather. Shape (pieces,)."""
         is_packed: npt.NDArray[np.bool_] = (self.fields[:, KIND] == CODES) & (
             self.fields[:, _OFFSETS] != 0
         )
@@ -278,9 +276,9 @@ class Pieces:
 def pieces_of(
     sources: Sequence[Sequence[pa.Array]], dtype: pa.DataType, *, are_weighed: bool = True
 ) -> Pieces:
-    """Returns the pieces that are whole storage arrays, some of which may be of type null.
+    """Makes pieces of whole storage arrays, some of which may be of type null.
 
-    sources: for each source its arrays. are_weighed: see `GatherArray`.
+    sources: the arrays of each source. are_weighed: see `GatherArray`.
     """
     kept = [[array for array in source if len(array)] for source in sources]
     arrays = [
@@ -293,7 +291,7 @@ def pieces_of(
 
 
 def renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:
-    """Returns pieces with other arrays, of which those of Arrow have exactly the rows of their pieces."""
+    """Replaces the arrays. A plain Arrow array must cover exactly its piece's rows."""
     fields, renewed = pieces.fields.copy(), []
     for number, array in enumerate(arrays):
         if not isinstance(array, GatherArray):
@@ -306,7 +304,7 @@ def renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:
 
 
 class Span(NamedTuple):
-    """Consecutive rows of some columns. Other rows of the same arrays may be in other spans."""
+    """Consecutive rows of some columns. Spans may share arrays."""
 
     columns: Sequence[GatherArray]
     start: int
@@ -314,8 +312,8 @@ class Span(NamedTuple):
 
 
 def pieces_of_spans(sources: Sequence[Sequence[Span]]) -> list[Pieces]:
-    """Returns the pieces of each column. sources: for each source its spans, none of which is empty; there
-    must be one."""
+    """Makes the pieces of each column. sources: the spans of each source, none of them empty; at least one
+    span."""
     spans = [span for source in sources for span in source]
     firsts = np.cumsum([0, *(len(source) for source in sources[:-1])], dtype=np.int64)
     places = np.array([(span.rows, span.start) for span in spans], dtype=np.int64)
@@ -341,8 +339,8 @@ def _values(array: pa.Array) -> tuple[int, int]:
 
 
 def _weights(values: pa.Array, memory: tuple[int, int]) -> tuple[int, int]:
-    """Returns the bytes of a dictionary's heaviest value, and those that it has in memory. memory: where
-    it is if it has strings."""
+    """Returns the bytes of a dictionary's heaviest value, and of all its values. memory: the addresses of its
+    strings, if it has strings."""
     if not is_binary_like(values.type) or values.null_count or not len(values):
         return heaviest_value_bytes(values), int(values.nbytes)
     is_large = is_large_offsets(values.type)
@@ -352,5 +350,5 @@ def _weights(values: pa.Array, memory: tuple[int, int]) -> tuple[int, int]:
 
 def _validity(array: pa.Array) -> tuple[int, int]:
     if not array.null_count:
-        return 0, array.offset  # booleans use the offset in bits, too
+        return 0, array.offset  # the bit offset also applies to the values of booleans
     return array.buffers()[0].address, array.offset

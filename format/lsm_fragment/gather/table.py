@@ -1,4 +1,4 @@
-"""Lays out the pieces of one gather in the table that the loops read."""
+"""Builds the table of the pieces of one gather, which the loops read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from lsm_fragment.gather.pieces import CODES, DISTINCT_DIVISOR, MAX_OFFSET_32, V
 from lsm_fragment.native.gather import rows as native
 
 _MEMO_DIVISOR: Final = 4
-"""The codes of a piece's dictionary, or of numbered strings, are remembered if these have at most this many
-values to each row."""
+"""Remember the codes of a dictionary only if it has at most this many values per row."""
 
 
 class Table:
-    """The pieces of all sources, as native code takes them. It keeps their memory alive."""
+    """The pieces of all sources in native form. Keeps their memory alive."""
 
     def __init__(self, pieces: Pieces, origins: Origins) -> None:
         self._held = pieces.arrays
@@ -30,8 +29,8 @@ class Table:
         self._offset_type = offset_type(pieces.dtype)
         self._pieces = pieces.fields
         if not native.agrees(pieces.fields, pieces.firsts, origins.counts):
-            raise ValueError("sources have other rows than the order names")
-        # What native code walks along.
+            raise ValueError("sources do not have the rows that the order names")
+        # The operands that every loop takes.
         self._walked = pieces.fields, pieces.firsts, origins.sources, origins.has_short_runs
         self._validity, self._nulls = None, 0
         if pieces.may_have_nulls:
@@ -41,7 +40,7 @@ class Table:
                 self._validity = pa.py_buffer(bits)
 
     def fixed(self) -> pa.Array:
-        """Gathers values of fixed width."""
+        """Gathers fixed-width values."""
         width = fixed_width_bytes(self._dtype)
         assert width is not None
         out = np.empty(self._rows * width, dtype=np.uint8)
@@ -55,7 +54,7 @@ class Table:
         return self._array([pa.py_buffer(out)])
 
     def strings(self) -> pa.Array:
-        """Gathers strings as values, whether the pieces are dictionary-coded or not."""
+        """Gathers strings as values, from dictionary-coded and plain pieces."""
         placed, total = self._placed
         self._check_total(total)
         out = np.empty(total, dtype=np.uint8)
@@ -77,16 +76,16 @@ class Table:
         return coded
 
     def used_bytes(self) -> int:
-        """Returns the bytes of the dictionary's strings. All pieces must be dictionary-coded, or nulls."""
+        """Returns the bytes of the strings in use. All pieces must be dictionary-coded, or nulls."""
         found = self._coded(self._rows - self._nulls)
         if found is None:
             return 0
         _, used = found
         return native.used_offsets(self._pieces, used, np.empty(len(used) + 1, self._offset_type))
 
-    def _codes(self, most: int) -> pa.Array | None:
-        """Gathers codes over one dictionary of at most `most` values; None if there are more."""
-        if (found := self._coded(most)) is None:
+    def _codes(self, max_distinct: int) -> pa.Array | None:
+        """Gathers codes over one dictionary; None if it would have more than `max_distinct` values."""
+        if (found := self._coded(max_distinct)) is None:
             return None
         codes, used = found
         indices = pa.Array.from_buffers(
@@ -94,21 +93,23 @@ class Table:
         )
         return pa.DictionaryArray.from_arrays(indices, self._used(used), safe=False)
 
-    def _coded(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
-        """Returns the rows' codes, and for each code a piece and the number of the string in its dictionary;
-        None for more than `most` codes."""
+    def _coded(
+        self, max_distinct: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None:
+        """Returns the rows' codes, and for each code a piece and the string's code in its dictionary; None
+        for more than `max_distinct` codes."""
         rows = self._rows
-        memo_size, distinct, are_sure = native.assign_memos(self._pieces, _MEMO_DIVISOR, rows)
-        most = min(most, distinct)
-        if not most:
+        memo_size, distinct, are_complete = native.assign_memos(self._pieces, _MEMO_DIVISOR, rows)
+        max_distinct = min(max_distinct, distinct)
+        if not max_distinct:
             return None
-        slots = 0 if are_sure else 1 << (2 * most).bit_length()
+        slots = 0 if are_complete else 1 << (2 * max_distinct).bit_length()
         codes = np.zeros(rows, dtype=np.int32)
-        used = np.empty((most, 2), dtype=np.int64)
+        used = np.empty((max_distinct, 2), dtype=np.int64)
         count = native.codes(
             *self._walked,
             np.empty(0, dtype=self._offset_type),
-            most,
+            max_distinct,
             np.zeros(slots, dtype=np.uint64),
             np.full(memo_size, -1, dtype=np.int32),
             codes,
@@ -118,12 +119,12 @@ class Table:
 
     @cached_property
     def _placed(self) -> tuple[npt.NDArray[Any], int]:
-        """Returns the offsets of the gathered strings, and their total, which the offsets may not hold."""
+        """The offsets of the gathered strings, and their total, which the offsets may not hold."""
         placed = np.empty(self._rows + 1, dtype=self._offset_type)
         return placed, native.offsets(*self._walked, placed)
 
     def _used(self, used: npt.NDArray[np.int64]) -> pa.Array:
-        """Returns the strings that pieces and numbers in their dictionaries name."""
+        """Gathers the strings that pieces and codes in their dictionaries refer to."""
         placed = np.empty(len(used) + 1, dtype=self._offset_type)
         total = native.used_offsets(self._pieces, used, placed)
         self._check_total(total)

@@ -1,5 +1,4 @@
-"""Gathers templated columns: moves templates and variables, or makes text where there are too many
-templates."""
+"""Gathers templated columns: moves templates and variables, or text if there are too many templates."""
 
 from __future__ import annotations
 
@@ -26,11 +25,10 @@ from lsm_fragment.gather.table import Table
 
 
 def with_few_templates(array: pa.Array) -> pa.Array:
-    """Returns gathered rows, joined if they have too many templates for their number.
+    """Joins gathered rows if they have too many templates for their number.
 
-    So it depends on the rows alone, and not on how they were divided into pieces, whether they stay
-    templated. `gather` does not do it, because text may take far more memory than what it is joined from:
-    callers find out before whether it is too much.
+    Whether rows stay templated then depends on them alone, not on how they were divided into pieces. `gather`
+    leaves this to its callers, since text may take far more memory than templates: they check the size first.
     """
     if is_templated(array.type) and len(templates_of(array)) > _max_templates(len(array)):
         return joined(array)
@@ -42,9 +40,9 @@ def _max_templates(rows: int) -> int:
 
 
 def gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
-    """Gathers pieces of which one is templated: the others become so, or all become text if one of them has
-    more templates than all rows may have."""
-    most = _max_templates(len(origins))
+    """Gathers pieces when at least one is templated: converts the rest to templates, or everything to text if
+    one piece exceeds the template limit."""
+    max_templates = _max_templates(len(origins))
     is_divided = np.isin(pieces.fields[:, KIND], (TEMPLATES, NULLS))
     words = NO_VARYING_WORDS if is_divided.all() else _varying_words(pieces)
     divided: list[GatherArray | pa.Array] = []
@@ -52,8 +50,8 @@ def gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
         if is_divided[number]:
             divided.append(pieces.arrays[number])
             continue
-        if (array := split(plain(pieces.array(number)), most, words)) is None:
-            divided.clear()  # takes as much memory as the text
+        if (array := split(plain(pieces.array(number)), max_templates, words)) is None:
+            divided.clear()  # frees as much memory as the text takes
             joined_rows = [text(pieces.array(number)) for number in range(len(pieces))]
             return Table(renewed(pieces, joined_rows), origins).strings()
         divided.append(array)
@@ -69,14 +67,14 @@ def gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
 
 
 def _varying_words(pieces: Pieces) -> VaryingWords:
-    """Returns the words that rows of templated pieces have as variables. It depends on these rows alone."""
+    """Returns the varying words of the templated pieces. The result depends on their rows alone."""
     numbers = np.flatnonzero(pieces.fields[:, KIND] == TEMPLATES).tolist()
     arrays = (pieces.array(number) for number in numbers)
     return varying_words_in(map(_used_templates, arrays))
 
 
 def _used_templates(array: pa.Array) -> pa.Array:
-    """Returns the templates that rows have; none where no template has words."""
+    """Returns the templates in use; none if no template has words."""
     templates = templates_of(array)
     if not have_words(templates):
         return templates[:0]
@@ -85,5 +83,5 @@ def _used_templates(array: pa.Array) -> pa.Array:
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
-    """Returns binaries that are empty where they were null."""
+    """Replaces null binaries by empty ones."""
     return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0)

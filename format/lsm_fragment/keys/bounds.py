@@ -1,5 +1,4 @@
-"""Handles keys as values: JSON forms and bounds (SPEC section 7). `lsm_fragment.keys.comparator` compares
-them."""
+"""Keys as values: JSON forms and bounds (SPEC section 7). `lsm_fragment.keys.comparator` compares them."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _MAX_CODE_POINT: Final = 0x10FFFF
 
 
 def value_at(array: pa.Array, row: int) -> Value:
-    """Returns the VALUE of one row of a storage array, never shortened."""
+    """Returns the VALUE of one row of a storage array, unshortened."""
     scalar = array[row]
     if not scalar.is_valid:
         return None
@@ -43,7 +42,7 @@ def value_at(array: pa.Array, row: int) -> Value:
 
 
 def value_to_json(value: Any) -> Value:
-    """Returns a Python value (bool, int, float, str or bytes) as VALUE."""
+    """Converts a Python value (bool, int, float, str or bytes) to a VALUE."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
@@ -52,12 +51,12 @@ def value_to_json(value: Any) -> Value:
 
 
 def key_at(columns: Sequence[pa.Array], row: int) -> Bound:
-    """Returns the whole key of one row; `columns` are the sort columns as storage arrays."""
+    """Returns the full key of one row. columns: the sort columns as storage arrays."""
     return tuple(value_at(column, row) for column in columns)
 
 
 def plain_value(value: Value, dtype: pa.DataType) -> Any:
-    """Returns a non-null VALUE as an object that compares like values of the type."""
+    """Converts a non-null VALUE to an object that compares as values of the type do."""
     if pt.is_floating(dtype):
         number = float(value)
         return (1, 0.0) if math.isnan(number) else (0, number)
@@ -93,7 +92,7 @@ def _shorten_key(key: Bound, schema: pa.Schema, sort: SortSchema, *, is_lower: b
 
 
 def shorten(value: Value, dtype: pa.DataType, *, down: bool) -> tuple[Value, bool]:
-    """Shortens `value` to at most `MAX_VALUE_BYTES` bytes, as a bound from below (`down`) or from above.
+    """Shortens `value` to at most `MAX_VALUE_BYTES` bytes, as a lower (`down`) or an upper bound.
 
     Returns the value and whether it is exact; (None, False) if there is no such upper bound.
     """

@@ -1,6 +1,6 @@
-"""Compares keys and bounds that are given as values, as in footers and in the log.
+"""Compares keys and bounds that are given as values, in footers and in the log.
 
-They become the same normalised keys that `lsm_fragment.keys.normalised` makes of rows.
+Converts them to the normalised keys that `lsm_fragment.keys.normalised` builds for rows.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ ComparableKey = bytes
 """A normalised key (`lsm_fragment.native.keys.normalised`), or a bound that compares with such keys."""
 _IS_VALUE: Final = b"\1"
 _GREATEST: Final = b"\xff"
-"""Comes after everything that a column's part of a key can begin with."""
+"""Greater than every first byte of a column's part of a key."""
 
 
 class KeyComparator:
-    """A converter of keys and bounds to bytes that compare as SPEC section 6 says."""
+    """Converts keys and bounds to bytes that compare as in SPEC section 6."""
 
     def __init__(self, schema: pa.Schema, sort: SortSchema) -> None:
         self._sort = sort = ordering(sort)
         self._types = [storage_type(schema.field(column.column).type) for column in sort]
         self.layout = KeyLayout(self._types, sort)
-        """How rows become keys that compare with these."""
+        """The layout by which rows become keys that compare with these."""
         self._kinds = [_value_type(dtype) for dtype in self._types]
 
     def key(self, key: Bound) -> ComparableKey:
-        """Returns a whole key or a lower bound; columns that a bound leaves out count as least."""
+        """Converts a full key or a lower bound; columns missing in a bound count as least."""
         return self._normalised(key)[0]
 
     def upper(self, bound: Bound) -> ComparableKey:
-        """Returns an upper bound; columns that it leaves out count as greatest."""
+        """Converts an upper bound; missing columns count as greatest."""
         data, is_exact = self._normalised(bound)
         return data + _GREATEST if is_exact and len(bound) < len(self._sort) else data
 
     def _normalised(self, key: Bound) -> tuple[bytes, bool]:
-        """Returns the bytes, and whether they stand for these values. At a value that no row can have, they
-        end between the rows that come before and after it."""
+        """Returns the bytes, and whether they are exact. A value that no row can have ends them: they then
+        fall between the rows before and after it."""
         data, is_exact = b"", True
         for value, dtype, column in zip(key, self._types, self._sort, strict=False):
             part, is_exact = _normalised(value, dtype, column)
@@ -56,9 +56,9 @@ class KeyComparator:
         return data, is_exact
 
     def check(self, key: Bound) -> None:
-        """Checks a key that no checksum vouches for.
+        """Validates a key without a checksum.
 
-        Raises `ValueError` if it has fewer values than there are columns, or one that does not fit its
+        Raises `ValueError` if it has fewer values than there are columns, or a value that does not fit its
         column.
         """
         if len(key) < len(self._types):
@@ -90,7 +90,7 @@ def _normalised(value: Value, dtype: pa.DataType, column: SortColumn) -> tuple[b
     if width is None:
         data = data.replace(b"\0", b"\0\xff") + b"\0\0"
     else:
-        missing = width - len(data)  # shortened values are bounds
+        missing = width - len(data)  # bounds may be shortened
     if is_descending:
         data = bytes(255 - byte for byte in data)
         data += _GREATEST * (missing + 1 if missing else 0)
@@ -98,7 +98,7 @@ def _normalised(value: Value, dtype: pa.DataType, column: SortColumn) -> tuple[b
 
 
 def _rank(value: Value, dtype: pa.DataType, width: int) -> int | Fraction:
-    """Returns the place of a number among all that its type holds, ascending from 0."""
+    """Returns the rank of a number among all values of its type, ascending from 0."""
     if pt.is_floating(dtype):
         return _rank_of_float(plain_value(value, dtype))
     half = 1 << (8 * width - 1)
@@ -117,14 +117,14 @@ def _rank_of_float(value: tuple[int, float]) -> int:
 
 
 def _number(rank: int | Fraction, width: int, *, is_descending: bool) -> tuple[bytes, bool]:
-    """Returns the bytes of a number, and whether it is one of its type; if not, they end after those of the
-    number that comes before it."""
-    most = (1 << 8 * width) - 1
-    rank = most - rank if is_descending else rank
+    """Returns the bytes of a number, and whether its type can hold it; if not, they come right after those of
+    the next lower number."""
+    max_rank = (1 << 8 * width) - 1
+    rank = max_rank - rank if is_descending else rank
     place = math.floor(rank)
     if place < 0:
         return b"", False
-    if place > most:
+    if place > max_rank:
         return _GREATEST * (width + 1), False
     data = place.to_bytes(width, "big")
     return (data, True) if place == rank else (data + _GREATEST, False)

@@ -19,16 +19,16 @@ from lsm_fragment.native import as_bytes, validity
 from lsm_fragment.native.keys import extremes
 
 _CUT_BYTES: Final = MAX_VALUE_BYTES + 4
-"""What is taken of a long value: more than a bound holds, even without a character divided by the cut."""
+"""Read this much of a long value: more than a bound holds, even if the cut splits a character."""
 
 
 def min_max(array: pa.Array) -> tuple[Value, Value]:
-    """Returns `min` and `max` of a storage array: bounds, or (None, None) if nothing can be compared."""
+    """Returns `min` and `max` of a storage array: bounds, or (None, None) for types without an order."""
     dtype = array.type
     if is_templated(dtype):
         return min_max(survey_texts(array).extremes)
     if pt.is_dictionary(dtype):
-        # Only used values count, since the dictionary may belong to more rows than these.
+        # Only values in use count: the dictionary may be shared with more rows.
         return min_max(in_order_of_use(array).dictionary)
     if array.null_count == len(array) or pt.is_nested(dtype) or pt.is_interval(dtype):
         return None, None
@@ -37,7 +37,7 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
 
 
 def _strings(array: pa.Array) -> tuple[Value, Value]:
-    """Returns the extremes of strings or binaries; of long ones, more than a bound holds."""
+    """Returns the extremes of strings or binaries, long ones cut behind the length of a bound."""
     is_text = pt.is_string(array.type) or pt.is_large_string(array.type)
     offsets, data = binary_parts(array)
 
@@ -64,13 +64,13 @@ def _fixed_width(array: pa.Array) -> tuple[Value, Value]:
 
 
 def _value(number: Any, dtype: pa.DataType) -> Value:
-    """Returns a number as VALUE."""
+    """Converts a number to a VALUE."""
     if pt.is_boolean(dtype):
         return bool(number)
     if pt.is_decimal(dtype):
         return text_of(int(number), dtype.scale)
     if pt.is_floating(dtype):
-        return value_to_json(number + 0.0)  # a bound has no zero with a sign
+        return value_to_json(number + 0.0)  # -0.0 becomes 0.0
     return number
 
 
@@ -78,7 +78,7 @@ Numbers = npt.NDArray[Any]
 
 
 def numbers_of(array: pa.Array) -> Numbers:
-    """Returns the numbers that values are, or stand for: booleans 0 and 1, half floats as floats."""
+    """Returns values as numbers: booleans as 0 and 1, half floats as floats."""
     dtype = array.type
     if pt.is_boolean(dtype):
         bits = np.frombuffer(array.buffers()[1], dtype=np.uint8)
@@ -102,6 +102,6 @@ def bytes_of_values(array: pa.Array) -> npt.NDArray[np.uint8]:
     """Returns the bytes of fixed-width values. Shape (rows, bytes of a value)."""
     width = fixed_width_bytes(array.type)
     assert width is not None, f"not of fixed width: {array.type}"
-    if not width:  # numpy has no values of no bytes
+    if not width:  # numpy cannot view values of zero bytes
         return np.empty((len(array), 0), dtype=np.uint8)
     return fixed_width_view(array, np.dtype((np.uint8, width))).reshape(len(array), width)

@@ -1,7 +1,7 @@
 """Orders rows by normalised keys: bytes of their sort columns that compare as the rows do (SPEC section 6).
 
-`lsm_fragment.native.keys.normalised` says what the bytes are. Keys of the same sort columns can be compared
-wherever they come from.
+`lsm_fragment.native.keys.normalised` defines the bytes. Keys of the same sort columns are comparable across
+arrays and fragments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY_WIDTHS: Final = {_NOTHING: 0, _BOOL: 1, _FLOAT: 8}
 _NO_OFFSETS: Final = np.empty(0, dtype=np.int64)
 _MAX_BYTES: Final = 1 << 62
 _SLACK_BYTES: Final = 16
-"""Room beyond the last key that native code may overwrite."""
+"""Bytes behind the last key that native code may overwrite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SortKeys:
     rows: int
     data: npt.NDArray[np.uint8]
     offsets: I64
-    """Where each key begins, shape (rows + 1,); empty if all keys have the same width."""
+    """Offset of each key, shape (rows + 1,); empty if all keys have the same width."""
     width: int
 
     def key(self, row: int) -> bytes:
@@ -47,7 +47,7 @@ class SortKeys:
 
 
 class KeyLayout:
-    """How the sort columns become keys."""
+    """The layout of the sort columns in a key."""
 
     def __init__(self, types: Sequence[pa.DataType], sort: SortSchema) -> None:
         """types: storage types of the columns of `sort`. Those of order none are ignored."""
@@ -60,17 +60,17 @@ class KeyLayout:
         )
         """Bytes of the values of each column; -1 for strings."""
         self.flips = np.array([255 * (c.order is Order.DESC) for _, c in pairs], dtype=np.uint8)
-        """What inverts the values of each column in descending order."""
+        """255 for descending columns, otherwise 0: inverts the bytes of values."""
         self.width = 0 if (self.widths < 0).any() else int((1 + self.widths).sum())
-        """Bytes of each key; 0 if these differ."""
+        """Bytes of each key; 0 if they vary."""
 
     def prefix_of(self, key: bytes) -> bytes:
-        """Returns what the columns make up of the key of these columns and more."""
+        """Returns the part of a key that these columns contribute. key: of these columns and more."""
         return key[: native.prefix_length(key, self.widths, self.flips)]
 
 
 class KeyColumns:
-    """Sort columns of which normalised keys are made."""
+    """Sort columns, to build normalised keys from."""
 
     def __init__(self, columns: Sequence[pa.Array], layout: KeyLayout) -> None:
         """columns: storage arrays of equal length and of the layout's types, possibly dictionary-coded."""
@@ -78,7 +78,7 @@ class KeyColumns:
         self.rows = len(columns[0])
         self._held: list[pa.Array] = []
         self.has_copies = False
-        """Whether it holds converted columns."""
+        """Whether any column was converted, which takes memory."""
         self._table = np.array(
             [
                 self._column(dtype, fields, array)
@@ -90,8 +90,8 @@ class KeyColumns:
     def keys(
         self, start: int = 0, max_rows: int | None = None, max_bytes: int = _MAX_BYTES
     ) -> SortKeys:
-        """Returns the keys of rows from `start` on, as many as the limits allow, and at least one if there is
-        any."""
+        """Returns the keys of rows from `start` on, as many as the limits allow, but at least one if there
+        are rows."""
         rows = self.rows - start
         if max_rows is not None:
             rows = min(rows, max_rows)
@@ -116,14 +116,14 @@ class KeyColumns:
         return self.keys(row, 1).key(0)
 
     def first_disorder(self) -> int | None:
-        """Returns the first row that comes before the previous one; None if the rows are sorted."""
+        """Returns the first row that comes before its predecessor; None if the rows are sorted."""
         row = native.Parts(self._table, 0).first_disorder(self.rows)
         return None if row < 0 else row
 
     def _column(
         self, dtype: pa.DataType, fields: tuple[int, ...], array: pa.Array
     ) -> tuple[int, ...]:
-        """Returns the fields of a `Column` (`native.keys.normalised`), and holds what they point to."""
+        """Returns the fields of a `Column` (`native.keys.normalised`), and keeps their memory alive."""
         places, codes, size = array, 0, 0
         if isinstance(array, pa.DictionaryArray):
             places, array = array.indices, array.dictionary
@@ -151,7 +151,7 @@ class KeyColumns:
 
 
 def key_columns(columns: Sequence[pa.Array], sort: SortSchema) -> KeyColumns:
-    """Returns sort columns of any types.
+    """Prepares sort columns of any types for building keys.
 
     columns: storage arrays of equal length, possibly dictionary-coded, one for each column of `sort`; those
     of order none are ignored.
@@ -160,7 +160,7 @@ def key_columns(columns: Sequence[pa.Array], sort: SortSchema) -> KeyColumns:
 
 
 def sort_keys(columns: Sequence[pa.Array], sort: SortSchema) -> SortKeys:
-    """Returns the keys of all rows of `key_columns`."""
+    """Returns the keys of all rows. columns: see `key_columns`."""
     return key_columns(columns, sort).keys()
 
 
@@ -175,7 +175,7 @@ def key_width(dtype: pa.DataType) -> int | None:
 
 
 def stable_order(keys: SortKeys) -> I64:
-    """Returns the rows in sorted order; rows of equal keys keep their order."""
+    """Returns the rows in sorted order; equal keys keep their order."""
     order = np.arange(keys.rows)
     if keys.rows > 1:
         native.sort(keys.data, keys.offsets, keys.width, order)
@@ -185,7 +185,7 @@ def stable_order(keys: SortKeys) -> I64:
 def same_as_previous(keys: SortKeys, order: I64 | None = None) -> npt.NDArray[np.bool_]:
     """Returns whether each row's key equals the previous row's; False for the first. Shape (rows,).
 
-    order: an order of the rows; None for their own.
+    order: the order of the rows; None for their own.
     """
     same = np.zeros(keys.rows, dtype=np.bool_)
     if keys.rows:
@@ -209,7 +209,7 @@ def _fields(dtype: pa.DataType, column: SortColumn) -> tuple[int, ...]:
 
 
 def _kind(dtype: pa.DataType) -> int:
-    """Returns how values of a storage type become bytes."""
+    """Returns the kind of a storage type, which decides how its values become bytes."""
     if pt.is_null(dtype):
         return _NOTHING
     if pt.is_boolean(dtype):

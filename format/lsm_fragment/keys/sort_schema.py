@@ -1,4 +1,4 @@
-"""Defines the sort schema: the columns that order rows, and how (SPEC section 4)."""
+"""The sort schema: the columns that order rows, and their directions (SPEC section 4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Order(StrEnum):
     ASC = "asc"
     DESC = "desc"
     NONE = "none"
-    """Does not decide the order; stands with the sort columns so that a merge of keys has it too."""
+    """Takes no part in the order; stored with the sort columns, so that a merge of keys has the values."""
 
 
 class Nulls(StrEnum):
@@ -30,7 +30,7 @@ class Nulls(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SortColumn:
-    """One column of a sort schema. The place of nulls does not depend on the direction."""
+    """One column of a sort schema. The direction does not move nulls."""
 
     column: str
     order: Order = Order.ASC
@@ -62,14 +62,14 @@ def ordering(sort: SortSchema) -> SortSchema:
 
 
 def sort_text(sort: SortSchema | None) -> str | None:
-    """Returns a sort schema as `parse_sort_schema` reads it, without columns of order none."""
+    """Formats a sort schema for `parse_sort_schema`, without columns of order none."""
     return None if sort is None else ",".join(map(str, ordering(sort)))
 
 
 def parse_sort_schema(text: str) -> SortSchema:
     """Parses a sort schema such as `service,"a,b",timestamp:desc:nulls_first` (`lsm_fragment.names`).
 
-    Raises `SchemaError` naming the part that is not understood.
+    Raises `SchemaError` naming the invalid part.
     """
     return tuple(map(_parse_sort_column, split_outside_quotes(text, ",")))
 

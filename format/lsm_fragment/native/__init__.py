@@ -1,13 +1,12 @@
-"""Loops over the values of one chunk, compiled by Cython: the one implementation of each.
+"""Compiled loops (Cython) over the values of one chunk: the only implementation of each.
 
 The rooms are those of the Python modules that call the loops: `arrays`, `keys`, `gather`, `encodings`. All
-use the headers that stand here: `words` (words of memory, hashes, digits), `nulls` (validity bitmaps),
-`gil` (holding the interpreter's lock for short loops).
+include the headers here: `words` (memory words, hashes, digits), `nulls` (validity bitmaps), `gil` (releasing
+the GIL around long loops).
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
-begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
-is None where no row is null. The caller sees to it that lengths agree; loops check only what their
-docstrings say.
+begin at 0, so sliced arrays are passed unchanged; `data` may be empty. `valid` has a byte for each row, or is
+None if no row is null. The caller guarantees that lengths agree; loops check only what their docstrings say.
 
 Machines are little-endian, as the format is.
 """
@@ -57,12 +56,12 @@ def as_words(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def as_flags(mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
-    """Returns a mask in the form that the loops take, without copying."""
+    """Returns a mask as bytes, without copying."""
     return None if mask is None else mask.view(np.uint8)
 
 
 def validity(array: pa.Array) -> tuple[npt.NDArray[np.uint8] | None, int]:
-    """Returns an array's validity bitmap, None if nothing is null, and the bit at which its rows begin."""
+    """Returns an array's validity bitmap (None if nothing is null) and the bit of its first row."""
     if not array.null_count:
         return None, 0
     return np.frombuffer(array.buffers()[0], dtype=np.uint8), array.offset

@@ -1,5 +1,5 @@
-"""Lets go of the GIL around long loops. Short ones keep it, since where another thread waits for it, whoever lets go of
-it has to be woken up again, which takes longer than they do."""
+"""Releases the GIL around long loops. Short loops keep it: waking the thread that waits for it, and getting it back,
+would take longer than the loop."""
 
 from cpython.pystate cimport PyThreadState
 from libc.stdint cimport int64_t
@@ -12,11 +12,11 @@ cdef enum:
     LONG_LOOP = 1 << 16  # values
 
 
-cdef inline PyThreadState* let_go(int64_t values):
-    """Lets go of the GIL if so many values make a long loop, which touches no objects. Take it back after."""
+cdef inline PyThreadState* release_gil(int64_t values):
+    """Releases the GIL if a loop over `values` values is long. The loop must not touch Python objects."""
     return PyEval_SaveThread() if values >= LONG_LOOP else NULL
 
 
-cdef inline void take_back(PyThreadState* state):
+cdef inline void restore_gil(PyThreadState* state):
     if state is not NULL:
         PyEval_RestoreThread(state)

@@ -1,4 +1,4 @@
-"""Validity bitmaps as Arrow has them."""
+"""Arrow validity bitmaps."""
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -8,7 +8,7 @@ cdef struct Nulls:
 
 
 cdef inline Nulls nulls_of(const uint8_t[::1] valid, int64_t start, int64_t rows) except *:
-    """Returns the bitmap that `rows` rows have from bit `start` on. Raises ValueError if it is too short."""
+    """Returns the bitmap of `rows` rows from bit `start` on. Raises ValueError if it is too short."""
     cdef Nulls nulls
     nulls.bits = NULL
     nulls.start = start

@@ -1,5 +1,4 @@
-"""What loops share: the types of numbers that they are compiled for, powers of ten, words that they load, mix and look
-for bits in."""
+"""Shared by all loops: fused integer types, powers of ten, and functions that load, mix and search words."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -25,13 +24,13 @@ ctypedef fused offset:
     int64_t
 
 cdef enum:
-    MAX_FRACTION_DIGITS = 15  # of doubles that are stored as integers (DECIMAL of SPEC section 5)
+    MAX_FRACTION_DIGITS = 15  # of a double stored as an integer (DECIMAL of SPEC section 5)
 
 cdef extern from *:
     """
     #include <stdint.h>
 
-    /* Has a loop compiled for several levels of x86-64, of which the machine's is chosen when the module is loaded. */
+    /* Compiles a loop for several levels of x86-64; the loader picks the machine's. */
     #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
     #define FOR_EACH_LEVEL __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
     #else
@@ -58,9 +57,9 @@ cdef extern from *:
     }
     """
     uint64_t mixed(uint64_t value) noexcept nogil
-    int lowest_bit(uint64_t value) noexcept nogil  # of a value other than 0
-    int bits_in(uint64_t value) noexcept nogil  # up to the highest that is set
-    double power_of_ten(int digits) noexcept nogil  # of 0 to MAX_FRACTION_DIGITS
+    int lowest_bit(uint64_t value) noexcept nogil  # value: not 0
+    int bits_in(uint64_t value) noexcept nogil  # position of the highest set bit, plus 1
+    double power_of_ten(int digits) noexcept nogil  # digits: 0 to MAX_FRACTION_DIGITS
 
 
 cdef inline uint64_t loaded(const uint8_t* at, int64_t size) noexcept nogil:
@@ -89,7 +88,7 @@ cdef inline uint64_t reversed_bytes(uint64_t value) noexcept nogil:
 
 
 cdef inline uint64_t big_endian(const uint8_t* at, int64_t size) noexcept nogil:
-    """Returns up to eight bytes as an integer that compares as they do; zeros stand for missing ones."""
+    """Returns up to eight bytes as an integer that compares as they do, padded with zeros."""
     cdef uint64_t value
     if size >= 8:
         memcpy(&value, at, 8)

@@ -1,8 +1,8 @@
-"""Makes a bucket and a table of overlapping fragments in it, for workers to compact.
+"""Creates a bucket and a table of overlapping fragments, for workers to compact.
 
     python demo_table.py s3://demo/logs
 
-A table that is there already is left as it is, so that a second try does no harm.
+Leaves an existing table alone, so that retries are harmless.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START: Final = np.datetime64("2026-11-01T00:00:00", "us")
 
 
 def rows_of(file: int) -> pa.Table:
-    """Logs of one writer: its times are among those of all others."""
+    """Returns logs of one writer; its times overlap with those of all others."""
     random = np.random.default_rng(file)
     services = np.array(["api", "billing", "search", "web"])
     return pa.table(

@@ -6,7 +6,7 @@ _Bytes = npt.NDArray[np.uint8]
 
 def cut(
     data: bytes, columns: int, takes_blank: bool, is_last: bool, max_bytes: int
-) -> tuple[_Offsets, _Offsets, _Bytes, list[tuple[int, int, int, int]], int, int, bool]: ...
+) -> tuple[_Offsets, _Offsets, _Bytes, list[tuple[int, int, int, int]], int, int, bool, bool]: ...
 def column(
     data: bytes,
     starts: _Offsets,

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Cuts CSV into rows and cells: text between commas, quoted as in RFC 4180, and copies the cells of a column.
+"""Splits CSV into rows and cells (quoted as in RFC 4180), and copies the cells of a column.
 
 As in most readers, text after a closing quote belongs to the cell, and a quote within an unquoted cell is a
 character like any other. A line ends with CR, LF or both.
@@ -15,6 +15,8 @@ cdef enum:
     QUOTE = 34
     CR = 13
     LF = 10
+    # A row of another width becomes Python objects of some 300 bytes, and a block may have millions.
+    MAX_ODD = 65536
 
 cdef enum Form:
     PLAIN = 0
@@ -24,14 +26,14 @@ cdef enum Form:
 cdef struct Cell:
     int64_t start
     int64_t stop
-    int64_t after  # place of the comma or line end that follows
+    int64_t after  # position of the comma or line end that follows
     Form form
-    bint is_whole  # False if the data ends before it is known where the cell ends
+    bint is_whole  # False if the data may end within the cell
 
 
 cdef struct Row:
     int64_t cells
-    int64_t after  # place of the next row
+    int64_t after  # position of the next row
     bint is_whole
 
 
@@ -46,7 +48,7 @@ cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size) 
 
 
 cdef Cell quoted_cell(const uint8_t* data, int64_t start, int64_t size, bint is_last) noexcept nogil:
-    """Returns the cell whose opening quote is before `start`. is_last: nothing follows the data."""
+    """Returns the cell whose opening quote is before `start`. is_last: the data is complete."""
     cdef Cell cell
     cdef const void* found
     cdef int64_t at = start
@@ -82,7 +84,7 @@ cdef Row one_row(
     const uint8_t* data, int64_t at, int64_t size, bint is_last,
     int32_t* starts, int32_t* stops, uint8_t* forms, int64_t columns,
 ) noexcept nogil:
-    """Cuts the row at `at`; notes its first `columns` cells."""
+    """Splits the row at `at`, and records its first `columns` cells."""
     cdef Row row
     cdef Cell cell
     row.cells = 0
@@ -122,16 +124,16 @@ cdef int64_t max_cells(const uint8_t* data, int64_t size) noexcept nogil:
 
 
 def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t max_bytes):
-    """Cuts rows of `columns` cells, up to one of more than `max_bytes`.
+    """Splits data into rows of `columns` cells, up to a row of more than `max_bytes`, or until many have other widths.
 
-    takes_blank: whether a blank line is a row; if not, it is skipped. is_last: whether nothing follows `data`;
-    if not, the last row, which may go on, is left out. `data` has at most 2 GiB.
+    takes_blank: whether a blank line is a row; otherwise it is skipped. is_last: whether the data is complete; if
+    not, the last row, which may continue, is left out. `data` has at most 2 GiB.
 
-    Returns the starts, stops and forms of the cells, row by row; the numbers of the rows of other widths among
-    all rows, each with its cells, start and stop; the number of all rows; the place of the first row left out; and
-    whether that one is longer than `max_bytes`.
+    Returns the starts, stops and forms of the cells, row by row; a list of the rows of other widths, each with its
+    number, cells, start and stop; the number of all rows; the position of the first row left out; whether that
+    row exceeds `max_bytes`; and whether the cut ended early, because of rows of other widths.
     """
-    cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0
+    cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0, odd_rows = 0
     cdef const uint8_t* bytes_ = &data[0] if size else NULL
     cdef int64_t most = max_cells(bytes_, size) // columns * columns + columns
     cdef int32_t[::1] starts = np.empty(most, np.int32), stops = np.empty(most, np.int32)
@@ -140,7 +142,7 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
     cdef bint is_long = False
     odd = []
     with nogil:
-        while at < size:
+        while at < size and odd_rows < MAX_ODD:
             if not takes_blank and (data[at] == LF or data[at] == CR):
                 at += 1
                 continue
@@ -156,17 +158,18 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
             if row.cells == columns:
                 good += 1
             else:
+                odd_rows += 1
                 with gil:
                     odd.append((rows, row.cells, at, row.after))
             rows += 1
             at = row.after
     cells = good * columns
     found = (np.asarray(starts)[:cells], np.asarray(stops)[:cells], np.asarray(forms)[:cells])
-    return (*found, odd, rows, at, is_long)
+    return (*found, odd, rows, at, is_long, odd_rows == MAX_ODD)
 
 
 cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into) noexcept nogil:
-    """Copies what a cell with quotes in it says; returns its length."""
+    """Copies a quoted cell without its quotes, doubled ones as one. Returns the length."""
     cdef int64_t length = 0
     cdef bint is_quoted = True
     while at < stop:
@@ -189,8 +192,8 @@ def column(
     int64_t place,
     int64_t columns,
 ):
-    """Returns offsets and bytes of the cells of the column at `place`, and whether each is a value: an empty cell
-    without quotes is none."""
+    """Returns offsets and bytes of the cells of the column at `place`, and whether each is a value: an empty
+    unquoted cell is not."""
     cdef int64_t rows = starts.shape[0] // columns, row, cell, total = 0, size, length
     for row in range(rows):
         total += stops[place + row * columns] - starts[place + row * columns]

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Hashes values by the rule of SPEC section 7, and adds up what they contribute to the rows' numbers.
+"""Hashes values by the rule of SPEC section 7, and adds them to the hashes of rows.
 
-A function takes the buffers of an Arrow array as they are, None for a missing one: `data` and `validity` are
-read from row `start` on, for as many rows as `out` has. Without a seed `out` gets h(value), which is 0 for
-null. With the seed of a column, mix(h(value) ^ seed) is added to `out`, and nothing for null.
+A function takes the buffers of an Arrow array unchanged, None for a missing one. It reads `data` and `validity`
+from row `start` on, for the rows of `out`. Without a seed it writes h(value) to `out`, 0 for nulls. With the seed
+of a column it adds mix(h(value) ^ seed) to `out`, nothing for nulls.
 
-Raises ValueError where a buffer is too short, and where offsets, codes or counts point outside.
+Raises ValueError for a short buffer, and for offsets, codes or counts out of range.
 """
 
 from libc.math cimport INFINITY, NAN, isnan, ldexp
@@ -28,7 +28,7 @@ cdef extern from *:
             out[at] += mixed(hashes[at] ^ seed);
     }
 
-    /* kept: all bits of each value that is not null. */
+    /* kept: all bits set for each value that is not null, none for nulls. */
     FOR_EACH_LEVEL static void add_kept(
         uint64_t* out, const uint64_t* hashes, const uint64_t* kept, int64_t count, uint64_t seed
     ) {
@@ -82,7 +82,7 @@ def hash_integers(
     const int8_t[::1] data, int64_t width, bint is_signed,
     const int8_t[::1] validity, int64_t start, seed, uint64_t[::1] out,
 ):
-    """Hashes integers of `width` bytes by their 64-bit patterns."""
+    """Hashes integers of `width` bytes, extended to 64 bits."""
     cdef Rows rows = rows_of(validity, start, seed, out)
     cdef const uint8_t* at = bytes_of(data, (start + rows.count) * width)
     with nogil:
@@ -108,7 +108,7 @@ def hash_integers(
 def hash_booleans(
     const int8_t[::1] data, const int8_t[::1] validity, int64_t start, seed, uint64_t[::1] out
 ):
-    """Hashes a bitmap's values as integers."""
+    """Hashes the bits of a bitmap as integers."""
     cdef Rows rows = rows_of(validity, start, seed, out)
     cdef const uint8_t* at = bytes_of(data, (start + rows.count + 7) // 8)
     cdef int64_t row = 0, count, index
@@ -176,7 +176,7 @@ def hash_bytes(
 def put_hashes(
     const uint64_t[::1] hashes, const int8_t[::1] validity, int64_t start, seed, uint64_t[::1] out
 ):
-    """Puts hashes that are known. `hashes` has the rows of `out` only."""
+    """Writes or adds known hashes. `hashes` has only the rows of `out`."""
     cdef Rows rows = rows_of(validity, start, seed, out)
     cdef int64_t row
     require(hashes.shape[0] == rows.count, "the number of its hashes")
@@ -220,7 +220,7 @@ cdef void of_reals(const real* values, Rows rows) noexcept nogil:
 
 
 cdef double of_half(uint16_t bits) noexcept nogil:
-    """Returns the double of the same value."""
+    """Converts a half float to a double."""
     cdef int exponent = (bits >> 10) & 31
     cdef double fraction = bits & 1023, size
     if exponent == 31:
@@ -238,7 +238,7 @@ def hash_strings(
     const int8_t[::1] offsets, const int8_t[::1] data, bint is_large,
     const int8_t[::1] validity, int64_t start, seed, uint64_t[::1] out,
 ):
-    """Hashes strings whose offsets have 64 bits where `is_large`, else 32."""
+    """Hashes strings. is_large: whether offsets have 64 bits, not 32."""
     cdef Rows rows = rows_of(validity, start, seed, out)
     cdef const uint8_t* ends = bytes_of(offsets, (start + rows.count + 1) * (8 if is_large else 4))
     cdef const uint8_t* at = bytes_of(data, 0)
@@ -269,9 +269,9 @@ def hash_lists(
     const int64_t[::1] counts, const uint64_t[::1] items, const int8_t[::1] items_validity, int64_t items_start,
     const int8_t[::1] validity, int64_t start, seed, uint64_t[::1] out,
 ):
-    """Hashes lists of `counts` elements each: those of the rows of `out` only, end to end.
+    """Hashes lists of `counts` elements: those of the rows of `out` only, end to end.
 
-    items: their hashes. items_validity, items_start: the bitmap that says which of them are null, and where it begins.
+    items: hashes of the elements. items_validity, items_start: their validity bitmap, and its first bit.
     """
     cdef Rows rows = rows_of(validity, start, seed, out)
     cdef Rows inner
@@ -303,7 +303,7 @@ def add_by_code(
     const int8_t[::1] codes, int64_t width, const uint64_t[::1] contributions,
     const int8_t[::1] validity, int64_t start, uint64_t[::1] out,
 ):
-    """Adds what the dictionary's value of each row contributes. codes: of `width` bytes."""
+    """Adds the contribution of each row's dictionary value. codes: of `width` bytes."""
     cdef Rows rows = rows_of(validity, start, 0, out)
     cdef const uint8_t* at = bytes_of(codes, (start + rows.count) * width)
     cdef bint are_inside
@@ -320,7 +320,7 @@ def add_by_code(
 
 
 cdef bint of_codes(const integer* codes, const uint64_t[::1] contributions, Rows rows) noexcept nogil:
-    # Negative codes are as large as can be without a sign.
+    # As unsigned, negative codes are out of range.
     cdef const uint8_t* at = <const uint8_t*>(codes + rows.start)
     cdef int64_t row
     cdef uint64_t size = contributions.shape[0]
@@ -344,7 +344,7 @@ def mix(const uint64_t[::1] values, uint64_t[::1] out):
 
 
 def fold(const uint64_t[::1] numbers):
-    """Returns the hash of a set of rows, which is the sum of their mixed numbers."""
+    """Returns the hash of a set of rows: the sum of their mixed hashes."""
     cdef uint64_t total = 0
     if numbers.shape[0]:
         with nogil:
@@ -369,7 +369,7 @@ cdef Rows rows_of(const int8_t[::1] validity, int64_t start, seed, uint64_t[::1]
 
 
 cdef const uint8_t* bytes_of(const int8_t[::1] data, int64_t needed) except? NULL:
-    """Returns where a buffer begins. Raises ValueError if it has fewer bytes than are needed."""
+    """Returns the address of a buffer. Raises ValueError if it has fewer than `needed` bytes."""
     cdef int64_t size = 0 if data is None else data.shape[0]
     require(size >= needed, "a buffer is too short")
     return <const uint8_t*>&data[0] if size else NULL
@@ -390,7 +390,7 @@ cdef inline bint is_null(Rows rows, int64_t row) noexcept nogil:
 
 
 cdef void put_block(Rows rows, int64_t row, const uint64_t* hashes, int64_t count) noexcept nogil:
-    """Puts the hashes of `count` rows from `row` on."""
+    """Writes or adds the hashes of `count` rows from `row` on."""
     cdef int64_t index
     cdef uint64_t kept[BLOCK_ROWS]
     cdef uint64_t* out = rows.out + row
@@ -409,7 +409,7 @@ cdef void put_block(Rows rows, int64_t row, const uint64_t* hashes, int64_t coun
 
 
 cdef inline void put(Rows rows, int64_t row, uint64_t hashed) noexcept nogil:
-    # Without a branch on nulls, which are hard to predict.
+    # Without a branch: nulls are hard to predict.
     cdef uint64_t kept = <uint64_t>0 - <uint64_t>(not is_null(rows, row))
     if rows.adds:
         rows.out[row] += mixed(hashed ^ rows.seed) & kept

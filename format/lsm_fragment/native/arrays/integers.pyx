@@ -1,20 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Loops over integers: codes, nulls, common factors."""
+"""Loops over integers: codes, nulls, runs, common factors."""
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.gil cimport release_gil, restore_gil
 from lsm_fragment.native.words cimport integer, mixed, word
 
 
 def renumber(
     const int32_t[::1] codes, const uint8_t[::1] valid, int32_t[::1] new_code, int32_t[::1] used, int32_t[::1] out
 ):
-    """Renumbers codes in the order of their first use. Returns how many are used.
+    """Renumbers codes by first use. Returns the number of codes in use.
 
-    new_code: has -1 for each old code. used: gets the old codes in the new order. Nulls get the code 0.
+    new_code: -1 for each old code. used: receives the old codes in the new order. Nulls get code 0.
     """
     cdef int64_t row
     cdef int32_t code, count = 0
@@ -34,24 +34,24 @@ def renumber(
 
 
 def code_words(
-    const word[::1] values, const uint8_t[::1] valid, int64_t most, int32_t[::1] codes, int32_t[::1] firsts
+    const word[::1] values, const uint8_t[::1] valid, int64_t max_distinct, int32_t[::1] codes, int32_t[::1] firsts
 ):
-    """Numbers distinct values in the order of their first use, which `firsts` gets the rows of.
+    """Numbers distinct values by first use. firsts: receives the row of each first use.
 
-    Returns how many there are, or -1 if they are more than `most`. Nulls get the code before theirs.
+    Returns the number of distinct values; -1 if there are more than `max_distinct`. A null gets the previous code.
     """
     cdef int64_t row
     cdef word value
-    # A slot of the table is 1 + the code; half of the slots stay free.
+    # A slot of the table holds code + 1; half of the slots stay free.
     cdef uint64_t slot, slots = 16
     cdef int32_t entry, last = 0, count = 0
     cdef bint has_nulls = valid is not None
-    while slots < <uint64_t>(2 * min(most, codes.shape[0])):
+    while slots < <uint64_t>(2 * min(max_distinct, codes.shape[0])):
         slots *= 2
     cdef int32_t* table = <int32_t*>calloc(slots, sizeof(int32_t))
     if table is NULL:
         raise MemoryError(f"no memory for a table of {slots} values")
-    state = let_go(codes.shape[0])
+    state = release_gil(codes.shape[0])
     for row in range(codes.shape[0]):
         if has_nulls and not valid[row]:
             codes[row] = last
@@ -61,7 +61,7 @@ def code_words(
         while True:
             entry = table[slot]
             if entry == 0:
-                if count >= most:
+                if count >= max_distinct:
                     count = -1
                     break
                 firsts[count] = <int32_t>row
@@ -74,12 +74,12 @@ def code_words(
         if count < 0:
             break
     free(table)
-    take_back(state)
+    restore_gil(state)
     return count
 
 
 def fill_nulls(const word[::1] values, const uint8_t[::1] valid, word[::1] out):
-    """Copies values; a null takes the value before it, and the first ones the first value there is."""
+    """Copies values. Nulls take the value before them, leading nulls the first value."""
     cdef int64_t row, first = 0
     cdef word last
     with nogil:
@@ -87,13 +87,13 @@ def fill_nulls(const word[::1] values, const uint8_t[::1] valid, word[::1] out):
             first += 1
         last = values[first] if first < values.shape[0] else 0
         for row in range(values.shape[0]):
-            # Without a branch, which could not be foreseen.
+            # Without a branch: nulls are hard to predict.
             last ^= (last ^ values[row]) & -<word>(valid[row] != 0)
             out[row] = last
 
 
 def count_changes(const word[::1] values):
-    """Returns how many values differ from the one before."""
+    """Returns the number of values that differ from their predecessor."""
     cdef int64_t row, changes = 0
     with nogil:
         for row in range(1, values.shape[0]):
@@ -101,19 +101,19 @@ def count_changes(const word[::1] values):
     return changes
 
 
-def count_within(const int64_t[::1] sizes, int64_t most):
-    """Returns how many of the first sizes add up to at most `most`. None is negative."""
+def count_within(const int64_t[::1] sizes, int64_t max_total):
+    """Returns how many leading sizes add up to at most `max_total`. None is negative."""
     cdef int64_t row = 0, total = 0
-    state = let_go(sizes.shape[0])
-    while row < sizes.shape[0] and sizes[row] <= most - total:
+    state = release_gil(sizes.shape[0])
+    while row < sizes.shape[0] and sizes[row] <= max_total - total:
         total += sizes[row]
         row += 1
-    take_back(state)
+    restore_gil(state)
     return row
 
 
 def copy_blocks(const word[::1] values, int64_t size, word[::1] out):
-    """Fills `out` with blocks of `size` values, the first and the last and others evenly between, in their order."""
+    """Fills `out` with evenly spaced blocks of `size` values, from the first block to the last."""
     cdef int64_t blocks = out.shape[0] // size, last = values.shape[0] // size - 1, number
     if blocks < 2 or last < 0 or out.shape[0] % size:
         raise ValueError("no blocks of this size")
@@ -122,7 +122,7 @@ def copy_blocks(const word[::1] values, int64_t size, word[::1] out):
 
 
 def common_factor(const integer[::1] values, int64_t least):
-    """Returns the greatest common divisor of all values, which are few, or 1 once it is below `least`."""
+    """Returns the greatest common divisor of a few values; 1 once it is below `least`."""
     cdef uint64_t factor = 0, value, rest
     cdef int64_t row
     for row in range(values.shape[0]):
@@ -140,9 +140,9 @@ def common_factor(const integer[::1] values, int64_t least):
 
 
 def divide(const integer[::1] values, int64_t factor, int64_t[::1] out):
-    """Divides signed values by a positive factor. Returns whether nothing is left over of any.
+    """Divides signed values by a positive factor. Returns whether all are multiples of it.
 
-    Multiplies by the inverse modulo 2^64, which is exact for multiples of the factor.
+    Multiplies by the inverse modulo 2^64, which is exact for multiples.
     """
     cdef int64_t row, most, least, quotient
     cdef uint64_t odd = <uint64_t>factor, inverse, low_bits = 0
@@ -152,7 +152,7 @@ def divide(const integer[::1] values, int64_t factor, int64_t[::1] out):
         while odd & 1 == 0:
             odd >>= 1
             shift += 1
-        inverse = odd  # right to three bits, and each step doubles them
+        inverse = odd  # correct in three bits; each iteration doubles them
         for row in range(5):
             inverse *= 2 - odd * inverse
         most = INT64_MAX // factor

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Runs patterns over templates whose variables are not known, and finds words in text.
+"""Matches patterns against templates whose variables are unknown, and searches text for substrings.
 
-A pattern is a row of steps; a state is how many of them are done. States are a bitmap, in as many words as they take.
-A byte moves state s on to s + 1 if bit s of `steps` is set for it, and leaves it where it is if that of `loops` is.
+A pattern is a sequence of steps; a state is the number of steps done. The set of states is a bitmap of one or more
+words. A byte moves state s to s + 1 if bit s of its `steps` is set, and keeps state s if bit s of its `loops` is set.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -19,29 +19,29 @@ cdef struct Moves:
 
 cdef struct Machine:
     int64_t words
-    const uint64_t* steps  # of each of the 64 bits of an alphabet
+    const uint64_t* steps  # for each of the 64 bits of an alphabet
     const uint64_t* loops
     uint64_t* states
     uint64_t* before
     uint64_t* reached
-    Moves digits  # that any byte of `number` allows
+    Moves digits  # union of the moves of all bytes in `number`
     uint64_t number
-    Moves plain  # that any byte of a text allows that is not distinctive
+    Moves plain  # union of the moves of a text's non-distinctive bytes
     Moves distinctive
-    uint64_t telling  # the bits of alphabets that a pattern tells from others
-    Memory* memories  # of patterns of one word
+    uint64_t telling  # alphabet bits whose moves differ from those of most others
+    Memory* memories  # cache for patterns of one word
 
 cdef uint64_t MULTIPLIER = 0x9E3779B97F4A7C15ULL
 
 cdef enum:
-    BITMAPS = 9  # of a machine
+    BITMAPS = 9  # per machine
     MEMORIES = 512  # a power of 2
 
-cdef struct Memory:  # of what one word of states became by a variable
+cdef struct Memory:  # cached transition of one word of states over a variable
     uint64_t before
     uint64_t alphabet
     uint64_t after
-    uint8_t kind  # the variable's mark, 0 if there is no memory
+    uint8_t kind  # the variable's mark, 0 if the entry is empty
 
 
 cdef Moves moves_at(uint64_t* memory, int64_t words) noexcept nogil:
@@ -53,7 +53,7 @@ cdef Moves moves_at(uint64_t* memory, int64_t words) noexcept nogil:
 cdef inline bint move(
     const uint64_t* steps, const uint64_t* loops, const uint64_t* states, uint64_t* out, int64_t words
 ) noexcept nogil:
-    """Moves all states by one byte. Returns whether any is left. out: may be the states."""
+    """Moves all states by one byte. Returns whether any state is left. out: may be the states."""
     cdef int64_t word
     cdef uint64_t moved, carried = 0, left = 0, kept
     for word in range(words):
@@ -66,7 +66,7 @@ cdef inline bint move(
 
 
 cdef void unite(const Machine* machine, uint64_t alphabet, Moves moves) noexcept nogil:
-    """Adds the moves that any byte of an alphabet allows."""
+    """Adds the moves of all bytes of an alphabet."""
     cdef int64_t word, at
     while alphabet:
         at = lowest_bit(alphabet) * machine.words
@@ -82,7 +82,7 @@ cdef void clear(const Machine* machine, Moves moves) noexcept nogil:
 
 
 cdef void close(Machine* machine, Moves moves) noexcept nogil:
-    """Adds all states that any number of bytes lead to: added to a run of steps, a state carries to its end."""
+    """Adds all states reachable by any number of bytes: adding a state to a run of steps carries to the run's end."""
     cdef int64_t word
     cdef uint64_t steps, total, carried = 0
     for word in range(machine.words):
@@ -96,7 +96,7 @@ cdef bint over_number(Machine* machine, uint64_t alphabet) noexcept nogil:
     """Moves over 1 to `MAX_NUMBER_DIGITS` bytes of an alphabet. Returns whether any state is left."""
     cdef int64_t word, digits
     cdef uint64_t left = 0
-    if alphabet != machine.number:  # which are the digits, in all slots
+    if alphabet != machine.number:  # the digits, for all slots of numbers
         clear(machine, machine.digits)
         unite(machine, alphabet, machine.digits)
         machine.number = alphabet
@@ -134,10 +134,10 @@ cdef bint over_text(Machine* machine, uint64_t alphabet, uint64_t distinctive) n
 cdef bint over_bytes(
     Machine* machine, const uint8_t* data, int64_t size, const uint64_t* steps, const uint64_t* loops
 ) noexcept nogil:
-    """Moves over known bytes. Returns whether any state is left. steps, loops: of each of 256 bytes."""
+    """Moves over known bytes. Returns whether any state is left. steps, loops: for each of 256 bytes."""
     cdef int64_t index, words = machine.words
     cdef uint64_t states = machine.states[0]
-    if words == 1:  # as most patterns have it
+    if words == 1:  # fast path for most patterns
         for index in range(size):
             states = (states & steps[data[index]]) << 1 | (states & loops[data[index]])
         machine.states[0] = states
@@ -151,7 +151,7 @@ cdef bint over_bytes(
 
 
 cdef uint64_t telling_bits(const Machine* machine) noexcept nogil:
-    """Returns the bits of alphabets that allow other moves than all bits do."""
+    """Returns the alphabet bits that do not behave like all others."""
     cdef int64_t word, bit, words = machine.words
     cdef uint64_t steps, loops, telling = 0
     for word in range(words):
@@ -166,7 +166,7 @@ cdef uint64_t telling_bits(const Machine* machine) noexcept nogil:
 
 
 cdef inline uint64_t told(const Machine* machine, uint64_t alphabet, uint64_t distinctive) noexcept nogil:
-    """Returns an alphabet with one bit in place of all that a pattern does not tell apart, of either kind."""
+    """Canonicalises an alphabet: keeps one bit of each kind for all bits that the pattern does not distinguish."""
     cdef uint64_t plain = ~machine.telling & ~distinctive, found = alphabet & machine.telling
     distinctive &= ~machine.telling
     if alphabet & plain:
@@ -199,7 +199,7 @@ cdef inline bint over_variable(
 
 
 cdef bint skip(Machine* machine, const uint64_t* anything) noexcept nogil:
-    """Leaves the states in which any text is skipped. Returns whether any is left."""
+    """Keeps only the states that skip any text. Returns whether any state is left."""
     cdef int64_t word
     cdef uint64_t left = 0
     for word in range(machine.words):
@@ -216,9 +216,9 @@ def reach(
 ):
     """Finds for each template whether it leads from the first state to the state `last`.
 
-    offsets to kinds: templates divided at their marks. alphabets: of each slot. distinctive: what variables
-    other than numbers and words have at least one byte of. steps, loops: of each byte; letter_steps, letter_loops: of each bit of an
-    alphabet. anything: None; or the states that skip any text, which alone take variables then.
+    offsets to kinds: the layout of the templates. alphabets: of each slot. distinctive: the alphabet bits of which
+    variables other than numbers and words have at least one. steps, loops: for each byte; letter_steps, letter_loops:
+    for each bit of an alphabet. anything: None, or the states that skip any text; then only these accept variables.
     """
     cdef int64_t template, at, stop, slot, words = steps.shape[1]
     cdef bint is_alive
@@ -267,7 +267,7 @@ def reach(
 def hold(const int32_t[::1] codes, const uint8_t[::1] holds, uint8_t[::1] out):
     """Sets the bit of each row whose template holds.
 
-    codes: of rows. holds: 1 or 0 for each template. out: a bitmap. Raises `ValueError` for a code of no template.
+    codes: of the rows. holds: 1 or 0 for each template. out: a bitmap. Raises `ValueError` for a code out of range.
     """
     cdef int64_t row, start, rows = codes.shape[0], templates = holds.shape[0]
     cdef bint is_sound = True
@@ -287,7 +287,7 @@ def hold(const int32_t[::1] codes, const uint8_t[::1] holds, uint8_t[::1] out):
         raise ValueError("a code without a template")
 
 
-# --- words in text --------------------------------------------------------------------------
+# --- substrings in text ----------------------------------------------------------------------
 
 cdef uint64_t LOW = 0x0101010101010101ULL
 cdef uint64_t HIGH = 0x8080808080808080ULL
@@ -296,14 +296,14 @@ cdef uint64_t HIGH = 0x8080808080808080ULL
 cdef int64_t next_of(
     const uint8_t* data, int64_t at, int64_t stop, const uint8_t* needle, int64_t size
 ) noexcept nogil:
-    """Returns where a needle next begins, from `at` on; `stop` if it is not there. All of it is before `stop`."""
+    """Returns the first position of a needle from `at` on that ends by `stop`; `stop` if there is none."""
     cdef uint64_t first = LOW * needle[0], last = LOW * needle[size - 1], differs, hits
     while at + size + 7 <= stop:
-        # Bytes that are zero in both differences begin and end like the needle.
+        # A byte that is zero in both differences starts and ends like the needle.
         differs = (loaded(data + at, 8) ^ first) | (loaded(data + at + size - 1, 8) ^ last)
         hits = (differs - LOW) & ~differs & HIGH
         while hits:
-            # The lowest hit is true; a borrow may add others, which are compared in vain.
+            # The lowest hit is exact; a borrow may add false ones, which memcmp rejects.
             if memcmp(data + at + (lowest_bit(hits) >> 3), needle, size) == 0:
                 return at + (lowest_bit(hits) >> 3)
             hits &= hits - 1
@@ -316,7 +316,7 @@ cdef int64_t next_of(
 
 
 def contain(const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] needle, uint8_t[::1] out):
-    """Finds for each string whether a needle is in it. All strings are searched at once, one behind the other.
+    """Finds for each string whether it contains a needle. Searches all strings at once, end to end.
 
     needle: at least one byte.
     """

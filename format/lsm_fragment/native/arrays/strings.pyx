@@ -1,32 +1,32 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Looks at strings: which are distinct, how long they are; copies those that codes stand for."""
+"""Loops over strings: distinct strings, lengths, gathering by code."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
-from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.gil cimport release_gil, restore_gil
 from lsm_fragment.native.nulls cimport Nulls, is_null, nulls_of, require
 from lsm_fragment.native.words cimport hash_of, offset
 
 cdef enum:
     SHORT = 16
 
-cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcpy and memcmp must not get NULL
+cdef uint8_t NOTHING = 0  # address of empty data: memcpy and memcmp must not get NULL
 
 
 def code_strings(
-    const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t most,
+    const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t max_distinct,
     int32_t[::1] codes, int32_t[::1] firsts,
 ):
-    """Numbers distinct strings in the order of their first use, which `firsts` gets the rows of.
+    """Numbers distinct strings by first use. firsts: receives the row of each first use.
 
-    Returns how many there are, or -1 if they are more than `most`. Nulls get the code before theirs.
+    Returns the number of distinct strings; -1 if there are more than `max_distinct`. A null gets the previous code.
     """
     cdef int64_t row, first, length
-    # A slot of the table is the upper half of the hash and 1 + the code; half of the slots stay free.
+    # A slot of the table holds the upper half of the hash and code + 1; half of the slots stay free.
     cdef uint64_t hashed, slot, entry, slots = 16
-    while slots < <uint64_t>(2 * min(most, codes.shape[0])):
+    while slots < <uint64_t>(2 * min(max_distinct, codes.shape[0])):
         slots *= 2
     cdef uint64_t mask = slots - 1
     cdef uint64_t* table = <uint64_t*>calloc(slots, sizeof(uint64_t))
@@ -48,7 +48,7 @@ def code_strings(
             while True:
                 entry = table[slot]
                 if entry == 0:
-                    if count >= most:
+                    if count >= max_distinct:
                         count = -1
                         break
                     codes[row] = count
@@ -73,7 +73,7 @@ def code_strings(
 
 
 def longest(const offset[::1] offsets):
-    """Returns the bytes of the longest string; 0 if there is none."""
+    """Returns the bytes of the longest string; 0 without strings."""
     cdef int64_t row, most = 0
     with nogil:
         for row in range(1, offsets.shape[0]):
@@ -82,7 +82,7 @@ def longest(const offset[::1] offsets):
 
 
 def hidden_bytes(const offset[::1] offsets, const uint8_t[::1] valid, int64_t start):
-    """Returns the bytes that null strings have, and nobody sees.
+    """Returns the bytes of null strings, which no reader shows.
 
     valid: the validity bitmap, read from bit `start` on. Raises ValueError if it is too short.
     """
@@ -97,10 +97,10 @@ def hidden_bytes(const offset[::1] offsets, const uint8_t[::1] valid, int64_t st
 
 
 def coded_bytes(const int32_t[::1] codes, const offset[::1] offsets, const uint8_t[::1] valid, int64_t start):
-    """Returns the bytes of the strings that codes name, each as often as it is named; nulls have none.
+    """Returns the total bytes of the coded strings; nulls have none.
 
-    valid: the validity bitmap, read from bit `start` on. Raises ValueError if it is too short, and for a code
-    without a string.
+    valid: the validity bitmap, read from bit `start` on. Raises ValueError if it is too short, and for a code out of
+    range.
     """
     cdef int64_t row, code, total = 0, size = offsets.shape[0] - 1
     cdef bint are_inside = True
@@ -121,9 +121,9 @@ def coded_bytes(const int32_t[::1] codes, const offset[::1] offsets, const uint8
 def offsets_by_code(
     const int32_t[::1] codes, const uint8_t[::1] valid, const offset[::1] offsets, offset[::1] out
 ):
-    """Adds up the lengths of the strings that codes stand for; nulls have none.
+    """Writes the running sum of the lengths of coded strings; nulls have none.
 
-    Returns the bytes of all; if `out` cannot count to that, it is wrong. Returns -1 if a code is not one of a string.
+    Returns the total; if `out` cannot hold it, its offsets are wrong. Returns -1 for a code out of range.
     """
     cdef int64_t row, at = 0, strings = offsets.shape[0] - 1
     cdef bint has_nulls = valid is not None
@@ -143,7 +143,7 @@ def strings_by_code(
     const int32_t[::1] codes, const offset[::1] offsets, const uint8_t[::1] data, const offset[::1] placed,
     uint8_t[::1] out,
 ):
-    """Copies the strings that codes stand for to where `offsets_by_code` has placed them."""
+    """Copies coded strings to the offsets that `offsets_by_code` wrote."""
     cdef int64_t row, length, begin, size = data.shape[0], room = out.shape[0]
     cdef const uint8_t* base = &data[0] if size else &NOTHING
     cdef uint8_t* into = &out[0] if room else NULL
@@ -154,7 +154,7 @@ def strings_by_code(
                 continue
             begin = offsets[codes[row]]
             if length <= SHORT and size - begin >= SHORT and room - placed[row] >= SHORT:
-                memcpy(into + placed[row], base + begin, SHORT)  # what is too much, the next ones write over
+                memcpy(into + placed[row], base + begin, SHORT)  # the next string overwrites the excess
             else:
                 memcpy(into + placed[row], base + begin, length)
 
@@ -163,12 +163,12 @@ def copy_runs(
     const uint8_t[::1] data, const int64_t[::1] starts, const int64_t[::1] sizes, uint8_t[::1] out,
     const int64_t[::1] places,
 ):
-    """Copies runs of bytes to other places. Raises ValueError, with some of them copied, if one is not within `data` or
+    """Copies runs of bytes to other places. Raises ValueError, with some of them copied, for a run outside `data` or
     `out`."""
     cdef int64_t run, size
     cdef bint fits = True
     require(starts.shape[0] == sizes.shape[0] == places.shape[0], "it has another length")
-    state = let_go(out.shape[0])
+    state = release_gil(out.shape[0])
     for run in range(sizes.shape[0]):
         size = sizes[run]
         if size == 0:
@@ -177,7 +177,7 @@ def copy_runs(
         if not fits:
             break
         memcpy(&out[places[run]], &data[starts[run]], size)
-    take_back(state)
+    restore_gil(state)
     require(fits, "a run is not within its bytes")
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finds out whether text is ASCII, and so valid UTF-8 wherever it is divided."""
+"""Tests whether text is ASCII: then it is valid UTF-8 wherever it is split."""
 
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -11,7 +11,7 @@ cdef enum:
 
 
 cdef bint has_ascii_only(const int8_t* data, int64_t size) noexcept nogil:
-    """Reads a few bytes more than up to the first one that is not ASCII."""
+    """Stops soon after the first byte that is not ASCII."""
     cdef int64_t start = 0, index
     cdef uint64_t every = 0, eight
     cdef int8_t rest = 0
@@ -38,7 +38,7 @@ def is_ascii(const int8_t[::1] data):
 
 
 def are_ascii(const offset[::1] offsets, const uint8_t[::1] data):
-    """Returns whether strings have ASCII characters only, and offsets that ascend within the data."""
+    """Returns whether all strings are ASCII and their offsets ascend within the data."""
     cdef int64_t row, first, last, count = offsets.shape[0]
     cdef bint found = True
     if count == 0:

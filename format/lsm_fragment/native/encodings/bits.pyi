@@ -15,11 +15,11 @@ def pack(
     values: Integers,
     min_width: int,
     tries_values: bool,
-    tries_steps: bool,
+    tries_deltas: bool,
     entries: U8,
     data: U8,
 ) -> tuple[int, int]: ...
-def pack_alike(
-    values: Integers, base: int, width: int, holds_steps: bool, entries: U8, data: U8
+def pack_uniform(
+    values: Integers, base: int, width: int, holds_deltas: bool, entries: U8, data: U8
 ) -> int: ...
 def frequency_bits(data: U8) -> float: ...

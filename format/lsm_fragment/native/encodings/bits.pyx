@@ -1,21 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Packs integers by bits, in blocks of 1,024 (PACKED of SPEC section 5).
+"""Bit-packs integers in blocks of 1,024 (PACKED of SPEC section 5).
 
-Each block has a base, a width and patches of its own. A block holds the differences of its values to the base,
-or those of its steps. What does not fit into the width is a patch: its upper bits stand behind the block.
+Each block has its own base, width and patches. It holds the differences of its values, or of its deltas, to the base.
+A difference wider than `width` is patched: its upper bits follow the block.
 """
 
 from libc.math cimport log2
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.gil cimport release_gil, restore_gil
 from lsm_fragment.native.encodings.packed cimport ENTRY, VALUES, Entry, blocks_of
 from lsm_fragment.native.words cimport bits_in, integer
 
 cdef enum:
     POSITION_BITS = 16
-    PATCH_PENALTY = 6  # bits that a patch has to save beyond its own, for the time it takes
+    PATCH_PENALTY = 6  # patch only if it saves this many bits beyond its own, for the decoding time
     PROBES = 32
 
 BLOCK_VALUES = VALUES
@@ -50,7 +50,7 @@ cdef extern from *:
         return wider;
     }
 
-    /* Lists the values that `width` bits do not hold, and their upper bits. Returns how many there are. */
+    /* Lists the values that `width` bits do not hold, and their upper bits. Returns their number. */
     FOR_EACH_LEVEL static int64_t list_wider(
         const uint64_t* values, int64_t count, int width, uint16_t* positions, uint64_t* upper
     ) {
@@ -64,8 +64,8 @@ cdef extern from *:
         return wider;
     }
 
-    /* Counts how many of every `step`-th of up to 1,024 values have each number of bits. Neighbours, which mostly have
-       the same, do not wait for each other's counters. */
+    /* Histogram of bit widths over every `step`-th of up to 1,024 values. Four sets of counters, since neighbours
+    mostly have equal widths and would wait for one counter. */
     FOR_EACH_LEVEL static void count_widths(
         const uint64_t* values, int64_t count, int64_t step, uint64_t base, int64_t* counts
     ) {
@@ -88,8 +88,8 @@ cdef extern from *:
         }
     }
 
-    /* Eight fields of W bits fill W bytes. With W known to the compiler, so are the place and shift of each. Up to seven
-       bytes behind them are overwritten. */
+    /* Eight fields of W bits fill W bytes. A constant W makes position and shift of each field constant. Overwrites up
+    to seven bytes behind the fields. */
     #define PUT_FIELD(k) \
         field = values[k] & mask; \
         word |= field << ((k) * W & 63); \
@@ -141,7 +141,7 @@ cdef struct Plan:
 
 
 cdef Plan planned(const uint64_t* values, int64_t count, int min_width) noexcept nogil:
-    """Returns how a block takes the fewest bits, as estimated from a part of it."""
+    """Chooses base, width and patches of a block for the fewest bits, estimated from a part of it."""
     cdef Plan plan
     cdef int64_t low, high, value, index, first, last, margin
     cdef int64_t counts[65]
@@ -156,7 +156,7 @@ cdef Plan planned(const uint64_t* values, int64_t count, int min_width) noexcept
     plan.bits = count * plan.width
     if full <= min_width or full < 3 or count < PROBES:
         return plan
-    # Few values far below the others would widen all: the base is then above them.
+    # A few values far below the others would widen all fields: put the base above them and patch them.
     base = <uint64_t>low
     step = count // PROBES
     first = last = <int64_t>values[0]
@@ -186,8 +186,8 @@ cdef Plan planned(const uint64_t* values, int64_t count, int min_width) noexcept
 
 
 cdef uint8_t* put_bits(uint8_t* out, const uint64_t* values, int64_t count, int width) noexcept nogil:
-    """Writes the low `width` bits of every value, the first in the lowest bits. Returns where they end, behind which up
-    to seven bytes are overwritten."""
+    """Writes the low `width` bits of every value, the first in the lowest bits. Returns the end; overwrites up to seven
+    bytes behind it."""
     cdef uint64_t mask = (<uint64_t>-1) >> (64 - width) if width else 0
     cdef uint64_t gathered = 0, value
     cdef int filled = 0
@@ -217,7 +217,7 @@ cdef uint8_t* put_bits(uint8_t* out, const uint64_t* values, int64_t count, int 
 
 
 cdef uint8_t* put_block(
-    Entry* entry, uint8_t* out, uint64_t* values, int64_t count, Plan plan, bint holds_steps
+    Entry* entry, uint8_t* out, uint64_t* values, int64_t count, Plan plan, bint holds_deltas
 ) noexcept nogil:
     cdef uint16_t positions[VALUES]
     cdef uint64_t upper[VALUES]
@@ -228,11 +228,11 @@ cdef uint8_t* put_block(
     if plan.patch_width:
         patches = list_wider(values, count, width, positions, upper)
         if patches * (POSITION_BITS + plan.patch_width) > count * plan.patch_width:
-            width += plan.patch_width  # the part that the plan looked at was unlike the rest
+            width += plan.patch_width  # the sampled part was not typical: store all bits
             patches = 0
     entry.base = plan.base
     entry.width = width
-    entry.holds_steps = holds_steps
+    entry.holds_deltas = holds_deltas
     entry.patches = patches
     entry.patch_width = plan.patch_width if patches else 0
     memset(entry.reserved, 0, 3)
@@ -241,17 +241,17 @@ cdef uint8_t* put_block(
     return put_bits(out + 2 * patches, upper, patches, entry.patch_width)
 
 
-cdef inline void take_steps(const uint64_t* values, uint64_t* steps, int64_t count) noexcept nogil:
+cdef inline void take_deltas(const uint64_t* values, uint64_t* deltas, int64_t count) noexcept nogil:
     cdef int64_t index
     for index in range(count - 1):
-        steps[index] = values[index + 1] - values[index]
+        deltas[index] = values[index + 1] - values[index]
 
 
-cdef inline Plan step_plan(const uint64_t* values, uint64_t* steps, int64_t count, int min_width) noexcept nogil:
-    """Takes the steps between values. Returns how they and the first value take the fewest bits."""
+cdef inline Plan delta_plan(const uint64_t* values, uint64_t* deltas, int64_t count, int min_width) noexcept nogil:
+    """Computes the deltas between values. Returns their plan, with the bits of the first value."""
     cdef Plan plan
-    take_steps(values, steps, count)
-    plan = planned(steps, count - 1, min_width)
+    take_deltas(values, deltas, count)
+    plan = planned(deltas, count - 1, min_width)
     plan.bits += 64
     return plan
 
@@ -263,21 +263,21 @@ cdef inline void load(uint64_t* values, const integer* source, int64_t count) no
 
 
 def max_bytes(int64_t count):
-    """Returns the most bytes of data that `pack` writes for so many values."""
+    """Returns the maximum of bytes of data that `pack` writes for `count` values."""
     return 8 * count + 16 * blocks_of(count) + 8
 
 
 def survey(const integer[::1] values):
-    """Estimates what integers, a sample of others, take packed.
+    """Estimates the packed size of integers, which are a sample.
 
-    Returns the bits by values, by steps, and by whichever takes less in each block; for values and for steps the
-    least base and the span from there to the top of the highest block; and how many steps are not zero.
+    Returns the bits if all blocks hold values, if all hold deltas, and if each holds the smaller; for values and for
+    deltas the least base and the span from there to the top of the highest block; and the number of non-zero deltas.
     """
     cdef uint64_t block[VALUES]
-    cdef uint64_t steps[VALUES]
+    cdef uint64_t deltas[VALUES]
     cdef Plan plan
-    cdef int64_t number, start, count, index, changes = 0, by_values = 0, by_steps = 0, by_less = 0
-    cdef int64_t value_base = INT64_MAX, value_top = INT64_MIN, step_base = INT64_MAX, step_top = INT64_MIN, bits
+    cdef int64_t number, start, count, index, changes = 0, by_values = 0, by_deltas = 0, by_smaller = 0
+    cdef int64_t value_base = INT64_MAX, value_top = INT64_MIN, delta_base = INT64_MAX, delta_top = INT64_MIN, bits
     for number in range(blocks_of(values.shape[0])):
         start = number * VALUES
         count = min(<int64_t>VALUES, values.shape[0] - start)
@@ -287,17 +287,17 @@ def survey(const integer[::1] values):
         by_values += bits
         widen(&value_base, &value_top, plan)
         if count > 1:
-            plan = step_plan(block, steps, count, 0)
+            plan = delta_plan(block, deltas, count, 0)
             for index in range(count - 1):
-                changes += steps[index] != 0
-            widen(&step_base, &step_top, plan)
+                changes += deltas[index] != 0
+            widen(&delta_base, &delta_top, plan)
             bits = min(bits, plan.bits)
-        by_steps += plan.bits
-        by_less += bits
+        by_deltas += plan.bits
+        by_smaller += bits
     return (
-        by_values, by_steps, by_less,
+        by_values, by_deltas, by_smaller,
         value_base, <uint64_t>value_top - <uint64_t>value_base,
-        step_base, <uint64_t>step_top - <uint64_t>step_base,
+        delta_base, <uint64_t>delta_top - <uint64_t>delta_base,
         changes,
     )
 
@@ -310,12 +310,12 @@ cdef inline void widen(int64_t* base, int64_t* top, Plan plan) noexcept nogil:
 
 
 def pack(
-    const integer[::1] values, int min_width, bint tries_values, bint tries_steps,
+    const integer[::1] values, int min_width, bint tries_values, bint tries_deltas,
     uint8_t[::1] entries, uint8_t[::1] data,
 ):
-    """Packs integers into `entries`, 16 bytes a block, and `data`.
+    """Packs integers into `entries`, 16 bytes per block, and `data`.
 
-    tries_values, tries_steps: what a block may hold; the smaller of the two where both are tried.
+    tries_values, tries_deltas: the allowed contents of a block; if both, the smaller is taken.
     Returns the bytes of data and the least width of a block.
     """
     cdef uint64_t block[VALUES]
@@ -324,47 +324,47 @@ def pack(
     cdef Entry entry
     cdef int64_t start, count, number
     cdef int least = 64
-    state = let_go(values.shape[0])
+    state = release_gil(values.shape[0])
     for number in range(blocks_of(values.shape[0])):
         start = number * VALUES
         count = min(<int64_t>VALUES, values.shape[0] - start)
         load(block, &values[start], count)
-        out = pack_block(&entry, out, block, count, min_width, tries_values, tries_steps)
+        out = pack_block(&entry, out, block, count, min_width, tries_values, tries_deltas)
         memcpy(&entries[ENTRY * number], &entry, ENTRY)
         least = min(least, <int>entry.width)
-    take_back(state)
+    restore_gil(state)
     return out - begin, least
 
 
 cdef uint8_t* pack_block(
-    Entry* entry, uint8_t* out, uint64_t* block, int64_t count, int min_width, bint tries_values, bint tries_steps
+    Entry* entry, uint8_t* out, uint64_t* block, int64_t count, int min_width, bint tries_values, bint tries_deltas
 ) noexcept nogil:
-    """Packs a block by values or by steps, whichever takes less. Changes `block`."""
-    cdef uint64_t steps[VALUES]
+    """Packs a block by values or by deltas, whichever is smaller. Changes `block`."""
+    cdef uint64_t deltas[VALUES]
     cdef Plan plan
-    cdef Plan of_steps
-    cdef bint by_steps = tries_steps and count > 1
-    if by_steps:
-        of_steps = step_plan(block, steps, count, min_width)
-    if tries_values or not by_steps:
+    cdef Plan of_deltas
+    cdef bint by_deltas = tries_deltas and count > 1
+    if by_deltas:
+        of_deltas = delta_plan(block, deltas, count, min_width)
+    if tries_values or not by_deltas:
         plan = planned(block, count, min_width)
-        by_steps = by_steps and of_steps.bits < plan.bits
-    if by_steps:
+        by_deltas = by_deltas and of_deltas.bits < plan.bits
+    if by_deltas:
         memcpy(out, block, 8)
-        return put_block(entry, out + 8, steps, count - 1, of_steps, True)
+        return put_block(entry, out + 8, deltas, count - 1, of_deltas, True)
     return put_block(entry, out, block, count, plan, False)
 
 
-def pack_alike(
-    const integer[::1] values, uint64_t base, int width, bint holds_steps, uint8_t[::1] entries, uint8_t[::1] data
+def pack_uniform(
+    const integer[::1] values, uint64_t base, int width, bint holds_deltas, uint8_t[::1] entries, uint8_t[::1] data
 ):
-    """Packs integers with the same base and width in every block, so that equal values have equal bits.
+    """Packs integers with one base and width in every block, so that equal values have equal bits.
 
     width: at most 8.
-    Returns the bytes of data; -1 if many do not fit.
+    Returns the bytes of data; -1 if many values need patches.
     """
     cdef uint64_t block[VALUES]
-    cdef uint64_t steps[VALUES]
+    cdef uint64_t deltas[VALUES]
     cdef uint8_t* out = &data[0]
     cdef uint8_t* begin = out
     cdef Entry entry
@@ -373,39 +373,39 @@ def pack_alike(
     cdef uint64_t* packed
     plan.base = base
     plan.width = width
-    state = let_go(values.shape[0])
+    state = release_gil(values.shape[0])
     for number in range(blocks_of(values.shape[0])):
         start = number * VALUES
         count = min(<int64_t>VALUES, values.shape[0] - start)
         load(block, &values[start], count)
         packed = block
-        if holds_steps:
-            take_steps(block, steps, count)
+        if holds_deltas:
+            take_deltas(block, deltas, count)
             memcpy(out, block, 8)
             out += 8
             count -= 1
-            packed = steps
+            packed = deltas
         if 8 * count_wider(packed, count, base, width) > count:
             out = NULL
             break
         plan.patch_width = max(0, bits_in(all_bits(packed, count, base)) - width)
-        out = put_block(&entry, out, packed, count, plan, holds_steps)
+        out = put_block(&entry, out, packed, count, plan, holds_deltas)
         memcpy(&entries[ENTRY * number], &entry, ENTRY)
-    take_back(state)
+    restore_gil(state)
     return out - begin if out != NULL else -1
 
 
 def frequency_bits(const uint8_t[::1] data):
-    """Returns the bits that bytes take if each takes as many as its frequency tells."""
+    """Returns the size in bits of an entropy code by byte frequencies."""
     cdef int64_t counts[256]
     cdef int64_t index, size = data.shape[0]
     cdef double total = 0
-    state = let_go(size)
+    state = release_gil(size)
     memset(counts, 0, sizeof(counts))
     for index in range(size):
         counts[data[index]] += 1
     for index in range(256):
         if counts[index]:
             total += counts[index] * log2(<double>size / counts[index])
-    take_back(state)
+    restore_gil(state)
     return total

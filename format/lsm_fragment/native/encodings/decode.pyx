@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Walks the nodes of a chunk, and reads integers straight into the buffers of Arrow (SPEC section 5).
+"""Walks the nodes of a chunk, and decodes integers directly into Arrow buffers (SPEC section 5).
 
-Whatever their encoding, integers come as a stream of blocks of up to 1,024, and leave the cache only as what they
-are for: values of any width, floats, offsets, codes, or the values that codes stand for.
+Integers of any encoding are a stream of blocks of up to 1,024, which stay in the cache until they are converted to
+their final form: values of any width, floats, offsets, codes, or the values that codes refer to.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
@@ -22,10 +22,10 @@ cdef extern from *:
 cdef enum:
     NODE = 32
     HAS_VALIDITY = 1
-    MAX_LENGTH_BITS = 48  # no value is longer, and so many lengths of a block cannot overflow
-    MAX_EXACT_BITS = 53  # of integers that doubles hold exactly
+    MAX_LENGTH_BITS = 48  # of a value's length: the lengths of a block then cannot overflow
+    MAX_EXACT_BITS = 53  # of an integer that a double holds exactly
 
-cpdef enum:  # the encodings that are read here; `lsm_fragment.encodings.node.Encoding` takes their numbers
+cpdef enum:  # the encodings that this module decodes; `lsm_fragment.encodings.node.Encoding` takes their numbers
     ALL_NULL = 0
     CONSTANT = 2
     PACKED = 3
@@ -35,7 +35,7 @@ cpdef enum:  # the encodings that are read here; `lsm_fragment.encodings.node.En
 cdef enum:
     MAX_ENCODINGS = 32
 
-cdef enum:  # what a stream may be found to be; all are below 0
+cdef enum:  # faults of a stream; all are below 0
     UNFIT = -1
     BAD_RUNS = -2
     BAD_LENGTHS = -3
@@ -46,13 +46,13 @@ cdef int IN_MULTIPLES = 1 << CONSTANT | 1 << PACKED
 cdef int IN_RUNS = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE
 cdef int IN_CHILDREN = 1 << CONSTANT | 1 << PACKED | 1 << MULTIPLE | 1 << RUN_LENGTH
 
-# What nodes of an encoding may say, as `declare` was told; bit k is that of encoding k.
+# The node fields that each encoding uses, set by `declare`; bit k is that of encoding k.
 cdef uint32_t KNOWN = 0, WITH_WIDTH = 0, WITH_PARAM = 0
 cdef int[MAX_ENCODINGS] CHILDREN
 
 
 def declare(int encoding, int children, bint has_width, bint has_param):
-    """Makes an encoding known: nodes may have so many children, any number if -1, a width, and a parameter."""
+    """Registers an encoding: the number of children of its nodes (-1 for any), and whether they use width and param."""
     global KNOWN, WITH_WIDTH, WITH_PARAM
     if not 0 <= encoding < MAX_ENCODINGS:
         raise ValueError(f"{encoding} is not the number of an encoding")
@@ -74,7 +74,7 @@ cdef struct Node:
 
 
 cdef struct Integers:
-    # Constants, or packed integers if there are entries; each times a factor.
+    # A constant, or packed integers if there are entries; multiplied by a factor.
     int64_t left
     uint64_t constant
     uint64_t factor
@@ -91,7 +91,7 @@ cdef struct Runs:
     int64_t at
     int64_t loaded
     uint64_t value
-    int64_t left  # of the run that is being read
+    int64_t left  # of the current run
 
 
 cdef struct Flow:
@@ -103,7 +103,7 @@ cdef struct Flow:
 # --- streams of blocks ----------------------------------------------------------------------
 
 cdef int64_t next_integers(Integers* source, uint64_t* out) noexcept nogil:
-    """Reads a block of integers. Returns how many; below 0 if they contradict themselves."""
+    """Reads a block of integers. Returns their number; below 0 for a fault."""
     cdef int64_t count = min(<int64_t>VALUES, source.left), size, index
     cdef uint64_t constant = source.constant * source.factor
     if source.entries == NULL:
@@ -126,7 +126,7 @@ cdef int64_t next_integers(Integers* source, uint64_t* out) noexcept nogil:
 
 
 cdef int64_t next_repeated(Flow* flow, uint64_t* out) noexcept nogil:
-    """Reads a block of values in runs. Returns how many; below 0 if they contradict themselves."""
+    """Reads a block of run-length encoded integers. Returns their number; below 0 for a fault."""
     cdef Runs* runs = flow.runs
     cdef int64_t count = min(<int64_t>VALUES, flow.left), filled = 0, size, index
     cdef uint64_t length
@@ -156,20 +156,20 @@ cdef int64_t next_repeated(Flow* flow, uint64_t* out) noexcept nogil:
 
 
 cdef inline int64_t next_block(Flow* flow, uint64_t* out) noexcept nogil:
-    """Reads the next up to 1,024 of the integers that are left. Returns how many; below 0 for a fault."""
+    """Reads the next block, up to 1,024 integers. Returns their number; below 0 for a fault."""
     cdef int64_t count = next_integers(&flow.values, out) if flow.runs == NULL else next_repeated(flow, out)
     flow.left -= count
     return count
 
 
-# --- what becomes of integers ---------------------------------------------------------------
+# --- conversion of integers -----------------------------------------------------------------
 
 cdef int64_t put_words(Flow* flow, word* out, bint are_floats) noexcept nogil:
-    """Writes integers modulo the width of `out`; floats as their patterns."""
+    """Writes integers truncated to the width of `out`, or as bit patterns of floats."""
     cdef uint64_t block[VALUES]
     cdef int64_t count, index
     cdef word sign
-    cdef word others = <word>-1 >> 1
+    cdef word all_but_sign = <word>-1 >> 1
     while flow.left:
         if word is uint64_t:
             count = next_block(flow, out)
@@ -182,13 +182,13 @@ cdef int64_t put_words(Flow* flow, word* out, bint are_floats) noexcept nogil:
         if are_floats:
             for index in range(count):
                 sign = out[index] >> (8 * sizeof(word) - 1)
-                out[index] ^= <word>(0 - sign) & others
+                out[index] ^= <word>(0 - sign) & all_but_sign
         out += count
     return 0
 
 
 cdef int64_t put_wide(Flow* flow, uint64_t* out) noexcept nogil:
-    """Writes integers with 128 bits."""
+    """Writes integers sign-extended to 128 bits."""
     cdef uint64_t block[VALUES]
     cdef int64_t count, index
     while flow.left:
@@ -203,7 +203,7 @@ cdef int64_t put_wide(Flow* flow, uint64_t* out) noexcept nogil:
 
 
 cdef int64_t put_offsets(Flow* flow, offset* out, int64_t total) noexcept nogil:
-    """Adds up lengths, from 0 to `total`. Offsets can count to that."""
+    """Writes the running sum of lengths, from 0 to `total`, which `offset` can hold."""
     cdef uint64_t block[VALUES]
     cdef uint64_t every
     cdef int64_t count, index, at = 0
@@ -227,7 +227,7 @@ cdef int64_t put_offsets(Flow* flow, offset* out, int64_t total) noexcept nogil:
 
 
 cdef int64_t put_codes(Flow* flow, int32_t* out, int64_t values) noexcept nogil:
-    """Writes codes from 0 to below `values`."""
+    """Writes codes, checked to be in [0, values)."""
     cdef uint64_t block[VALUES]
     cdef uint64_t every = 0
     cdef int32_t most = -1
@@ -245,7 +245,7 @@ cdef int64_t put_codes(Flow* flow, int32_t* out, int64_t values) noexcept nogil:
 
 
 cdef int64_t put_values(Flow* flow, uint8_t* out, const uint8_t* values, int64_t count, int64_t width) noexcept nogil:
-    """Writes the value that each code stands for, one of `count` of `width` bytes."""
+    """Writes the value of each code. values: `count` values of `width` bytes."""
     cdef uint64_t block[VALUES]
     cdef int64_t size
     while flow.left:
@@ -292,7 +292,7 @@ cdef inline void copy_values(
 
 cdef extern from *:
     """
-    /* Returns whether all integers are from -limit to limit. */
+    /* Returns whether all integers are in [-limit, limit]. */
     FOR_EACH_LEVEL static int put_quotients(
         double* out, const uint64_t* integers, int64_t count, double power, int64_t limit
     ) {
@@ -311,7 +311,7 @@ cdef extern from *:
 
 
 cdef int64_t put_decimals(Flow* flow, double* out, double power) noexcept nogil:
-    """Writes the quotients of integers by a power of ten."""
+    """Writes integers divided by a power of ten."""
     cdef uint64_t block[VALUES]
     cdef int64_t count
     cdef bint fits = True
@@ -324,8 +324,10 @@ cdef int64_t put_decimals(Flow* flow, double* out, double power) noexcept nogil:
     return 0 if fits else BAD_DECIMAL
 
 
-cdef bint put_others(double* out, int64_t length, const uint8_t* rows, const uint8_t* values, int64_t count) noexcept nogil:
-    """Writes doubles into their rows. Returns whether these are below `length` and rise."""
+cdef bint put_exceptions(
+    double* out, int64_t length, const uint8_t* rows, const uint8_t* values, int64_t count
+) noexcept nogil:
+    """Writes the exceptions. Returns whether their rows are below `length` and ascend."""
     cdef int64_t index, last = -1
     cdef uint32_t row
     for index in range(count):
@@ -338,10 +340,10 @@ cdef bint put_others(double* out, int64_t length, const uint8_t* rows, const uin
 
 
 cdef class IntegerStream:
-    """The integers of a node, which are read once, as one of the things that they can be.
+    """The integers of a node, to be read once, in one of several forms.
 
-    Every method allocates a buffer of Arrow, after `charge` was called with its bytes, and raises `ValueError` if
-    the integers contradict what is said of them.
+    Every method allocates an Arrow buffer, after calling `charge` with its size, and raises `ValueError` if the
+    integers do not fit the arguments.
     """
 
     cdef Flow flow
@@ -349,13 +351,10 @@ cdef class IntegerStream:
     cdef int64_t length
     cdef bint is_read
     cdef object charge
-    cdef object payload  # which the stream points into
+    cdef object payload  # keeps alive the memory that the stream reads
 
     def words(self, int width, bint are_floats=False):
-        """Returns the integers in `width` bytes each; or the floats that they stand for.
-
-        With 16 bytes, those of decimals.
-        """
+        """Returns integers of `width` bytes, or floats of that width. 16 bytes: the values of decimals."""
         cdef int64_t fault
         out, at = self._allocated(width * self.length)
         cdef uintptr_t begin = at
@@ -374,7 +373,7 @@ cdef class IntegerStream:
         return out
 
     def offsets(self, int64_t total, bint is_large):
-        """Returns the sums of lengths from 0 on, one more than lengths, of 8 bytes or of 4. The last is `total`."""
+        """Returns the running sums of lengths from 0 to `total`, as offsets of 4 or 8 bytes."""
         cdef int64_t fault, width = 8 if is_large else 4
         if not is_large and total > 0x7FFFFFFF:
             raise ValueError(f"{total} bytes or elements in one chunk exceed 32-bit offsets")
@@ -391,7 +390,7 @@ cdef class IntegerStream:
         return out
 
     def codes(self, int64_t values):
-        """Returns the integers as codes of 4 bytes, each below `values`."""
+        """Returns the integers as 4-byte codes, each below `values`."""
         cdef int64_t fault
         out, at = self._allocated(4 * self.length)
         cdef uintptr_t begin = at
@@ -401,7 +400,7 @@ cdef class IntegerStream:
         return out
 
     def looked_up(self, values, int64_t count, int64_t width):
-        """Returns the values that codes stand for. values: a buffer of `count` values of `width` bytes."""
+        """Returns the value of each code. values: a buffer of `count` values of `width` bytes."""
         cdef int64_t fault
         cdef uintptr_t source = values.address
         if width < 0 or values.size < count * width:
@@ -413,23 +412,24 @@ cdef class IntegerStream:
         self._check(fault)
         return out
 
-    def decimals(self, int digits, rows, others):
-        """Returns doubles: the integers divided by 10^digits; in rows of 4 bytes, others in their place."""
+    def decimals(self, int digits, rows, exceptions):
+        """Returns doubles: the integers divided by 10^digits, except in `rows` (4 bytes each), which take those of
+        `exceptions`."""
         cdef int64_t fault, count = rows.size // 4
-        cdef uintptr_t rows_begin = rows.address, others_begin = others.address
+        cdef uintptr_t rows_begin = rows.address, exceptions_begin = exceptions.address
         cdef bint fits
-        if not 0 <= digits <= MAX_FRACTION_DIGITS or others.size != 8 * count:
-            raise ValueError("decimals of impossible digits, or more others than values")
+        if not 0 <= digits <= MAX_FRACTION_DIGITS or exceptions.size != 8 * count:
+            raise ValueError("decimals of impossible digits, or more exceptions than values")
         out, at = self._allocated(8 * self.length)
         cdef uintptr_t begin = at
         with nogil:
             fault = put_decimals(&self.flow, <double*>begin, power_of_ten(digits))
-            fits = put_others(
-                <double*>begin, self.length, <const uint8_t*>rows_begin, <const uint8_t*>others_begin, count
+            fits = put_exceptions(
+                <double*>begin, self.length, <const uint8_t*>rows_begin, <const uint8_t*>exceptions_begin, count
             )
         self._check(fault)
         if not fits:
-            raise ValueError("doubles lie beyond the values or not in their order")
+            raise ValueError("exceptions lie beyond the values or not in their order")
         return out
 
     cdef _allocated(self, size):
@@ -455,9 +455,9 @@ cdef class IntegerStream:
 # --- nodes ----------------------------------------------------------------------------------
 
 cdef class Cursor:
-    """A cursor that walks nodes and buffers in step. Its attributes are those of the node that was taken last.
+    """Walks the nodes of a chunk and their buffers in parallel. Its attributes are those of the current node.
 
-    All nodes are checked at once, but only one at a time is unpacked.
+    All nodes are checked up front, but unpacked one at a time.
     """
 
     cdef readonly int encoding
@@ -473,11 +473,11 @@ cdef class Cursor:
     cdef int64_t _count, _next, _size, _position
 
     def __init__(self, meta, payload, int64_t max_values, charge):
-        """meta, payload: a chunk's, the payload as a buffer of Arrow. charge: called with the bytes of every larger
-        allocation before it is made.
+        """meta, payload: of a chunk, the payload as an Arrow buffer. charge: called with the size before each larger
+        allocation.
 
-        max_values: the most values of a node, and of those together that take no bytes. Raises `ValueError` for
-        nodes that have more, or that contradict themselves.
+        max_values: limits the values of one node, and those of all nodes without bytes together. Raises `ValueError`
+        for nodes beyond the limit or with inconsistent fields.
         """
         self._meta = py_buffer(meta)
         self._payload = payload
@@ -524,7 +524,7 @@ cdef class Cursor:
 
     @property
     def next_length(self):
-        """The length of the next node, for children whose length their parent does not know."""
+        """The length of the next node, for children whose parent does not know their length."""
         cdef Node node
         self._peek(&node)
         return node.length
@@ -537,7 +537,7 @@ cdef class Cursor:
 
     @property
     def position(self):
-        """How many bytes of the payload have been taken."""
+        """Number of payload bytes taken so far."""
         return self._position
 
     cdef int _peek(self, Node* node) except -1:
@@ -560,7 +560,7 @@ cdef class Cursor:
         return begin
 
     def validity(self):
-        """Returns the bitmap of the node; None if it has none. Raises `ValueError` if the nulls are not as many."""
+        """Returns the bitmap of the node; None if it has none. Raises `ValueError` if its nulls do not match."""
         cdef int64_t size = (self.length + 7) >> 3, valid
         cdef const uint8_t* bits = self._bytes + self._position
         if not self.has_validity:
@@ -585,7 +585,7 @@ cdef class Cursor:
         return stream
 
     def child_integers(self, int64_t length):
-        """Takes the next node, which must have integers. Returns them."""
+        """Takes the next node, which must hold integers, and returns them."""
         self._take_integers(length, IN_CHILDREN)
         return self.integers()
 
@@ -624,8 +624,8 @@ cdef class Cursor:
         return 0
 
     def continued(self, payload, charge):
-        """Returns a cursor that goes on with the next node in what follows the bytes taken, which `payload` has.
-        charge: see `__init__`."""
+        """Returns a cursor that continues with the next node. payload: the bytes that follow those taken. charge: see
+        `__init__`."""
         cdef Cursor rest = Cursor.__new__(Cursor)
         rest._meta, rest._payload, rest._charge = self._meta, payload, charge
         rest._nodes = self._nodes
@@ -643,7 +643,7 @@ cdef class Cursor:
 
 
 def root_of(meta):
-    """Returns encoding and number of nulls of the root node. Raises `ValueError` for bytes that are no node."""
+    """Returns the encoding and null count of the root node. Raises `ValueError` if the bytes are no node."""
     cdef const uint8_t[::1] head = meta
     cdef Node node
     if head.shape[0] < NODE:
@@ -672,7 +672,7 @@ cdef int check_node(const Node* node) except -1:
 
 
 cdef int64_t count_ones(const uint8_t* bits, int64_t length) noexcept nogil:
-    """Counts the ones among the first bits of a bitmap."""
+    """Counts the set bits among the first `length` bits of a bitmap."""
     cdef uint64_t every
     cdef int64_t at = 0, ones = 0
     while at + 64 <= length:

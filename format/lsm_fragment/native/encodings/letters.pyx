@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Packs text of few different letters by one to six bits each (LETTERS of SPEC section 5).
 
-Eight letters at a time go through a word of 64 bits, since they take whole bytes. A frame's letters are gathered and
-spread by copies of 16 bytes: what a copy writes too much, the next one overwrites.
+Batches of eight letters go through a 64-bit word, since they fill whole bytes. Copies of 16 bytes gather the letters
+out of a frame and spread them into it; each copy overwrites the excess of the one before.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
@@ -10,46 +10,46 @@ from libc.string cimport memcpy, memset
 
 from pyarrow import allocate_buffer
 
-from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.gil cimport release_gil, restore_gil
 
 cdef enum:
-    MIN_FRAME = 8  # bytes of a frame that is looked for: it is compared by words
+    MIN_FRAME = 8  # bytes: frames are compared word by word
     MAX_FRAME = 1024
     MAX_WORDS = 128  # of a frame
     MAX_WIDTH = 6
     MAX_LETTERS = 1 << MAX_WIDTH  # of an alphabet
     MAX_PAIRS = MAX_LETTERS * MAX_LETTERS
-    GROUP = 8  # letters
-    PLACES = GROUP * 256
-    STRIP = 8192  # letters: they stay in the cache, and are at least a group of rows of any frame
-    COPIED = 16  # bytes at once
-    IMPOSSIBLE = 1 << 16  # in a pair of letters for a place beyond the alphabet
+    BATCH = 8  # letters
+    PLACES = BATCH * 256
+    STRIP = 8192  # letters: fits the cache, and holds at least a batch of rows of any frame
+    COPIED = 16  # bytes per copy
+    IMPOSSIBLE = 1 << 16  # flag in a pair of letters: a code is beyond the alphabet
 
-cdef uint64_t UNKNOWN = <uint64_t>1 << 63  # in a group for what is no letter of the alphabet
+cdef uint64_t UNKNOWN = <uint64_t>1 << 63  # flag in a batch: a byte is not in the alphabet
 
 MIN_FRAME_BYTES = MIN_FRAME
 MAX_FRAME_BYTES = MAX_FRAME
 
 
-cdef struct Step:  # up to 16 letters of a row, and then up to 16 bytes of the frame
-    int at  # in the row
-    int letter  # of the row's
-    int then  # where in the row the letters end
+cdef struct Step:  # copies up to 16 letters of a row, and then up to 16 bytes of the frame
+    int at  # position in the row
+    int letter  # index among the row's letters
+    int then  # position in the row where the letters end
 
 
 cdef struct Frame:
-    int64_t length  # of a row, 0 without a frame
-    int64_t letters  # of a row
+    int64_t length  # of a row; 0 without a frame
+    int64_t letters  # per row
     int count  # of steps
     Step[MAX_FRAME] steps
 
 
-# --- what is found --------------------------------------------------------------------------
+# --- analysis -------------------------------------------------------------------------------
 
 def find_holes(const uint8_t[::1] data, int64_t length):
-    """Returns a byte for each place of a row: 1 if rows differ there, else 0.
+    """Returns a byte for each position of a row: 1 if rows differ there, else 0.
 
-    data: rows of `length` bytes, end to end. Raises ValueError if frames are not so long or rows not whole.
+    data: rows of `length` bytes, end to end. Raises ValueError for an invalid frame length or a partial row.
     """
     cdef uint64_t[MAX_WORDS] first, differ
     cdef uint64_t word
@@ -61,7 +61,7 @@ def find_holes(const uint8_t[::1] data, int64_t length):
     source = &data[0]
     for index in range(words):
         memcpy(&first[index], source + min(8 * index, last), 8)
-    state = let_go(data.shape[0])
+    state = release_gil(data.shape[0])
     for row in range(data.shape[0] // length):
         for index in range(words - 1):
             memcpy(&word, source + 8 * index, 8)
@@ -69,7 +69,7 @@ def find_holes(const uint8_t[::1] data, int64_t length):
         memcpy(&word, source + last, 8)
         differ[words - 1] |= word ^ first[words - 1]
         source += length
-    take_back(state)
+    restore_gil(state)
     holes = bytearray(length)
     for index in range(length):
         row = min(index // 8, words - 1)
@@ -79,16 +79,16 @@ def find_holes(const uint8_t[::1] data, int64_t length):
 
 
 def find_alphabet(const uint8_t[::1] data, const uint8_t[::1] holes):
-    """Returns the bytes that occur in the holes of rows, ascending; None if these are more than 64.
+    """Returns the bytes that occur in the holes of rows, ascending; None if there are more than 64.
 
-    holes: see `find_holes`; empty if all bytes count.
+    holes: see `find_holes`; empty if all bytes are letters.
     """
-    cdef uint8_t[512] occurs  # of each byte, in frames and then in holes
+    cdef uint8_t[512] occurs  # for each byte: in frames, then in holes
     cdef int64_t start = 0, index, length = holes.shape[0]
     if length and data.shape[0] % length:
         raise ValueError(f"{data.shape[0]} bytes in rows of {length}")
     memset(occurs, 0, sizeof(occurs))
-    state = let_go(data.shape[0])
+    state = release_gil(data.shape[0])
     if length:
         while start < data.shape[0]:
             for index in range(length):
@@ -97,7 +97,7 @@ def find_alphabet(const uint8_t[::1] data, const uint8_t[::1] holes):
     else:
         for index in range(data.shape[0]):
             occurs[256 + data[index]] = True
-    take_back(state)
+    restore_gil(state)
     found = bytes([byte for byte in range(256) if occurs[256 + byte]])
     return found if len(found) <= MAX_LETTERS else None
 
@@ -105,12 +105,12 @@ def find_alphabet(const uint8_t[::1] data, const uint8_t[::1] holes):
 # --- packing --------------------------------------------------------------------------------
 
 def pack(const uint8_t[::1] data, const uint8_t[::1] holes, const uint8_t[::1] alphabet, int width):
-    """Returns a bit field of each letter's place in the alphabet as a buffer of Arrow; None if another letter occurs.
+    """Packs letters as a bit field of their indices in the alphabet. Returns an Arrow buffer; None if a byte is not in
+    the alphabet.
 
-    holes: see `find_alphabet`. Raises ValueError if the width is none, the alphabet does not fit it, or rows are not
-    whole.
+    holes: see `find_alphabet`. Raises ValueError for an invalid width, an alphabet beyond it, or partial rows.
     """
-    cdef uint64_t[PLACES] places  # of 256 bytes as the first letter of a group, as the second one, ...
+    cdef uint64_t[PLACES] places  # code of each byte as the first letter of a batch, as the second, ...
     cdef uint8_t[STRIP + COPIED] strip
     cdef Frame frame
     cdef uint64_t every = 0
@@ -126,16 +126,16 @@ def pack(const uint8_t[::1] data, const uint8_t[::1] holes, const uint8_t[::1] a
         if not frame.letters or count % frame.length:
             raise ValueError(f"{count} bytes in rows of {frame.length} with {frame.letters} letters")
         count = count // frame.length * frame.letters
-        strip_rows = STRIP // (GROUP * frame.letters) * GROUP
-    for place in range(GROUP):
+        strip_rows = STRIP // (BATCH * frame.letters) * BATCH
+    for place in range(BATCH):
         for byte in range(256):
             places[256 * place + byte] = UNKNOWN
         for index in range(alphabet.shape[0]):
             places[256 * place + alphabet[index]] = <uint64_t>index << (place * width)
-    out = allocate_buffer(packed_bytes(count, width) + GROUP)
+    out = allocate_buffer(packed_bytes(count, width) + BATCH)
     target = <uint8_t*><uintptr_t>out.address
     left = count
-    state = let_go(data.shape[0])
+    state = release_gil(data.shape[0])
     while left and not every & UNKNOWN:
         if frame.length:
             size = min(left, strip_rows * frame.letters)
@@ -146,40 +146,40 @@ def pack(const uint8_t[::1] data, const uint8_t[::1] holes, const uint8_t[::1] a
             size = min(left, <int64_t>STRIP)
             every |= pack_strip(source, size, target, width, places)
             source += size
-        target += size // GROUP * width
+        target += size // BATCH * width
         left -= size
-    take_back(state)
+    restore_gil(state)
     return None if every & UNKNOWN else out.slice(0, packed_bytes(count, width))
 
 
 cdef uint64_t pack_strip(
     const uint8_t* letters, int64_t count, uint8_t* out, int width, const uint64_t* places
 ) noexcept nogil:
-    """Packs letters. Writes up to 8 bytes more than they take. Returns their groups, or-ed."""
+    """Packs letters. Overwrites up to 8 bytes behind them. Returns the batches or-ed."""
     cdef const uint8_t* eight
-    cdef uint64_t group, every = 0
+    cdef uint64_t batch, every = 0
     cdef int64_t index
     cdef int place
-    for index in range(count // GROUP):
-        eight = letters + GROUP * index
-        group = places[eight[0]] | places[0x100 + eight[1]] | places[0x200 + eight[2]] | places[0x300 + eight[3]]
-        group |= places[0x400 + eight[4]] | places[0x500 + eight[5]] | places[0x600 + eight[6]] | places[0x700 + eight[7]]
-        every |= group
-        memcpy(out + width * index, &group, 8)
-    if count % GROUP:
-        group = 0
-        index = count // GROUP
-        for place in range(count % GROUP):
-            group |= places[256 * place + letters[GROUP * index + place]]
-        every |= group
-        memcpy(out + width * index, &group, 8)
+    for index in range(count // BATCH):
+        eight = letters + BATCH * index
+        batch = places[eight[0]] | places[0x100 + eight[1]] | places[0x200 + eight[2]] | places[0x300 + eight[3]]
+        batch |= places[0x400 + eight[4]] | places[0x500 + eight[5]] | places[0x600 + eight[6]] | places[0x700 + eight[7]]
+        every |= batch
+        memcpy(out + width * index, &batch, 8)
+    if count % BATCH:
+        batch = 0
+        index = count // BATCH
+        for place in range(count % BATCH):
+            batch |= places[256 * place + letters[BATCH * index + place]]
+        every |= batch
+        memcpy(out + width * index, &batch, 8)
     return every
 
 
 cdef void gather(
     const Frame* frame, const uint8_t* rows, const uint8_t* stop, int64_t count, uint8_t* letters
 ) noexcept nogil:
-    """Copies the letters of rows end to end. stop: where the bytes that may be read end."""
+    """Copies the letters of rows end to end. stop: end of the readable memory."""
     cdef uint8_t[MAX_FRAME + COPIED] last
     cdef const uint8_t* row
     cdef int64_t number
@@ -198,12 +198,11 @@ cdef void gather(
 # --- unpacking ------------------------------------------------------------------------------
 
 def unpack(codes, alphabet, int width, int64_t count, const uint8_t[::1] holes, const uint8_t[::1] frame_bytes, bint is_text):
-    """Returns the text of `count` letters as a buffer of Arrow.
+    """Returns the text of `count` letters as an Arrow buffer.
 
-    codes, alphabet: buffers of Arrow. holes, frame_bytes: of each place of a row, whether a letter stands there, and what
-    stands there otherwise; empty without a frame. is_text: whether all bytes have to be ASCII. Raises ValueError for
-    codes of another number or beyond the alphabet, for rows that are not whole, and for an alphabet or a frame that is
-    not as SPEC.md has it.
+    codes, alphabet: Arrow buffers. holes, frame_bytes: for each position of a row, whether it is a letter, and the byte
+    of the frame otherwise; empty without a frame. is_text: all bytes must be ASCII. Raises ValueError for a wrong
+    number of codes, codes beyond the alphabet, partial rows, and an alphabet or a frame that SPEC.md does not allow.
     """
     cdef const uint8_t* source = <const uint8_t*><uintptr_t>codes.address
     cdef uint32_t[MAX_PAIRS] pairs
@@ -227,10 +226,10 @@ def unpack(codes, alphabet, int width, int64_t count, const uint8_t[::1] holes, 
                 raise ValueError("a frame of text that is not ASCII")
         memcpy(constants, &frame_bytes[0], frame.length)
         size = count // frame.letters * frame.length
-        strip_rows = STRIP // (GROUP * frame.letters) * GROUP
+        strip_rows = STRIP // (BATCH * frame.letters) * BATCH
     out = allocate_buffer(size + COPIED)
     target = <uint8_t*><uintptr_t>out.address
-    state = let_go(size)
+    state = release_gil(size)
     while left:
         if frame.length:
             index = min(left, strip_rows * frame.letters)
@@ -241,17 +240,17 @@ def unpack(codes, alphabet, int width, int64_t count, const uint8_t[::1] holes, 
             index = min(left, <int64_t>STRIP)
             every |= unpack_strip(source, available, index, target, width, pairs)
             target += index
-        source += index // GROUP * width
-        available -= index // GROUP * width
+        source += index // BATCH * width
+        available -= index // BATCH * width
         left -= index
-    take_back(state)
+    restore_gil(state)
     if every & IMPOSSIBLE:
         raise ValueError("letters beyond their alphabet, or bits after the last one")
     return out.slice(0, size)
 
 
 cdef int fill_pairs(uint32_t* pairs, alphabet, int width, bint is_text) except -1:
-    """Writes which two letters two places stand for."""
+    """Fills the table that maps two codes to two letters."""
     cdef const uint8_t* letters = <const uint8_t*><uintptr_t>alphabet.address
     cdef int most = 1 << width, count = 1, first, second
     if alphabet.size != most:
@@ -274,34 +273,34 @@ cdef int fill_pairs(uint32_t* pairs, alphabet, int width, bint is_text) except -
 cdef uint32_t unpack_strip(
     const uint8_t* codes, int64_t available, int64_t count, uint8_t* out, int width, const uint32_t* pairs
 ) noexcept nogil:
-    """Unpacks letters. Writes up to 7 bytes more. available: the bytes of codes. Returns the pairs, or-ed."""
-    cdef uint64_t word, group
+    """Unpacks letters. Overwrites up to 7 bytes behind them. available: bytes of codes. Returns the pairs or-ed."""
+    cdef uint64_t word, batch
     cdef uint32_t mask = (1 << 2 * width) - 1, first, second, third, fourth, every = 0
-    cdef int64_t index, groups = (count + GROUP - 1) // GROUP, whole = 0
+    cdef int64_t index, batches = (count + BATCH - 1) // BATCH, whole = 0
     if available >= 8:
-        whole = min(count // GROUP, (available - 8) // width + 1)
-    for index in range(groups):
+        whole = min(count // BATCH, (available - 8) // width + 1)
+    for index in range(batches):
         if index < whole:
             memcpy(&word, codes + width * index, 8)
         else:
             word = 0
             memcpy(&word, codes + width * index, min(<int64_t>8, available - width * index))
-            if count - GROUP * index < GROUP and word >> width * (count - GROUP * index):
+            if count - BATCH * index < BATCH and word >> width * (count - BATCH * index):
                 every |= IMPOSSIBLE
         first = pairs[word & mask]
         second = pairs[word >> 2 * width & mask]
         third = pairs[word >> 4 * width & mask]
         fourth = pairs[word >> 6 * width & mask]
         every |= first | second | third | fourth
-        group = first | <uint64_t>second << 16 | <uint64_t>third << 32 | <uint64_t>fourth << 48
-        memcpy(out + GROUP * index, &group, 8)
+        batch = first | <uint64_t>second << 16 | <uint64_t>third << 32 | <uint64_t>fourth << 48
+        memcpy(out + BATCH * index, &batch, 8)
     return every
 
 
 cdef void spread(
     const Frame* frame, const uint8_t* letters, const uint8_t* constants, int64_t count, uint8_t* rows
 ) noexcept nogil:
-    """Writes rows of letters and of a frame's bytes, and up to 16 bytes more."""
+    """Writes rows from letters and frame bytes. Overwrites up to 16 bytes behind them."""
     cdef int64_t number
     cdef int index
     cdef Step step
@@ -314,10 +313,10 @@ cdef void spread(
         letters += frame.letters
 
 
-# --- both -----------------------------------------------------------------------------------
+# --- shared ---------------------------------------------------------------------------------
 
 cdef int lay(Frame* frame, const uint8_t[::1] holes) except -1:
-    """Divides a row into steps. Raises ValueError if it is too long."""
+    """Divides a row into copy steps. Raises ValueError if it is too long."""
     cdef int at = 0, letter = 0, stop
     frame.length = holes.shape[0]
     frame.count = 0
@@ -334,7 +333,7 @@ cdef int lay(Frame* frame, const uint8_t[::1] holes) except -1:
 
 
 cdef inline int end_of(const uint8_t[::1] holes, int at, bint are_holes) noexcept nogil:
-    """Returns where a run of holes, or of others, ends that is copied at once."""
+    """Returns the end of the current run of holes (or non-holes), capped at COPIED."""
     cdef int most = <int>min(holes.shape[0], <int64_t>at + COPIED)
     while at < most and (holes[at] != 0) == are_holes:
         at += 1
@@ -342,5 +341,5 @@ cdef inline int end_of(const uint8_t[::1] holes, int at, bint are_holes) noexcep
 
 
 cdef inline int64_t packed_bytes(int64_t letters, int width) noexcept nogil:
-    """Returns the bytes of a bit field, of any number of letters without an overflow."""
-    return letters // GROUP * width + (letters % GROUP * width + 7) // 8
+    """Returns the bytes of a bit field, without overflow for any number of letters."""
+    return letters // BATCH * width + (letters % BATCH * width + 7) // 8

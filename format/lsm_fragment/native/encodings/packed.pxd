@@ -1,16 +1,16 @@
-"""Lays out packed integers, and reads them block by block (PACKED of SPEC section 5)."""
+"""Layout of packed integers, and how blocks are decoded (PACKED of SPEC section 5)."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cdef enum:
-    VALUES = 1024  # of a block, the last one may have fewer
-    ENTRY = 16  # bytes of what is said of a block
+    VALUES = 1024  # per block; the last one may have fewer
+    ENTRY = 16  # bytes per block entry
 
 cdef struct Entry:
     uint64_t base
     uint8_t width
-    uint8_t holds_steps
+    uint8_t holds_deltas
     uint16_t patches
     uint8_t patch_width
     uint8_t reserved[3]
@@ -22,7 +22,7 @@ cdef inline int64_t blocks_of(int64_t count) noexcept nogil:
 
 cdef extern from *:
     """
-    /* Eight fields of W bits fill W bytes. With W known to the compiler, so are the place and shift of each. */
+    /* Eight fields of W bits fill W bytes. A constant W makes position and shift of each field constant. */
     #define FIELD(k) \\
         memcpy(&field, source + ((k) * W >> 3), 8); \\
         out[k] = (field >> ((k) * W & 7)) & mask;
@@ -50,7 +50,7 @@ cdef extern from *:
 
 
 cdef inline uint64_t field_at(const uint8_t* source, int64_t bit, int width, int64_t available) noexcept nogil:
-    """Reads one field of 1 to 64 bits. available: the bytes of `source` that may be touched."""
+    """Reads one field of 1 to 64 bits. available: readable bytes of `source`."""
     cdef int64_t at = bit >> 3
     cdef int shift = bit & 7
     cdef uint64_t field = 0
@@ -69,7 +69,7 @@ cdef inline uint64_t field_at(const uint8_t* source, int64_t bit, int width, int
 cdef inline void take_fields(
     uint64_t* out, const uint8_t* source, int64_t count, int width, int64_t available
 ) noexcept nogil:
-    """Reads a bit field of `count` values. available: the bytes that may be touched, at least those needed."""
+    """Reads a bit field of `count` values. available: readable bytes, at least those of the field."""
     cdef int64_t index, eights
     if width == 0:
         memset(out, 0, 8 * count)
@@ -80,7 +80,7 @@ cdef inline void take_fields(
         memcpy(out, source, 8 * count)
     else:
         index = 0
-        if width <= 57 and available >= 8:  # every field begins in a whole word that has all of it
+        if width <= 57 and available >= 8:  # one 8-byte load has every whole field
             eights = min(count >> 3, (available - 8) // width)
             take_eights(out, source, eights, width)
             index = 8 * eights
@@ -92,7 +92,7 @@ cdef inline void take_fields(
 cdef inline int64_t take_differences(
     uint64_t* out, const Entry* entry, const uint8_t* source, int64_t count, int64_t available, int min_width
 ) noexcept nogil:
-    """Reads what a block has beside its base. Returns the bytes that it takes; -1 if it contradicts itself."""
+    """Reads the differences of a block to its base. Returns the bytes taken; -1 for a fault."""
     cdef uint64_t upper[VALUES]
     cdef int64_t size, patches = entry.patches, index, bits_size, upper_size
     cdef int width = entry.width, upper_width = entry.patch_width
@@ -122,16 +122,16 @@ cdef inline int64_t take_differences(
 cdef inline int64_t take_block(
     uint64_t* out, const uint8_t* entry_bytes, const uint8_t* source, int64_t count, int64_t available, int min_width
 ) noexcept nogil:
-    """Reads the integers of a block, at least one. Returns the bytes that it takes; -1 if it contradicts itself.
+    """Reads the integers of a block, at least one. Returns the bytes taken; -1 for a fault.
 
-    available: the bytes that may be touched. min_width: what no block may be narrower than.
+    available: readable bytes. min_width: the minimum width of a block.
     """
     cdef Entry entry
     cdef uint64_t value
     cdef int64_t size, index
     memcpy(&entry, entry_bytes, ENTRY)
-    if entry.holds_steps:
-        if entry.holds_steps > 1 or available < 8:
+    if entry.holds_deltas:
+        if entry.holds_deltas > 1 or available < 8:
             return -1
         memcpy(&value, source, 8)
         size = take_differences(out + 1, &entry, source + 8, count - 1, available - 8, min_width)

@@ -9,7 +9,7 @@ I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[Any]
 Layout = tuple[I64, U8, I64, I64, U8]
-"""`lsm_fragment.arrays.templated.Layout`, or that of `TemplatedRows`."""
+"""`lsm_fragment.arrays.templated.Layout`, or the first fields of `TemplatedRows`."""
 Rows = tuple[*Layout, I32, I32, U8, I32, U8, U8 | None, int]
 """`lsm_fragment.arrays.templated.TemplatedRows`."""
 
@@ -39,10 +39,10 @@ def max_bytes(
     first_bit: int,
 ) -> int: ...
 
-# What follows the rows: `out`.
+# Further operands: `out`.
 def join_lengths(*operands: *tuple[*Rows, I64]) -> int: ...
 
-# What follows the rows: `offsets` and `out`.
+# Further operands: `offsets` and `out`.
 def join(*operands: *tuple[*Rows, Offsets, U8]) -> None: ...
 def join_stored(
     template_offsets: I64,
@@ -72,7 +72,7 @@ def max_stored_bytes(
     text_bytes: int,
 ) -> int: ...
 
-# What follows the rows: `seed`, `bits`, `contributions`, `alphabets` and `between`.
+# Further operands: `seed`, `bits`, `contributions`, `alphabets` and `between`.
 def survey(
     *operands: *tuple[*Rows, int, U64, U64, U64, I64],
 ) -> tuple[int, bytes | None, bytes | None]: ...

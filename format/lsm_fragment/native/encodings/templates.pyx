@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Joins templates and variables (TEMPLATE of SPEC section 5), which `lsm_fragment.native.encodings.tokens` divides strings into.
+"""Joins templates and variables (TEMPLATE of SPEC section 5); `lsm_fragment.native.encodings.tokens` divides strings.
 
-The caller guarantees that codes are below the number of templates, and that each row has the variables that
-its template has marks; `find_ends` makes sure of it.
+The caller guarantees that codes are below the number of templates, and that each row has a variable for each mark of
+its template, as `find_ends` checks.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -37,11 +37,11 @@ cdef extern from *:
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
 
 cdef enum:
-    BATCH = 1 << 14  # bytes of text that are joined before they are hashed, as reading at once what was written waits
+    BATCH = 1 << 14  # join this much text before hashing it: reading bytes just written stalls
     BATCH_ROWS = 256
-    MAX_GROWTH = 3  # bytes of text that a byte of a number makes at most
+    MAX_GROWTH = 3  # bytes of text per byte of a number, at most
     MAX_VARINT_BYTES = 10
-    SURE_VARINT_BYTES = 8  # a varint of no more is the number of some variable
+    SURE_VARINT_BYTES = 8  # a varint of up to this size is always a valid number
 
 fill_short()
 
@@ -50,11 +50,11 @@ cdef uint64_t HIGH = 0x8080808080808080ULL
 
 
 cdef inline uint64_t from_on(uint64_t bytes, int least) noexcept nogil:
-    """Sets the upper bit of each byte, all below 0x80, that is at least `least`."""
+    """Sets the upper bit of each byte that is at least `least`. All bytes are below 0x80."""
     return (bytes + <uint64_t>(0x80 - least) * LOW) & HIGH
 
 
-# --- templates as they are read -------------------------------------------------------------
+# --- templates ------------------------------------------------------------------------------
 
 cdef inline uint64_t marks_in(uint64_t bytes) noexcept nogil:
     """Sets the upper bit of each of eight bytes that is a mark."""
@@ -64,7 +64,7 @@ cdef inline uint64_t marks_in(uint64_t bytes) noexcept nogil:
 
 
 def count_marks(const uint8_t[::1] data):
-    """Returns how many marks templates have."""
+    """Returns the number of marks in templates."""
     cdef int64_t at, count = 0, whole = data.shape[0] & ~7
     with nogil:
         for at in range(0, whole, 8):
@@ -75,12 +75,12 @@ def count_marks(const uint8_t[::1] data):
 
 
 cdef inline int64_t ones_of(uint64_t upper_bits) noexcept nogil:
-    """Counts the bytes whose upper bit is set; no other bits are."""
+    """Counts the bytes with the upper bit set. All other bits are 0."""
     return <int64_t>(((upper_bits >> 7) * LOW) >> 56)
 
 
 def count_slots(const offset[::1] offsets, const uint8_t[::1] data, int32_t[::1] numbers, int32_t[::1] texts):
-    """Counts the numbers and the texts that each template has marks of. Returns the sum of either.
+    """Counts the number and text slots of each template. Returns the sum of each.
 
     offsets: ascend.
     """
@@ -96,7 +96,7 @@ def count_slots(const offset[::1] offsets, const uint8_t[::1] data, int32_t[::1]
             while at < stop:
                 bytes = loaded(&data[at], min(stop - at, 8))
                 marks = marks_in(bytes)
-                # A bit that numbers alone do not have.
+                # This bit tells texts from numbers.
                 number_marks += ones_of(marks & ~bytes << 6)
                 text_marks += ones_of(marks & bytes << 6)
                 at += 8
@@ -108,10 +108,10 @@ def count_slots(const offset[::1] offsets, const uint8_t[::1] data, int32_t[::1]
 
 def find_marks(const int64_t[::1] offsets, const uint8_t[::1] data, int64_t[::1] firsts, int64_t[::1] places,
                uint8_t[::1] kinds):
-    """Finds the marks of templates: where each is, its kind, and the first one of each template.
+    """Finds the marks of templates: position and kind of each, and the first one of each template.
 
-    offsets: ascend from 0. data: at least 8 bytes more than the last offset, which are no marks. places, kinds: as many
-    as `count_marks` of the data.
+    offsets: ascend from 0. data: at least 8 bytes more than the last offset, none a mark. places, kinds: `count_marks`
+    elements.
     """
     cdef int64_t template = 0, at, slot = 0, stop = offsets[offsets.shape[0] - 1]
     cdef uint64_t marks
@@ -175,7 +175,7 @@ cdef Rows rows_of(
 
 
 cdef inline const uint8_t* take_sound(const uint8_t* at, const uint8_t* stop, uint64_t* number) noexcept nogil:
-    """Takes the number of a variable. Returns NULL if there is none before `stop`."""
+    """Reads the varint of a variable. Returns its end; NULL if it is invalid or does not end before `stop`."""
     cdef uint64_t found = 0
     cdef int shift = 0
     cdef bint is_sound
@@ -193,7 +193,7 @@ cdef inline const uint8_t* take_sound(const uint8_t* at, const uint8_t* stop, ui
 
 
 cdef const uint8_t* skip_numbers(const uint8_t* at, const uint8_t* stop, int64_t count) noexcept nogil:
-    """Returns where so many numbers end, NULL if they do not before `stop` or one of them is too large."""
+    """Returns the end of `count` numbers; NULL if they do not end before `stop` or one is too large."""
     cdef const uint8_t* first = at
     cdef const uint8_t* end
     cdef uint64_t ends, number
@@ -206,7 +206,7 @@ cdef const uint8_t* skip_numbers(const uint8_t* at, const uint8_t* stop, int64_t
         else:
             return NULL
         if ends:
-            # Only the first number that ends among eight bytes may have more than these.
+            # Only the first number that ends within these eight bytes may be longer than eight.
             end = at + (lowest_bit(ends) >> 3) + 1
             if end - first > SURE_VARINT_BYTES and take_sound(first, end, &number) != end:
                 return NULL
@@ -228,10 +228,11 @@ def find_ends(
     const uint8_t[::1] valid, int64_t first_bit, const uint8_t[::1] numbers, const uint8_t[::1] texts,
     int32_t[::1] number_ends, int32_t[::1] text_ends, uint8_t[::1] characters,
 ):
-    """Finds where the variables of each row end, of which nothing is believed but that codes are below the number of
-    templates. Returns whether there are as many as templates have marks.
+    """Locates each row's variables. Validates untrusted input; assumes only that codes are in range. Returns whether
+    the variables are exactly those of the templates.
 
-    number_slots, text_slots: see `count_slots`. characters: as many zeros as `texts` has bytes; gets the bytes of texts, and stays 0 where their lengths are. Or None.
+    number_slots, text_slots: see `count_slots`. characters: zeros, one per byte of `texts`, or None; receives the bytes
+    of the texts, and stays 0 in the places of their lengths.
     """
     cdef int64_t row, slot, template, rows = codes.shape[0]
     cdef Nulls nulls = nulls_of(valid, first_bit, rows)
@@ -302,12 +303,12 @@ cdef inline int64_t constant_bytes(const Layout* layout, int32_t code) noexcept 
 
 
 cdef struct Variables:
-    # Those that are not taken yet, and where they end.
+    # The variables not taken yet, and their ends.
     const uint8_t* number
     const uint8_t* number_stop
     const uint8_t* text
     const uint8_t* text_stop
-    const uint8_t* texts_end  # where those of all rows end
+    const uint8_t* texts_end  # of all rows
 
 
 cdef inline Variables variables_of(const Rows* rows, int64_t row) noexcept nogil:
@@ -321,10 +322,10 @@ cdef inline Variables variables_of(const Rows* rows, int64_t row) noexcept nogil
 cdef inline uint8_t* join_row(
     const Layout* layout, int32_t code, Variables* left, uint8_t* out, const uint64_t* bits, uint64_t* alphabets
 ) noexcept nogil:
-    """Writes a row's text, and takes its variables. Returns where it ends, NULL if there are not enough of them.
+    """Writes a row's text, and takes its variables. Returns the end; NULL if there are too few variables.
 
-    `out` and the templates have `SLACK` bytes of room behind them. alphabets: to which the bits of each slot's texts are
-    added, or NULL.
+    `out` and the templates have `SLACK` bytes of room behind them. alphabets: receives the bits of each slot's texts,
+    or NULL.
     """
     cdef int64_t slot, start = layout.offsets[code], stop = layout.firsts[code + 1]
     cdef const uint8_t* number = left.number
@@ -351,7 +352,7 @@ cdef inline uint8_t* join_row(
 
 
 cdef inline bint skip_row(const Layout* layout, int32_t code, Variables* left) noexcept nogil:
-    """Takes a row's variables. Returns whether there are enough of them."""
+    """Skips a row's variables. Returns False if there are too few."""
     cdef int64_t slot, count = 0
     cdef const uint8_t* text = left.text
     cdef uint64_t size
@@ -369,7 +370,7 @@ cdef inline bint skip_row(const Layout* layout, int32_t code, Variables* left) n
 
 
 cdef inline int64_t max_joined_bytes(const Layout* layout, const Rows* rows, int64_t row) noexcept nogil:
-    """Returns an upper bound of a row's text, without looking at its variables."""
+    """Returns an upper bound of the bytes of a row's text, without reading its variables."""
     return (
         constant_bytes(layout, rows.codes[row])
         + MAX_GROWTH * (rows.number_ends[row + 1] - rows.number_ends[row])
@@ -382,7 +383,7 @@ def max_bytes(
     const int32_t[::1] codes, const int32_t[::1] number_ends, const int32_t[::1] text_ends,
     const uint8_t[::1] valid, int64_t first_bit,
 ):
-    """Returns an upper bound of the bytes of all rows' text, without looking at their variables.
+    """Returns an upper bound of the bytes of all rows' text, without reading their variables.
 
     number_slots, text_slots: see `count_slots`.
     """
@@ -406,7 +407,7 @@ def join_lengths(
     const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
     const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit, int64_t[::1] out,
 ):
-    """Gets the bytes of each row's text, 0 for nulls. Returns their sum."""
+    """Writes the bytes of each row's text, 0 for nulls. Returns their sum."""
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
     cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
     cdef int64_t row, total = 0
@@ -423,8 +424,8 @@ def join(
     const int32_t[::1] codes, const int32_t[::1] number_ends, const uint8_t[::1] numbers, const int32_t[::1] text_ends,
     const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit, offset[::1] offsets, uint8_t[::1] out,
 ):
-    """Joins rows to text. out: as many bytes as `max_bytes` says, and `SLACK`. offsets: gets where each row begins, and
-    the last one ends."""
+    """Joins rows to text. out: `max_bytes` bytes, and `SLACK` more. offsets: receives where each row begins, and the
+    end of the last."""
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
     cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
     cdef uint8_t* begin = &out[0]
@@ -449,11 +450,11 @@ def join_stored(
     int64_t first_bit, const uint8_t[::1] numbers, const uint8_t[::1] texts, const uint8_t[::1] chosen,
     offset[::1] offsets, uint8_t[::1] out,
 ):
-    """Joins rows whose variables stand one after the other, of which nothing is believed but that codes are below the
-    number of templates. Returns whether there are as many as templates have marks.
+    """Joins rows whose variables are end to end. Validates untrusted input; assumes only that codes are in range.
+    Returns whether the variables are exactly those of the templates.
 
-    chosen: 1 for the rows that are wanted, 0 for others; None for all. out: as many bytes as `max_stored_bytes` says, and
-    `SLACK`. offsets: get where each row that is wanted begins, and the last one ends.
+    chosen: 1 for the rows to join, 0 for those to skip; None for all. out: `max_stored_bytes` bytes, and `SLACK` more.
+    offsets: receives where each chosen row begins, and the end of the last.
     """
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
     cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
@@ -491,7 +492,7 @@ def max_stored_bytes(
     const int64_t[::1] places, const uint8_t[::1] kinds, const int32_t[::1] codes, const uint8_t[::1] valid,
     int64_t first_bit, int64_t number_bytes, int64_t text_bytes,
 ):
-    """Returns an upper bound of the bytes of all rows' text, by the bytes of all their variables."""
+    """Returns an upper bound of the bytes of all rows' text from the total bytes of their variables."""
     cdef Nulls nulls = nulls_of(valid, first_bit, codes.shape[0])
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
     cdef int64_t row, total = MAX_GROWTH * number_bytes + text_bytes
@@ -502,10 +503,10 @@ def max_stored_bytes(
     return total
 
 
-# --- what is asked of the text, row by row --------------------------------------------------
+# --- survey of the text, row by row ---------------------------------------------------------
 
 cdef int64_t scratch_bytes(const Layout* layout, const Rows* rows) noexcept nogil:
-    """Returns an upper bound of the longest row's text."""
+    """Returns an upper bound of the bytes of the longest row's text."""
     cdef int64_t row, most = 1 + SLACK
     for row in range(rows.count):
         if not is_null(rows.nulls, row):
@@ -520,11 +521,11 @@ def survey(
     const uint8_t[::1] texts, const uint8_t[::1] valid, int64_t first_bit, uint64_t seed, const uint64_t[::1] bits, uint64_t[::1] contributions, uint64_t[::1] alphabets,
     int64_t[::1] between,
 ):
-    """Joins each row's text once, to know all that is asked of it.
+    """Joins each row's text once, and computes all statistics of it.
 
-    contributions: gets mix(h(text) ^ seed), 0 for nulls (SPEC section 7). bits: of each of 256 bytes. alphabets: zeros, one
-    for each slot; gets the bits of the bytes of its texts. between: zeros, one for each template.
-    Returns the bytes of all rows' text, and the least and the greatest text; None for both where all rows are null.
+    contributions: receives mix(h(text) ^ seed), 0 for nulls (SPEC section 7). bits: the alphabet bit of each of 256
+    bytes. alphabets: zeros, one per slot; receives the alphabets of the slots. between: zeros, one per template.
+    Returns the bytes of all rows' text, and the least and the greatest text; None for both if all rows are null.
     """
     cdef Layout layout = layout_of(template_offsets, templates, firsts, places, kinds)
     cdef Rows rows = rows_of(codes, number_ends, numbers, text_ends, texts, valid, first_bit)
@@ -590,7 +591,7 @@ cdef struct Extreme:
 
 
 cdef inline bint is_between(const Layout* layout, int32_t code, const Extreme* low, const Extreme* high) noexcept nogil:
-    """Returns whether the constant text before a template's first variable tells that it is neither extreme."""
+    """Returns whether the text before a template's first variable already rules out both extremes."""
     cdef int64_t start = layout.offsets[code]
     cdef int64_t stop = layout.places[layout.firsts[code]] if layout.firsts[code] < layout.firsts[code + 1] else start
     cdef int64_t size = stop - start
@@ -601,7 +602,7 @@ cdef inline bint is_between(const Layout* layout, int32_t code, const Extreme* l
 
 
 cdef inline bint weigh(Extreme* low, Extreme* high, int64_t row, const uint8_t* text, int64_t size) noexcept nogil:
-    """Makes a text an extreme if it is one. Returns whether it did."""
+    """Updates the extremes with a text. Returns whether one changed."""
     cdef bint is_low = low.row < 0 or order_of(text, size, low.text, low.size) < 0
     cdef bint is_high = high.row < 0 or order_of(text, size, high.text, high.size) > 0
     if is_low:

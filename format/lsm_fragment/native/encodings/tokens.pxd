@@ -1,7 +1,7 @@
-"""Tokens of strings (TEMPLATE of SPEC section 5), and the shapes that they leave.
+"""Finds the tokens of strings, and hashes their shapes (TEMPLATE of SPEC section 5).
 
-A token is a run of ASCII letters and digits, bytes from 0x80 on, and the marks. The shape of a string is what stays
-where each token becomes the same mark, so strings of one shape have as many tokens, in the same places.
+A token is a run of ASCII letters and digits, bytes from 0x80 on, and marks. The shape of a string is its text with
+every token replaced by the same mark, so strings of one shape have equally many tokens, in the same places.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -16,7 +16,7 @@ cdef extern from *:
 
     typedef unsigned char Bytes __attribute__((vector_size(16)));
 
-    /* Returns the upper bit of each of 16 bytes, that of the first in the lowest bit. */
+    /* Returns a bit mask of the upper bits of 16 bytes, the first byte's in the lowest bit. */
     static inline uint64_t upper_bits(Bytes bytes) {
     #ifdef __SSE2__
         typedef char Signed __attribute__((vector_size(16)));
@@ -28,7 +28,7 @@ cdef extern from *:
     #endif
     }
 
-    /* Finds bytes of tokens, and digits and marks, among 16 bytes: a bit for each. */
+    /* Bit masks over 16 bytes: token bytes, and digits or marks. */
     static inline void classify(const uint8_t* at, uint64_t* tokens, uint64_t* digits) {
         Bytes bytes;
         memcpy(&bytes, at, 16);
@@ -38,7 +38,7 @@ cdef extern from *:
         *tokens = upper_bits(digit | letter | bytes);
     }
 
-    /* Adds two words and a carry, which it changes. */
+    /* Adds two words and a carry, and updates the carry. */
     static inline uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) {
         uint64_t sum;
         uint64_t first = __builtin_add_overflow(one, other, &sum);
@@ -50,11 +50,11 @@ cdef extern from *:
     uint64_t add_carrying(uint64_t one, uint64_t other, uint64_t* carry) noexcept nogil
 
 cdef enum:
-    MAX_PLACES = 256  # tokens of a string that may be chosen as words that vary
-    PLACE_WORDS = 4  # of 64 places
+    MAX_PLACES = 256  # tokens of a string that may become varying words
+    PLACE_WORDS = 4  # 64 places each
 
 
-# What `classify` finds, of one byte.
+# The classes of `classify`, for one byte.
 
 cdef inline bint is_mark(uint8_t byte) noexcept nogil:
     return NUMBER <= byte <= WORD
@@ -71,14 +71,14 @@ cdef inline bint is_of_token(uint8_t byte) noexcept nogil:
 cdef inline void find_variables(
     const uint8_t* at, int64_t length, const uint8_t* end, uint64_t* tokens, uint64_t* firsts, uint64_t* stops
 ) noexcept nogil:
-    """Finds the bytes of tokens, and of each one that is a variable the first digit or mark, and what is behind it.
+    """Fills three bitmaps: token bytes, the first digit or mark of each variable, the end of each variable.
 
-    A bit for each byte, of `stops` one more; bits beyond the row are 0. end: of the memory that may be read.
+    `stops` has one bit more than the string has bytes; bits beyond the string are 0. end: end of the readable memory.
     """
     cdef uint8_t rest[16]
     cdef int64_t start = 0, word = 0
     cdef uint64_t token, digit, some_token, some_digit, plain
-    cdef uint64_t sought = 0, inside = 0, before = 0  # what is carried from word to word
+    cdef uint64_t sought = 0, inside = 0, before = 0  # carried from word to word
     cdef int shift
     while start < length:
         token = digit = 0
@@ -96,7 +96,7 @@ cdef inline void find_variables(
         if start > length:
             token &= ~(~<uint64_t>0 << (length & 63))
             digit &= token
-        # What is added to the beginning of a run of ones is carried to the first place behind it.
+        # Adding 1 at the start of a run of ones carries to the first position behind the run.
         plain = token & ~digit
         firsts[word] = add_carrying(plain, token & ~(token << 1 | before), &sought) & digit
         stops[word] = add_carrying(token, firsts[word], &inside) & ~token
@@ -112,13 +112,13 @@ cdef inline int64_t find_tokens(
 ) noexcept nogil:
     """Finds the first `MAX_PLACES` tokens of a string, and the hash of its shape.
 
-    end: of the memory that may be read. tokens: see `find_variables`. Returns how many tokens were found.
+    end: end of the readable memory. tokens: see `find_variables`. Returns the number of tokens found.
     """
     cdef int64_t words = (length + 63) >> 6, word, count = 0, start = 0, stop = 0
     cdef uint64_t edges, before = 0, total = 0
     cdef bint is_inside = False
     for word in range(words):
-        edges = tokens[word] ^ (tokens[word] << 1 | before)  # where tokens begin, and where they end
+        edges = tokens[word] ^ (tokens[word] << 1 | before)  # starts and ends of tokens
         before = tokens[word] >> 63
         while edges:
             if not is_inside:
@@ -145,7 +145,7 @@ cdef inline int64_t find_tokens(
 
 
 cdef inline uint64_t gap_hash(const uint8_t* at, int64_t size, int64_t number, const uint8_t* end) noexcept nogil:
-    """Hashes what stands before a token. Sums of it differ where gaps do, and need not wait for each other."""
+    """Hashes the text before a token. The hashes are summed, so that one need not wait for the other."""
     cdef uint64_t gap, total = <uint64_t>(number + (size << 32)) * <uint64_t>0x9E3779B97F4A7C15ULL
     while size > 8:
         total = (total ^ loaded(at, 8)) * <uint64_t>0xD6E8FEB86659FD93ULL

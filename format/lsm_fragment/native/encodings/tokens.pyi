@@ -12,7 +12,7 @@ def divide(
     data: U8,
     valid: U8 | None,
     first_bit: int,
-    most: int,
+    max_templates: int,
     bits: U64,
     shapes: U64,
     places: U64,

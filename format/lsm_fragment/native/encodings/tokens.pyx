@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Divides strings into templates and variables (TEMPLATE of SPEC section 5).
 
-A token that has a digit or a mark is a variable; so is one in a place where words vary. The template has a mark in its
-place. A row has two strings of bytes: its numbers, each a varint, and its texts, which are the other variables, each with
-its length before it, a varint too.
+A token with a digit or a mark is a variable; so is a token in a place where words vary. The template has a mark in its
+place. A row has two byte strings: its numbers, each a varint, and its texts (the other variables), each preceded by its
+length as a varint.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -34,11 +34,11 @@ cdef extern from *:
     uint64_t XXH3_64bits(const void* data, size_t length) nogil
 
 cdef enum:
-    ARENA = 1 << 16  # bytes of templates for which there is room at first
+    ARENA = 1 << 16  # initial capacity for template bytes
 
 
 cdef struct Found:
-    # Templates found so far: bytes end to end, and where each begins; the last one ends at ends[count].
+    # Templates found so far, end to end; template t has the bytes from ends[t] to ends[t + 1].
     uint8_t* data
     int64_t room
     int64_t* ends
@@ -46,18 +46,18 @@ cdef struct Found:
     int64_t count
     uint64_t* table
     uint64_t mask
-    int64_t* slots  # how many texts templates have before each one
-    uint64_t* alphabets  # of those texts
+    int64_t* slots  # number of text slots of all templates before each
+    uint64_t* alphabets  # of those slots
     int64_t alphabets_room
 
 
 cdef inline uint8_t* put_within(uint8_t* out, const uint8_t* source, int64_t size, bint has_slack) noexcept nogil:
-    """Copies bytes, loosely where memory allows it. Returns where they end."""
+    """Copies bytes, loosely if there is slack. Returns the end."""
     return put_loosely(out, source, size) if has_slack else put(out, source, size)
 
 
 cdef bint grow(Found* found, int64_t more) noexcept nogil:
-    """Makes room for one more template of at most `more` bytes. Returns whether there is memory."""
+    """Reserves space for one more template of at most `more` bytes. Returns False if memory is exhausted."""
     cdef int64_t used = found.ends[found.count], room
     cdef void* moved
     if used + more > found.room:
@@ -84,7 +84,7 @@ cdef bint grow(Found* found, int64_t more) noexcept nogil:
 cdef bint add_letters(
     Found* found, int64_t code, bint is_new, const uint8_t* text, const uint8_t* stop, const uint64_t* bits
 ) noexcept nogil:
-    """Adds the letters of a row's texts to the alphabets of their slots. Returns whether there is memory.
+    """Adds the letters of a row's texts to the alphabets of their slots. Returns False if memory is exhausted.
 
     `stop` has `SLACK` bytes of room behind it.
     """
@@ -110,8 +110,9 @@ cdef bint add_letters(
     return True
 
 
-cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
-    """Returns the code of the template that stands behind the last one, new or not; -1 if it is one too many."""
+cdef int32_t code_of(Found* found, int64_t size, int64_t max_templates) noexcept nogil:
+    """Returns the code of the template at the end of the arena, and adds it if it is new; -1 beyond
+    `max_templates`."""
     cdef const uint8_t* template = found.data + found.ends[found.count]
     cdef uint64_t hashed = XXH3_64bits(template, size)
     cdef uint64_t slot = hashed & found.mask, entry
@@ -119,7 +120,7 @@ cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
     while True:
         entry = found.table[slot]
         if entry == 0:
-            if found.count >= most:
+            if found.count >= max_templates:
                 return -1
             found.ends[found.count + 1] = found.ends[found.count] + size
             found.count += 1
@@ -136,26 +137,26 @@ cdef int32_t code_of(Found* found, int64_t size, int64_t most) noexcept nogil:
 
 
 cdef struct Marks:
-    # Of a string, a bit for each byte; see `find_variables`.
+    # Bitmaps over the bytes of a string; see `find_variables`.
     uint64_t* tokens
     uint64_t* firsts
     uint64_t* stops
-    uint64_t* words  # the first byte of each token that is taken out as a word
+    uint64_t* words  # first byte of each token that is a varying word
 
 
 cdef struct Varying:
-    # Shapes in ascending order, with their places of words that vary.
+    # Shapes in ascending order, and the places of their varying words.
     int64_t count
     const uint64_t* shapes
-    const uint64_t* places  # of each shape, `PLACE_WORDS` words
+    const uint64_t* places  # `PLACE_WORDS` words per shape
 
 
 cdef bint take_out_words(
     const uint8_t* at, int64_t length, const uint8_t* end, const Varying* varying, Marks* marks
 ) noexcept nogil:
-    """Makes variables of the words that vary in strings of this shape. Returns whether there are any.
+    """Turns the varying words of a string's shape into variables. Returns whether there are any.
 
-    end: of the memory that may be read.
+    end: end of the readable memory.
     """
     cdef int32_t starts[MAX_PLACES]
     cdef int32_t stops[MAX_PLACES]
@@ -187,7 +188,8 @@ cdef bint take_out_words(
 
 
 cdef inline uint64_t bits_between(int64_t start, int64_t stop) noexcept nogil:
-    """Returns the bits of a word from `start` on and below `stop`; both may be outside it, and some are between."""
+    """Returns the bits of a word from `start` to below `stop`. Either may be outside the word, but not the whole
+    range."""
     cdef uint64_t bits = ~<uint64_t>0
     if start > 0:
         bits <<= start
@@ -200,10 +202,10 @@ cdef int64_t split_row(
     const uint8_t* at, int64_t length, const uint8_t* end, const Marks* marks, bint has_words,
     uint8_t* template, uint8_t** numbers, uint8_t** texts,
 ) noexcept nogil:
-    """Divides a string. Returns the bytes of the template; moves `numbers` and `texts` behind what it writes.
+    """Divides a string. Returns the bytes of the template; advances `numbers` and `texts` beyond what it writes.
 
-    end: of the memory that may be read. has_words: whether `marks.words` has any. All that is written has `SLACK` bytes of
-    room behind it.
+    end: end of the readable memory. has_words: whether `marks.words` has any bit. All outputs have `SLACK` bytes of
+    room behind them.
     """
     cdef int64_t words = (length + 63) >> 6, word = 0, stop_word = 0, near, position = 0, start, stop
     cdef uint8_t* out = template
@@ -245,18 +247,18 @@ cdef int64_t split_row(
 
 
 def divide(
-    const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t first_bit, int64_t most,
-    const uint64_t[::1] bits, const uint64_t[::1] shapes, const uint64_t[:, ::1] places, int32_t[::1] codes,
-    int32_t[::1] number_ends, uint8_t[::1] numbers, int32_t[::1] text_ends, uint8_t[::1] texts,
+    const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t first_bit,
+    int64_t max_templates, const uint64_t[::1] bits, const uint64_t[::1] shapes, const uint64_t[:, ::1] places,
+    int32_t[::1] codes, int32_t[::1] number_ends, uint8_t[::1] numbers, int32_t[::1] text_ends, uint8_t[::1] texts,
 ):
     """Divides strings into codes of templates, numbered by first use, and variables.
 
-    valid: the validity bitmap, read from bit `first_bit` on. bits: of each of 256 bytes. shapes, places: those with
-    words that vary, in ascending order, see `lsm_fragment.native.encodings.varying.choose`. number_ends, text_ends: get where
-    each row's numbers and texts end, after 0. numbers: at least as many bytes as the strings have. texts: one more for each
-    row, and for every 128 bytes. Both have `SLACK` bytes more. Nulls get code 0 and no variables.
-    Returns the offsets of the templates, 64-bit integers, their bytes, and the united bits of the texts in each of their
-    slots of texts, as integers too; None if there are more templates than `most`.
+    valid: the validity bitmap, read from bit `first_bit` on. bits: the alphabet bit of each of 256 bytes. shapes,
+    places: the varying words, shapes ascending, see `lsm_fragment.native.encodings.varying.choose`. number_ends,
+    text_ends: receive 0 and the end of each row's numbers and texts. numbers: capacity of at least the strings' bytes.
+    texts: one byte more per row, and per 128 bytes. Both have `SLACK` bytes more. Nulls get code 0 and no variables.
+    Returns the offsets of the templates as 64-bit integers, their bytes, and the alphabets of their text slots, as
+    integers too; None if there are more than `max_templates`.
     """
     cdef int64_t rows = codes.shape[0], row, longest = 0, size, slots = 16
     cdef Nulls nulls = nulls_of(valid, first_bit, rows)
@@ -281,8 +283,8 @@ def divide(
     varying.places = &places[0, 0] if shapes.shape[0] else NULL
     if bits.shape[0] != 256:
         raise ValueError("an array is malformed: it has another length")
-    most = min(most, rows)
-    while slots < 2 * most:
+    max_templates = min(max_templates, rows)
+    while slots < 2 * max_templates:
         slots *= 2
     for row in range(rows):
         longest = max(longest, <int64_t>(offsets[row + 1] - offsets[row]))
@@ -318,7 +320,7 @@ def divide(
                         base + offsets[row], size, end, &marks, has_words,
                         found.data + found.ends[found.count], &number, &text,
                     )
-                    code = code_of(&found, size, most)
+                    code = code_of(&found, size, max_templates)
                     if code < 0:
                         break
                     codes[row] = code

@@ -1,4 +1,4 @@
-"""What templates and their variables are made of: marks, digits and lengths (TEMPLATE of SPEC section 5)."""
+"""Marks, digits and lengths: the parts of templates and their variables (TEMPLATE of SPEC section 5)."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -7,7 +7,7 @@ from lsm_fragment.native.words cimport bits_in, loaded
 
 cdef extern from *:
     """
-    /* The least number of a variable of so many digits, and beyond the last one. */
+    /* The least number of a variable by its digits, and an end marker. */
     static const unsigned long long LEAST[22] = {
         0ULL, 0ULL, 10ULL, 110ULL, 1110ULL, 11110ULL, 111110ULL, 1111110ULL, 11111110ULL, 111111110ULL,
         1111111110ULL, 11111111110ULL, 111111111110ULL, 1111111111110ULL, 11111111111110ULL, 111111111111110ULL,
@@ -15,14 +15,14 @@ cdef extern from *:
         11111111111111111110ULL, 0xFFFFFFFFFFFFFFFFULL,
     };
 
-    /* The digits of the least number of so many bits. */
+    /* The digits of the least number by its bits. */
     static const unsigned char DIGITS[65] = {
         1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 6,
         7, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 11, 11, 11, 12, 12, 12, 12, 13, 13,
         13, 14, 14, 14, 15, 15, 15, 16, 16, 16, 16, 17, 17, 17, 18, 18, 18, 19, 19, 19, 19,
     };
 
-    /* The variables of up to three digits in the order of their numbers, each with its length behind it. */
+    /* Variables of up to three digits by number, each followed by its length. */
     static unsigned char SHORT[1110][4];
 
     static inline void fill_short(void) {
@@ -36,8 +36,8 @@ cdef extern from *:
             }
     }
 
-    /* Copies 32 bytes at a time, so that it is nearly always once. The empty statement keeps compilers from making
-       one slow copy of the loop. */
+    /* Copies 32 bytes at a time: mostly a single iteration. The empty statement keeps compilers from turning the loop
+       into one slow memcpy. */
     static inline void copy_loosely(unsigned char* out, const unsigned char* source, long long size) {
         long long done = 0;
         do {
@@ -47,8 +47,8 @@ cdef extern from *:
         } while (done < size);
     }
 
-    /* Returns the eight digits of a value below 10^8 as text, the first one in the lowest byte: halves of four
-       digits, of two, of one, all at once. */
+    /* Returns the eight digits of a value below 10^8 as text, the first one in the lowest byte. Splits into fours, twos
+       and ones, in parallel. */
     static inline unsigned long long eight_digits(unsigned int value) {
         unsigned long long fours = value / 10000 | (unsigned long long)(value % 10000) << 32;
         unsigned long long upper = fours * 10486 >> 20 & 0x0000007F0000007FULL;
@@ -65,31 +65,30 @@ cdef extern from *:
     uint64_t eight_digits(uint32_t value) noexcept nogil
 
 cdef enum:
-    NUMBER = 0x11  # stands in a template for a variable of 1 to 19 digits
-    TEXT = 0x12  # stands for any other variable that has a digit or a mark
-    WORD = 0x13  # stands for any token
+    NUMBER = 0x11  # mark of a variable of 1 to 19 digits
+    TEXT = 0x12  # mark of any other variable with a digit or a mark
+    WORD = 0x13  # mark of a token taken as a word
     MAX_NUMBER_DIGITS = 19
-    SLACK = 32  # bytes that `put_loosely` and `put_digits` may write or read behind what they copy
+    SLACK = 32  # bytes behind their operands that `put_loosely` and `put_digits` may read or write
     SHORTS = 1110
-    LONG = 128  # bytes that memcpy copies faster
+    LONG = 128  # use memcpy above this size
 
 
 cdef inline int digits_in(uint64_t number) noexcept nogil:
-    """Returns how many digits the variable has that a number stands for."""
+    """Returns the number of digits of the variable for a number."""
     cdef int digits = DIGITS[bits_in(number)]
     return digits + (number >= LEAST[digits + 1])
 
 
 cdef inline uint8_t* put_few_digits(uint8_t* out, uint32_t value, int digits) noexcept nogil:
-    """Writes the last `digits` of up to eight digits, and anything into eight bytes. Returns where they end."""
+    """Writes the last `digits` of up to eight digits; overwrites eight bytes. Returns the end."""
     cdef uint64_t text = eight_digits(value) >> (64 - 8 * digits)
     memcpy(out, &text, 8)
     return out + digits
 
 
 cdef inline uint8_t* put_digits(uint8_t* out, uint64_t number) noexcept nogil:
-    """Writes the variable that a number stands for, and anything into `SLACK` bytes behind it. Returns where it
-    ends."""
+    """Writes the variable for a number; overwrites `SLACK` bytes behind it. Returns the end."""
     cdef int digits
     cdef uint64_t value
     if number < SHORTS:
@@ -111,15 +110,15 @@ cdef inline uint8_t* put_digits(uint8_t* out, uint64_t number) noexcept nogil:
 cdef inline bint take_number(
     const uint8_t* at, int64_t length, const uint8_t* last_word, uint64_t* number
 ) noexcept nogil:
-    """Turns a variable of 1 to 19 digits into its number. Returns whether it is one.
+    """Converts a variable of 1 to 19 digits to its number. Returns whether it is one.
 
-    last_word: the last place from which eight bytes may be read.
+    last_word: the last address that allows an 8-byte read.
     """
     cdef uint64_t value = 0, digits
     cdef int64_t index
     cdef uint8_t digit
     if 1 <= length <= 8 and at <= last_word:
-        # Zeros stand before the first digit; then ones, twos and fours are joined, all at once.
+        # Pads with zeros in front, then joins ones, twos and fours in parallel.
         digits = (loaded(at, 8) << (64 - 8 * length)) ^ (0x3030303030303030ULL << (64 - 8 * length))
         if ((digits + 0x7676767676767676ULL) | digits) & 0x8080808080808080ULL:
             return False
@@ -139,7 +138,7 @@ cdef inline bint take_number(
 
 
 cdef inline uint8_t* put_varint(uint8_t* out, uint64_t value) noexcept nogil:
-    """Writes seven bits a byte, the lowest first, and anything behind them into 8 bytes. Returns where they end."""
+    """Writes a varint, and overwrites up to 8 bytes. Returns its end."""
     cdef int size
     while value >> 28:
         out[0] = <uint8_t>(value | 0x80)
@@ -165,7 +164,7 @@ cdef inline const uint8_t* take_varint(const uint8_t* at, uint64_t* value) noexc
 
 
 cdef inline uint8_t* put(uint8_t* out, const uint8_t* source, int64_t size) noexcept nogil:
-    """Copies few bytes faster than memcpy. Returns where they end."""
+    """Copies a few bytes, faster than memcpy. Returns the end."""
     cdef uint64_t first, last
     cdef uint32_t short_first, short_last
     if size > 16:
@@ -188,7 +187,7 @@ cdef inline uint8_t* put(uint8_t* out, const uint8_t* source, int64_t size) noex
 
 
 cdef inline uint8_t* put_loosely(uint8_t* out, const uint8_t* source, int64_t size) noexcept nogil:
-    """Copies bytes, and anything into `SLACK` bytes behind them, which both must have. Returns where they end."""
+    """Copies bytes; reads and overwrites up to `SLACK` bytes behind them. Returns the end."""
     if size > LONG:
         memcpy(out, source, size)
     else:
@@ -199,14 +198,14 @@ cdef inline uint8_t* put_loosely(uint8_t* out, const uint8_t* source, int64_t si
 cdef inline uint64_t letters_of(
     const uint8_t* at, int64_t size, const uint64_t* bits, const uint8_t* end
 ) noexcept nogil:
-    """Unites the bits of bytes, eight at a time, so that it does not matter how many there are. end: of the memory that
-    may be read."""
+    """Returns the union of the alphabet bits of bytes, eight at a time, so that long texts cost little. end: end of the
+    readable memory."""
     cdef uint64_t united = 0, word
     cdef int64_t place
     while size > 0 and end - at >= 8:
         word = loaded(at, 8)
         if size < 8:
-            # The first byte stands in for those behind the last one.
+            # Pads with copies of the first byte.
             word = word & ~(~<uint64_t>0 << 8 * size) | (word & 0xFF) * 0x0101010101010101ULL << 8 * size
         united |= bits[word & 0xFF] | bits[word >> 8 & 0xFF] | bits[word >> 16 & 0xFF] | bits[word >> 24 & 0xFF]
         united |= bits[word >> 32 & 0xFF] | bits[word >> 40 & 0xFF] | bits[word >> 48 & 0xFF] | bits[word >> 56]
@@ -218,10 +217,10 @@ cdef inline uint64_t letters_of(
 
 
 cdef struct Layout:
-    # Templates divided at their marks. Template t has the slots firsts[t] to firsts[t + 1].
+    # Templates and the positions of their marks. Template t has the slots firsts[t] to firsts[t + 1].
     int64_t templates
     const int64_t* offsets
     const uint8_t* data
     const int64_t* firsts
-    const int64_t* places  # where the mark of each slot is
+    const int64_t* places  # position of each slot's mark in `data`
     const uint8_t* kinds  # NUMBER, TEXT or WORD

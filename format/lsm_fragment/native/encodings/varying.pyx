@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finds the places of strings where words vary, so that few templates are left (TEMPLATE of SPEC section 5).
+"""Finds the places of strings where words vary, so that few templates remain (TEMPLATE of SPEC section 5).
 
-Strings of one shape have their tokens in the same places. Where these have more combinations than rows are worth, places
-are taken out, as far as it takes: which ones, a sample tells. (Drain, ICWS 2017, also looks for places that vary among
-strings of as many tokens, one string at a time, and has no shapes.)
+Strings of one shape have their tokens in the same places. If these have too many combinations for the number of rows,
+places become variables, as few as are needed; a sample tells which. (Drain, ICWS 2017, also looks for places that vary
+among strings with equally many tokens, one string at a time, and has no shapes.)
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -24,22 +24,22 @@ from lsm_fragment.native.encodings.variables cimport MAX_NUMBER_DIGITS, NUMBER, 
 from lsm_fragment.native.words cimport hash_of, lowest_bit, mixed, offset
 
 cdef enum:
-    NUMBER_CONTENT = 1  # what stands in a template for a token: a mark, or the hash of a word, which is greater
+    NUMBER_CONTENT = 1  # content of a token in a template: a mark, or the hash of a word, which is greater
     TEXT_CONTENT = 2
-    MAX_TOKENS = 1 << 17  # of a sample
-    MAX_TRIES = 1 << 19  # rows that are looked at to find the best places
-    FEW_TEMPLATES = 4  # that strings of one shape may always have
-    TEMPLATE_WEIGHT = 4  # a byte of a template costs as much as so many of words: merges look each source's templates up
+    MAX_TOKENS = 1 << 17  # stop sampling here
+    MAX_TRIES = 1 << 19  # rows to scan in search of the best places
+    FEW_TEMPLATES = 4  # always accept this many templates per shape
+    TEMPLATE_WEIGHT = 4  # cost of a byte of a template in bytes of words: merges look each source's templates up
 
 cdef uint64_t PLACE_MULTIPLIER = 0x9E3779B97F4A7C15ULL
 
 
 def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] rows):
-    """Looks at the tokens of some rows, none of them null.
+    """Collects the tokens of some rows, none of them null.
 
-    Stops when it has seen `MAX_TOKENS`. Returns arrays of 64-bit integers: the shape of each row that it has looked at;
-    where each row's tokens begin and the last one's end; what a template has for each token, which is the same for all
-    numbers, for all texts, and for equal words. Besides, bytes: the length of each token, 255 for longer ones.
+    Stops at `MAX_TOKENS`. Returns arrays of 64-bit integers: the shape of each row seen; the index of each row's first
+    token, and the end; each token's content in a template, equal for all numbers, for all texts, and for equal words.
+    Also bytes: the length of each token, capped at 255.
     """
     cdef int64_t count = rows.shape[0], row, number, longest = 0, size, found, index, used = 0, room = 1024, words
     cdef int64_t looked_at = 0
@@ -112,7 +112,7 @@ def look(const offset[::1] offsets, const uint8_t[::1] data, const int64_t[::1] 
 
 
 cdef inline bint has_bit(const uint64_t* bits, int64_t start, int64_t stop) noexcept nogil:
-    """Returns whether any bit is set from `start` on and below `stop`."""
+    """Returns whether any bit from `start` to below `stop` is set."""
     cdef int64_t word = start >> 6
     cdef uint64_t found = bits[word] & ~<uint64_t>0 << (start & 63)
     while not found and 64 * (word + 1) < stop:
@@ -121,20 +121,20 @@ cdef inline bint has_bit(const uint64_t* bits, int64_t start, int64_t stop) noex
     return found != 0 and 64 * word + lowest_bit(found) < stop
 
 
-cdef struct Group:
-    # Rows of one shape.
+cdef struct ShapeRows:
+    # The sampled rows of one shape.
     int64_t count
     const int64_t* rows
     const int64_t* firsts
     const uint64_t* contents
     const uint8_t* lengths
-    const int64_t* sizes  # of the strings
-    uint64_t* totals  # of each row, the sum of its parts in places that are not taken out
+    const int64_t* sizes  # bytes of the strings
+    uint64_t* totals  # for each row, the sum of its parts in places that are not variables
     uint64_t* tried
-    uint64_t* keys  # a table of sums, with how many rows have each
+    uint64_t* keys  # hash table of sums, with the number of rows for each
     int32_t* counts
     uint64_t mask
-    int64_t* tries  # rows that may still be looked at to find the best place
+    int64_t* tries  # rows left to scan in search of the best place
 
 
 cdef struct Distinct:
@@ -143,135 +143,135 @@ cdef struct Distinct:
     int64_t twice
 
 
-cdef inline uint64_t part_of(const Group* group, int64_t row, int64_t place) noexcept nogil:
-    return mixed(group.contents[group.firsts[group.rows[row]] + place] + <uint64_t>(place + 1) * PLACE_MULTIPLIER) | 1
+cdef inline uint64_t part_of(const ShapeRows* sample, int64_t row, int64_t place) noexcept nogil:
+    return mixed(sample.contents[sample.firsts[sample.rows[row]] + place] + <uint64_t>(place + 1) * PLACE_MULTIPLIER) | 1
 
 
-cdef Distinct distinct_in(Group* group, const uint64_t* sums) noexcept nogil:
-    """Counts how many different sums there are, and how many of them one row has, or two."""
+cdef Distinct distinct_in(ShapeRows* sample, const uint64_t* sums) noexcept nogil:
+    """Counts the distinct sums, and those of exactly one and of exactly two rows."""
     cdef Distinct found
     cdef int64_t row
     cdef uint64_t slot, key
     found.all = found.once = found.twice = 0
-    memset(group.keys, 0, 8 * (group.mask + 1))
-    for row in range(group.count):
+    memset(sample.keys, 0, 8 * (sample.mask + 1))
+    for row in range(sample.count):
         key = sums[row] or 1
-        slot = mixed(key) & group.mask
-        while group.keys[slot] != 0 and group.keys[slot] != key:
-            slot = (slot + 1) & group.mask
-        if group.keys[slot] == 0:
-            group.keys[slot] = key
-            group.counts[slot] = 0
+        slot = mixed(key) & sample.mask
+        while sample.keys[slot] != 0 and sample.keys[slot] != key:
+            slot = (slot + 1) & sample.mask
+        if sample.keys[slot] == 0:
+            sample.keys[slot] = key
+            sample.counts[slot] = 0
             found.all += 1
-        group.counts[slot] += 1
-        if group.counts[slot] == 1:
+        sample.counts[slot] += 1
+        if sample.counts[slot] == 1:
             found.once += 1
-        elif group.counts[slot] == 2:
+        elif sample.counts[slot] == 2:
             found.once -= 1
             found.twice += 1
-        elif group.counts[slot] == 3:
+        elif sample.counts[slot] == 3:
             found.twice -= 1
     return found
 
 
-cdef double templates_of(const Group* group, Distinct found, double scale) noexcept nogil:
-    """Returns how many templates all rows have, of which these are a sample (Chao 1984)."""
+cdef double templates_of(const ShapeRows* sample, Distinct found, double scale) noexcept nogil:
+    """Estimates the number of templates of all rows from the sample (Chao 1984)."""
     return min(
-        scale * group.count, found.all + <double>found.once * (found.once - 1) / (2.0 * (found.twice + 1))
+        scale * sample.count, found.all + <double>found.once * (found.once - 1) / (2.0 * (found.twice + 1))
     )
 
 
-cdef void change(Group* group, int64_t place, bint takes_out, uint64_t* out) noexcept nogil:
-    """Gets the sums of rows without a place, or with it again. out: may be the sums."""
+cdef void change(ShapeRows* sample, int64_t place, bint takes_out, uint64_t* out) noexcept nogil:
+    """Computes the sums of rows without a place, or with it restored. out: may be the sums."""
     cdef int64_t row
     cdef uint64_t part
-    for row in range(group.count):
-        part = part_of(group, row, place)
-        out[row] = group.totals[row] - part if takes_out else group.totals[row] + part
+    for row in range(sample.count):
+        part = part_of(sample, row, place)
+        out[row] = sample.totals[row] - part if takes_out else sample.totals[row] + part
 
 
-cdef int64_t best_place(Group* group, const int64_t* kinds, int64_t places, int64_t different) noexcept nogil:
-    """Returns the place without which the fewest different rows are left; -1 if words vary in none.
+cdef int64_t best_place(ShapeRows* sample, const int64_t* kinds, int64_t places, int64_t different) noexcept nogil:
+    """Returns the place whose removal leaves the fewest distinct rows; -1 if no place varies.
 
-    kinds: how many different tokens each place has, 0 if it is taken out. different: how many different rows there are.
+    kinds: number of distinct tokens of each place, 0 if it is a variable. different: number of distinct rows.
     """
     cdef int64_t place, best = -1, least = different - different // 16, most = 1
     cdef Distinct left
-    for place in range(places):  # one that alone makes hardly any difference counts by its kinds
+    for place in range(places):  # fallback if no single place makes a difference: the most distinct tokens
         if kinds[place] > most:
             best, most = place, kinds[place]
-    if different > group.count - group.count // 16 or group.tries[0] < 0:
+    if different > sample.count - sample.count // 16 or sample.tries[0] < 0:
         return best
     for place in range(places):
         if kinds[place] > 1:
-            group.tries[0] -= group.count
-            change(group, place, True, group.tried)
-            left = distinct_in(group, group.tried)
+            sample.tries[0] -= sample.count
+            change(sample, place, True, sample.tried)
+            left = distinct_in(sample, sample.tried)
             if left.all < least:
                 best, least = place, left.all
     return best
 
 
-cdef int64_t bytes_at(const Group* group, int64_t place) noexcept nogil:
-    """Returns the bytes that all rows' tokens in a place take as variables, with their lengths."""
-    cdef int64_t row, total = group.count
-    for row in range(group.count):
-        total += group.lengths[group.firsts[group.rows[row]] + place]
+cdef int64_t bytes_at(const ShapeRows* sample, int64_t place) noexcept nogil:
+    """Returns the bytes of all rows' tokens in a place as variables, with their lengths."""
+    cdef int64_t row, total = sample.count
+    for row in range(sample.count):
+        total += sample.lengths[sample.firsts[sample.rows[row]] + place]
     return total
 
 
-cdef void choose_places(Group* group, double scale, uint64_t* out) noexcept nogil:
-    """Sets the bits of the places that are taken out.
+cdef void choose_places(ShapeRows* sample, double scale, uint64_t* out) noexcept nogil:
+    """Sets the bits of the places that become variables.
 
-    Places are tried one after the other, the best one first, until hardly any templates are left. Of all that was seen, what
-    makes the fewest bytes of templates and words stays. scale: all rows to each one of the sample.
+    Adds places one by one, the best first, until few templates remain. Keeps the state with the fewest bytes of
+    templates and words. scale: rows of the array per row of the sample.
     """
     cdef int64_t kinds[MAX_PLACES]
     cdef int64_t taken[MAX_PLACES]
     cdef int64_t row, place, index, count = 0, best = 0, size = 0
-    cdef int64_t all_places = group.firsts[group.rows[0] + 1] - group.firsts[group.rows[0]]
+    cdef int64_t all_places = sample.firsts[sample.rows[0] + 1] - sample.firsts[sample.rows[0]]
     cdef double words = 0, left, cost, least, templates, one
     cdef Distinct found
-    memset(group.totals, 0, 8 * group.count)
-    for row in range(group.count):
-        if group.firsts[group.rows[row] + 1] - group.firsts[group.rows[row]] != all_places:
+    memset(sample.totals, 0, 8 * sample.count)
+    for row in range(sample.count):
+        if sample.firsts[sample.rows[row] + 1] - sample.firsts[sample.rows[row]] != all_places:
             return  # two shapes of one hash
-        size += group.sizes[group.rows[row]]
+        size += sample.sizes[sample.rows[row]]
     for place in range(all_places):
-        for row in range(group.count):
-            group.tried[row] = part_of(group, row, place)
-            group.totals[row] += group.tried[row]
-        kinds[place] = distinct_in(group, group.tried).all
-    one = TEMPLATE_WEIGHT * <double>size / group.count
-    found = distinct_in(group, group.totals)
-    templates = templates_of(group, found, scale)
+        for row in range(sample.count):
+            sample.tried[row] = part_of(sample, row, place)
+            sample.totals[row] += sample.tried[row]
+        kinds[place] = distinct_in(sample, sample.tried).all
+    one = TEMPLATE_WEIGHT * <double>size / sample.count
+    found = distinct_in(sample, sample.totals)
+    templates = templates_of(sample, found, scale)
     least = templates * one
     while templates > FEW_TEMPLATES:
-        place = best_place(group, kinds, all_places, found.all)
+        place = best_place(sample, kinds, all_places, found.all)
         if place < 0:
             break
-        change(group, place, True, group.totals)
+        change(sample, place, True, sample.totals)
         kinds[place] = 0
         taken[count] = place
         count += 1
-        words += scale * bytes_at(group, place)
-        found = distinct_in(group, group.totals)
-        templates = templates_of(group, found, scale)
+        words += scale * bytes_at(sample, place)
+        found = distinct_in(sample, sample.totals)
+        templates = templates_of(sample, found, scale)
         cost = templates * one + words
         if cost < least:
             best, least = count, cost
-    while count > best:  # what was taken out in vain
+    while count > best:  # undo the steps behind the best state
         count -= 1
-        change(group, taken[count], False, group.totals)
-        words -= scale * bytes_at(group, taken[count])
+        change(sample, taken[count], False, sample.totals)
+        words -= scale * bytes_at(sample, taken[count])
     for index in range(count):
         place = taken[index]
-        change(group, place, False, group.tried)
-        left = words - scale * bytes_at(group, place)
-        cost = templates_of(group, distinct_in(group, group.tried), scale) * one + left
+        change(sample, place, False, sample.tried)
+        left = words - scale * bytes_at(sample, place)
+        cost = templates_of(sample, distinct_in(sample, sample.tried), scale) * one + left
         if cost <= least:
             least, words = cost, left
-            change(group, place, False, group.totals)
+            change(sample, place, False, sample.totals)
         else:
             out[place >> 6] |= <uint64_t>1 << (place & 63)
 
@@ -280,44 +280,44 @@ def choose(
     const int64_t[::1] rows, const int64_t[::1] bounds, const int64_t[::1] firsts, const uint64_t[::1] contents,
     const uint8_t[::1] lengths, const int64_t[::1] sizes, double scale, uint64_t[:, ::1] places,
 ):
-    """Chooses the places where words are taken out, for each shape of a sample.
+    """Chooses the places of varying words for each shape of a sample.
 
-    rows: those of each shape one after the other, numbers of rows of `firsts`. bounds: where each shape's rows begin, and the
-    last one's end. firsts, contents, lengths: see `look`. sizes: the bytes of each row. scale: all rows to each one
-    of the sample. places: zeros; gets a bit for each place. Shape (shapes, 4).
+    rows: indices into `firsts`, ordered by shape. bounds: the first row of each shape, and the end. firsts, contents,
+    lengths: see `look`. sizes: the bytes of each row. scale: rows of the array per row of the sample. places: zeros;
+    receives a bit for each place. Shape (shapes, 4).
     """
-    cdef int64_t group_number, most = 1, slots = 2, start, tries = MAX_TRIES
-    cdef Group group
+    cdef int64_t shape_number, most = 1, slots = 2, start, tries = MAX_TRIES
+    cdef ShapeRows sample
     cdef uint64_t* memory
     require(bounds.shape[0] == places.shape[0] + 1 and places.shape[1] == PLACE_WORDS, "it has another length")
-    for group_number in range(places.shape[0]):
-        most = max(most, bounds[group_number + 1] - bounds[group_number])
+    for shape_number in range(places.shape[0]):
+        most = max(most, bounds[shape_number + 1] - bounds[shape_number])
     while slots < 2 * most:
         slots *= 2
     memory = <uint64_t*>malloc(8 * (2 * most + slots) + sizeof(int32_t) * slots)
     if memory == NULL:
         raise MemoryError("no memory to choose words")
-    group.firsts, group.sizes, group.tries = &firsts[0], &sizes[0], &tries
-    group.contents = &contents[0] if contents.shape[0] else NULL
-    group.lengths = &lengths[0] if lengths.shape[0] else NULL
-    group.totals, group.tried, group.keys = memory, memory + most, memory + 2 * most
-    group.counts = <int32_t*>(memory + 2 * most + slots)
+    sample.firsts, sample.sizes, sample.tries = &firsts[0], &sizes[0], &tries
+    sample.contents = &contents[0] if contents.shape[0] else NULL
+    sample.lengths = &lengths[0] if lengths.shape[0] else NULL
+    sample.totals, sample.tried, sample.keys = memory, memory + most, memory + 2 * most
+    sample.counts = <int32_t*>(memory + 2 * most + slots)
     with nogil:
-        for group_number in range(places.shape[0]):
-            start, group.count = bounds[group_number], bounds[group_number + 1] - bounds[group_number]
-            if group.count == 0:
+        for shape_number in range(places.shape[0]):
+            start, sample.count = bounds[shape_number], bounds[shape_number + 1] - bounds[shape_number]
+            if sample.count == 0:
                 continue
-            group.rows = &rows[start]
+            sample.rows = &rows[start]
             slots = 2
-            while slots < 2 * group.count:
+            while slots < 2 * sample.count:
                 slots *= 2
-            group.mask = slots - 1
-            choose_places(&group, scale, &places[group_number, 0])
+            sample.mask = slots - 1
+            choose_places(&sample, scale, &places[shape_number, 0])
     free(memory)
 
 
 def words_in(const offset[::1] offsets, const uint8_t[::1] data, uint64_t[::1] shapes, uint64_t[:, ::1] places):
-    """Gets the shape of each template, which is that of its strings, and a bit for each token that is a word taken out.
+    """Writes the shape of each template, which is that of its strings, and a bit for each token that is a WORD mark.
 
     offsets: ascend. places: zeros. Shape (templates, 4).
     """
@@ -348,10 +348,10 @@ def words_in(const offset[::1] offsets, const uint8_t[::1] data, uint64_t[::1] s
     free(masks)
 
 
-# --- what templates with words may stand for ------------------------------------------------
+# --- which strings a template can stand for -------------------------------------------------
 
 cdef bint is_one_of(const uint8_t* template, const uint8_t* template_stop, const uint8_t* at, const uint8_t* stop) noexcept nogil:
-    """Returns whether a template with some variables is this string."""
+    """Returns whether a template, with some variables, gives this string."""
     cdef const uint8_t* start
     cdef int64_t digits
     cdef bint has_mark
@@ -382,7 +382,7 @@ def may_be(
     const int64_t[::1] template_offsets, const uint8_t[::1] templates, const int64_t[::1] value_offsets,
     const uint8_t[::1] values, uint8_t[::1] out,
 ):
-    """Finds for each template whether it stands for any of the values, with some variables."""
+    """Finds for each template whether it can give any of the values."""
     cdef int64_t template, value, count = template_offsets.shape[0] - 1
     cdef uint8_t nothing = 0
     cdef const uint8_t* first = &templates[0] if templates.shape[0] else &nothing

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Numbers the distinct strings of many dictionaries."""
+"""Numbers the distinct strings of several dictionaries."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -8,33 +8,33 @@ from libc.string cimport memcmp, memcpy
 from lsm_fragment.native.nulls cimport require
 from lsm_fragment.native.words cimport hash_of, offset
 
-cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcpy and memcmp must not get NULL
+cdef uint8_t NOTHING = 0  # address of empty data: memcpy and memcmp must not get NULL
 
 
 cdef class StringTable:
-    """Distinct strings, numbered in the order in which they came."""
+    """Distinct strings, numbered in the order of insertion."""
 
-    cdef int64_t most
-    cdef int64_t room
+    cdef int64_t max_count
+    cdef int64_t max_bytes
     cdef int64_t slots
-    cdef uint64_t* table  # a slot is the upper half of the hash and 1 + the number; half of the slots stay free
+    cdef uint64_t* table  # a slot holds the upper half of the hash and number + 1; half of the slots stay free
     cdef int64_t* ends
     cdef uint8_t* data
     cdef readonly int64_t count
 
-    def __cinit__(self, int64_t most, int64_t room):
-        """most: how many strings there may be. room: how many bytes they may have."""
-        require(0 < most < 1 << 31 and room > 0, "its size")
-        self.most = most
-        self.room = room
+    def __cinit__(self, int64_t max_count, int64_t max_bytes):
+        """max_count, max_bytes: capacity in strings, and in bytes of them."""
+        require(0 < max_count < 1 << 31 and max_bytes > 0, "its size")
+        self.max_count = max_count
+        self.max_bytes = max_bytes
         self.slots = 2
-        while self.slots < 2 * most:
+        while self.slots < 2 * max_count:
             self.slots *= 2
         self.table = <uint64_t*>calloc(self.slots, sizeof(uint64_t))
-        self.ends = <int64_t*>malloc((most + 1) * sizeof(int64_t))
-        self.data = <uint8_t*>malloc(room)
+        self.ends = <int64_t*>malloc((max_count + 1) * sizeof(int64_t))
+        self.data = <uint8_t*>malloc(max_bytes)
         if self.table == NULL or self.ends == NULL or self.data == NULL:
-            raise MemoryError(f"no memory for a table of {most} strings")
+            raise MemoryError(f"no memory for a table of {max_count} strings")
         self.ends[0] = 0
 
     def __dealloc__(self):
@@ -44,13 +44,13 @@ cdef class StringTable:
 
     @property
     def held_bytes(self):
-        """The memory that it takes."""
-        return self.slots * sizeof(uint64_t) + (self.most + 1) * sizeof(int64_t) + self.room
+        """The memory of the table."""
+        return self.slots * sizeof(uint64_t) + (self.max_count + 1) * sizeof(int64_t) + self.max_bytes
 
     def number(self, const offset[::1] offsets, const uint8_t[::1] data, int32_t[::1] numbers):
-        """Gives each string its number, a new one if it is new. Returns whether there was room for all.
+        """Numbers each string, adding new ones. Returns False if the capacity is exhausted.
 
-        offsets: where strings begin in `data`, which must have them.
+        offsets: of the strings in `data`, checked by the caller.
         """
         cdef int64_t place
         cdef int32_t number = 0
@@ -79,7 +79,7 @@ cdef class StringTable:
                     return <int32_t>known
             slot = (slot + 1) & mask
         start = self.ends[self.count]
-        if self.count == self.most or length > self.room - start:
+        if self.count == self.max_count or length > self.max_bytes - start:
             return -1
         memcpy(self.data + start, value, length)
         self.count += 1

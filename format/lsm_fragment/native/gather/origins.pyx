@@ -5,24 +5,24 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 
-from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.gil cimport release_gil, restore_gil
 
 cdef enum:
-    COUNTERS = 4  # of each source: neighbours mostly have one, and must not wait for what was just added to it
+    COUNTERS = 4  # per source: consecutive rows mostly have one source, and would wait for one counter
 
 
 def count(const uint16_t[::1] origins, int64_t[::1] counts):
-    """Counts the rows of each source. Returns the number of runs of rows of one source. Raises ValueError if rows
-    name other sources."""
+    """Counts the rows of each source. Returns the number of runs of rows of one source. Raises ValueError for a source
+    out of range."""
     cdef int64_t row, source, number, runs = 0
     cdef int64_t[:, ::1] counters = np.zeros((counts.shape[0], COUNTERS), dtype=np.int64)
-    state = let_go(origins.shape[0])
+    state = release_gil(origins.shape[0])
     cdef bint is_good = highest(origins) < counts.shape[0]
     if is_good:
         for row in range(origins.shape[0]):
             counters[origins[row], row % COUNTERS] += 1
         runs = runs_of(origins)
-    take_back(state)
+    restore_gil(state)
     if not is_good:
         raise ValueError("rows of a source that there is not")
     for source in range(counts.shape[0]):
@@ -33,7 +33,7 @@ def count(const uint16_t[::1] origins, int64_t[::1] counts):
 
 
 cdef int64_t highest(const uint16_t[::1] origins) noexcept nogil:
-    """Returns the last source that rows name; -1 if there are none."""
+    """Returns the highest source of any row; -1 without rows."""
     cdef int64_t row
     cdef uint16_t found = 0
     for row in range(origins.shape[0]):
@@ -49,7 +49,7 @@ cdef int64_t runs_of(const uint16_t[::1] origins) noexcept nogil:
 
 
 def divide(const uint16_t[::1] origins, uint16_t[::1] sources, uint32_t[::1] lengths):
-    """Fills in the source and the length of each of the runs, of which there are as many as `count` returns."""
+    """Fills in the source and the length of each run; `count` returned the number of runs."""
     cdef int64_t row, run = 0, start = 0, rows = origins.shape[0]
     if sources.shape[0] != lengths.shape[0] or sources.shape[0] != runs_of(origins):
         raise ValueError("another number of runs")
@@ -62,15 +62,15 @@ def divide(const uint16_t[::1] origins, uint16_t[::1] sources, uint32_t[::1] len
 
 
 def renumber(const uint16_t[::1] origins, const uint16_t[::1] places, uint16_t[::1] out):
-    """Fills in the place of each row's source. Raises ValueError if one has none."""
+    """Fills in the place of each row's source. Raises ValueError for a source out of range."""
     cdef int64_t row
     if out.shape[0] != origins.shape[0]:
         raise ValueError("places of other rows")
-    state = let_go(origins.shape[0])
+    state = release_gil(origins.shape[0])
     cdef bint is_good = highest(origins) < places.shape[0]
     if is_good:
         for row in range(origins.shape[0]):
             out[row] = places[origins[row]]
-    take_back(state)
+    restore_gil(state)
     if not is_good:
         raise ValueError("rows of a source that there is not")

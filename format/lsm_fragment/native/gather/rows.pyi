@@ -32,7 +32,7 @@ def codes(
     origins: U16,
     has_short_runs: bool,
     like: Offsets,
-    most: int,
+    max_distinct: int,
     table: npt.NDArray[np.uint64],
     memo: I32,
     out: I32,
@@ -42,6 +42,6 @@ def lacking(left: I64, sources: U16, counts: U32, missing: I64) -> list[int]: ..
 def take_rows(
     cursors: I64, left: I64, sources: U16, missing: I64, places: I64, pieces: I64
 ) -> list[int]: ...
-def assign_memos(pieces: I64, max_share: int, rows: int) -> tuple[int, int, bool]: ...
+def assign_memos(pieces: I64, divisor: int, rows: int) -> tuple[int, int, bool]: ...
 def used_offsets(pieces: I64, used: I64, out: Offsets) -> int: ...
 def used_strings(pieces: I64, used: I64, placed: Offsets, out: U8) -> None: ...

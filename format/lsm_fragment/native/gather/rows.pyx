@@ -1,12 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Gathers rows of several sources in merged order, straight from decoded arrays into output buffers.
+"""Gathers rows of several sources in merged order, from decoded arrays directly into output buffers.
 
 Sources are numbered from 0. Each has its rows in pieces; `origins` has the source of each output row, and the
 rows of one source keep their order. So one forward cursor per source replays the order, without positions.
-A piece is `rows` rows of an array from `start` on: a row of a table of 64-bit integers, as `Piece` lays it out;
-its addresses must stay valid. The
-caller guarantees that the pieces of each source have as many rows as `origins` names (`agrees`), and that offsets and
-codes are within their bounds: `lsm_fragment.encodings.coding` checks those of every chunk.
+A piece is `rows` rows of an array from `start` on: a row of a table of 64-bit integers with the layout of `Piece`,
+whose addresses must stay valid. The caller guarantees that the pieces of each source have the rows that `origins`
+names (`agrees`), and that offsets and codes are in range, as `lsm_fragment.encodings.coding` checks for every chunk.
 """
 
 import numpy as np
@@ -15,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.gil cimport release_gil, restore_gil
 from lsm_fragment.native.words cimport hash_of, offset
 
 cdef struct Wide:
@@ -48,11 +47,11 @@ cdef struct Piece:
     const int32_t* codes
     int64_t dictionary_size
     int64_t memo
-    # Bytes of a row, of a code, or of a string beside its own; of the heaviest row, if decoded; of the dictionary.
+    # Bytes of a row beside its string, or of a code; of the heaviest decoded row; of the dictionary.
     int64_t row_bytes
     int64_t heaviest_bytes
     int64_t dictionary_bytes
-    # Numbers of the dictionary's strings, below `stop`, which are comparable within one series; NULL and 0 if none.
+    # Numbers of the dictionary's strings, below `stop`, comparable within one series; NULL and 0 if there are none.
     const int32_t* ids
     int64_t series
     int64_t stop
@@ -67,7 +66,7 @@ cdef struct Walk:
     int64_t rows
     int64_t row
     int64_t left
-    # The segment that `next_segment` found: `count` rows of `piece` from `start`, to output row `out`.
+    # The current segment, set by `next_segment`: `count` rows of `piece` from `start`, to output row `out`.
     const Piece* piece
     int64_t start
     int64_t count
@@ -75,8 +74,8 @@ cdef struct Walk:
 
 
 cdef struct Head:
-    # Where a source goes on: its next value, string, offset or, from `bit` on, bit; how far that moves from row to row,
-    # which is nowhere in a piece of equal rows; and the rows that its piece has left.
+    # Cursor of a source: its next value, string, offset or (at `bit`) bit; its stride, 0 in a piece of equal rows; and
+    # the remaining rows of its piece.
     const uint8_t* bytes
     int64_t bit
     int64_t step
@@ -91,7 +90,7 @@ memset(ONES, 0xFF, sizeof(ONES))
 
 
 cdef struct Coded:
-    # Where a source goes on: the rows from `row` to before `stop` of a piece, and the piece's place in the memo, or NULL.
+    # Cursor of a source of codes: the rows from `row` to `stop` of a piece, and the piece's memo, or NULL.
     const Piece* piece
     const int32_t* codes
     const int32_t* ids
@@ -156,7 +155,7 @@ cdef inline bint is_valid(const Piece* piece, int64_t row) noexcept nogil:
 
 
 def kinds(const int64_t[:, ::1] pieces):
-    """Returns a number whose bit k says whether a piece of kind k is there."""
+    """Returns a bitmask of the piece kinds present."""
     cdef int64_t number, seen = 0
     for number in range(pieces.shape[0]):
         seen |= <int64_t>1 << ((<const Piece*>&pieces[number, 0]).kind & 63)
@@ -174,8 +173,8 @@ def rows_of(const int64_t[:, ::1] pieces, int64_t kind):
 
 
 def string_weights(uintptr_t offsets, int64_t strings, bint is_large):
-    """Returns the bytes of the longest of some strings, and of all together. offsets: the address of theirs, which
-    have 8 bytes or 4."""
+    """Returns the bytes of the longest string, and of all together. offsets: the address of their offsets, of 8 or 4
+    bytes."""
     if is_large:
         return weights_of(<const int64_t*>offsets, strings)
     return weights_of(<const int32_t*>offsets, strings)
@@ -189,7 +188,7 @@ cdef weights_of(const offset* offsets, int64_t strings):
 
 
 def may_have_nulls(const int64_t[:, ::1] pieces):
-    """Returns whether a piece stands for nulls or has validity bits."""
+    """Returns whether a piece is of kind NULLS or has a validity bitmap."""
     cdef int64_t number
     cdef const Piece* piece
     for number in range(pieces.shape[0]):
@@ -200,7 +199,7 @@ def may_have_nulls(const int64_t[:, ::1] pieces):
 
 
 def mark_nulls(int64_t[:, ::1] pieces):
-    """Has pieces of which every row is null stand for nulls."""
+    """Marks all-null pieces as NULLS."""
     cdef int64_t number, row
     cdef Piece* piece
     for number in range(pieces.shape[0]):
@@ -216,11 +215,11 @@ def mark_nulls(int64_t[:, ::1] pieces):
 
 
 def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
-    """Weighs pieces that are not nested, without nulls. Returns an upper bound of their bytes once they are gathered:
-    of a dictionary counts what rows use of it, each time, if that is less than all of it; and at most how many bytes
-    they are if decoded, of templates without their variables.
+    """Weighs pieces of flat values, without nulls. Returns an upper bound of their bytes after gathering, and one after
+    decoding (of templates without their variables). A dictionary counts as min(its size, the bytes that its rows
+    reference).
 
-    like: an array of the type of the offsets.
+    like: an array with the type of the offsets.
     """
     cdef int64_t number, size, used, rows = 0, held = 0, most = 0
     cdef const Piece* piece
@@ -228,7 +227,7 @@ def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
     for number in range(pieces.shape[0]):
         if pieces[number, 0] in (CODES, TEMPLATES):
             rows += pieces[number, 1]
-    state = let_go(rows)
+    state = release_gil(rows)
     for number in range(pieces.shape[0]):
         piece = <const Piece*>&pieces[number, 0]
         if piece.kind == NULLS:
@@ -244,13 +243,12 @@ def weigh(const int64_t[:, ::1] pieces, const offset[::1] like):
         used = used_bytes(piece, like, piece.dictionary_bytes if piece.kind == CODES else NO_LIMIT)
         held += size + min(used, piece.dictionary_bytes)
         most += piece.heaviest_bytes * piece.rows if piece.kind == CODES else size + used
-    take_back(state)
+    restore_gil(state)
     return held, most
 
 
 cdef int64_t used_bytes(const Piece* piece, const offset[::1] like, int64_t limit) noexcept nogil:
-    """Returns the bytes of the strings that rows name by codes, each with its offset and as often as it is named; some
-    that reach the limit are enough."""
+    """Returns the bytes of the coded strings, each with its offset; stops counting at `limit`."""
     cdef const offset* at = <const offset*>piece.offsets
     cdef int64_t row, total = 0
     cdef int32_t code
@@ -264,7 +262,7 @@ cdef int64_t used_bytes(const Piece* piece, const offset[::1] like, int64_t limi
 
 
 def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const int64_t[::1] counts):
-    """Returns whether the pieces of each source have as many rows as `counts` says."""
+    """Returns whether the pieces of each source have `counts` rows."""
     cdef int64_t source, piece, stop, rows
     if counts.shape[0] != firsts.shape[0]:
         return False
@@ -280,7 +278,7 @@ def agrees(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const int64_
 
 def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
           int64_t width, uint8_t[::1] out):
-    """Gathers values of `width` bytes; of null sources zeros."""
+    """Gathers values of `width` bytes; nulls become zeros."""
     cdef Walk walk
     cdef Head* heads
     begin(&walk, pieces, firsts, origins, has_short_runs)
@@ -310,7 +308,7 @@ def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
 
 
 cdef Head* heads_of(const Walk* walk, int64_t sources) except NULL:
-    """Returns memory for the head of each source."""
+    """Allocates the cursor of each source."""
     cdef Head* heads = <Head*>malloc(sources * sizeof(Head))
     if heads == NULL:
         free(walk.piece_at)
@@ -319,7 +317,7 @@ cdef Head* heads_of(const Walk* walk, int64_t sources) except NULL:
 
 
 cdef bint is_simple(const Walk* walk, int64_t sources, int64_t pieces) noexcept nogil:
-    """Returns whether every source is one piece of values, so that no source goes on to another."""
+    """Returns whether every source is one piece of values."""
     cdef int64_t source
     if pieces != sources:
         return False
@@ -330,7 +328,7 @@ cdef bint is_simple(const Walk* walk, int64_t sources, int64_t pieces) noexcept 
 
 
 cdef void each_row(const Walk* walk, int64_t sources, word* out) noexcept nogil:
-    """Gathers values row by row. Each source is one piece of them."""
+    """Gathers values row by row. Each source is one piece of values."""
     cdef int64_t row, source
     cdef const word** heads = <const word**>walk.piece_at
     for source in range(sources):
@@ -370,13 +368,13 @@ cdef inline void enter_values(Head* head, const Piece* piece, const Piece* end, 
 
 def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
              uint8_t[::1] out):
-    """Gathers validity bits. out: zeros. Returns how many rows are null."""
+    """Gathers validity bits. out: zeros. Returns the null count."""
     return origins.shape[0] - gathered_bits(pieces, firsts, origins, has_short_runs, False, out)
 
 
 def bits(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
          uint8_t[::1] out):
-    """Gathers booleans. out: zeros, which null sources leave."""
+    """Gathers booleans. out: zeros, which stay for nulls."""
     gathered_bits(pieces, firsts, origins, has_short_runs, True, out)
 
 
@@ -384,7 +382,7 @@ cdef int64_t gathered_bits(
     const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
     bint has_short_runs, bint are_values, uint8_t[::1] out,
 ) except -1:
-    """Gathers booleans, or else validity bits. out: zeros. Returns how many bits are set."""
+    """Gathers booleans, or else validity bits. out: zeros. Returns the number of set bits."""
     cdef Walk walk
     cdef Head* heads = NULL
     cdef Head head = [NULL, 0, 0, 0, NULL]
@@ -408,7 +406,7 @@ cdef int64_t gathered_bits(
 cdef int64_t each_bit(
     const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, bint are_values, uint8_t[::1] out
 ) noexcept nogil:
-    """Gathers bits row by row, and writes them by bytes. Returns how many are set."""
+    """Gathers bits row by row, and writes whole bytes. Returns the number of set bits."""
     cdef int64_t source, row, first, count = 0
     cdef uint8_t bit, byte
     cdef Head* head
@@ -431,7 +429,7 @@ cdef int64_t each_bit(
 
 
 cdef inline int64_t copy_bits(Head* head, int64_t rows, uint8_t* out, int64_t at) noexcept nogil:
-    """Sets the bits of so many rows, from the head's next one on. Returns how many are set."""
+    """Copies bits of `rows` rows from the cursor to bit `at`. Returns the number of set bits."""
     cdef int64_t row, count = 0
     cdef uint8_t bit
     for row in range(at, at + rows):
@@ -455,7 +453,7 @@ cdef inline void enter_bits(Head* head, const Piece* piece, const Piece* end, bi
 
 def offsets(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
             offset[::1] out):
-    """Gathers lengths of strings to offsets, from 0. Returns their total, which may be more than 32 bits hold."""
+    """Gathers string lengths as offsets from 0. Returns the total, which 32-bit offsets may not hold."""
     cdef Walk walk
     cdef int64_t total
     cdef Head* heads = NULL
@@ -495,7 +493,7 @@ cdef int64_t each_segment(Walk* walk, offset[::1] out) noexcept nogil:
 cdef int64_t each_length(
     const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, offset[::1] out
 ) noexcept nogil:
-    """Gathers lengths row by row. Each head is at the offset of its next string."""
+    """Gathers lengths row by row. Each cursor is at the offset of its next string."""
     cdef int64_t source, row, total = 0
     cdef const offset* at
     cdef Head* head
@@ -523,7 +521,7 @@ cdef inline void enter_offsets(Head* head, const Piece* piece, const Piece* end,
 
 
 cdef inline void enter_rows(Head* head, const Piece* piece, const Piece* end) noexcept nogil:
-    """Goes to the first piece from here on that has rows."""
+    """Advances to the first piece with rows, from `piece` on."""
     while piece < end and piece.rows == 0:
         piece += 1
     head.piece = piece
@@ -533,7 +531,7 @@ cdef inline void enter_rows(Head* head, const Piece* piece, const Piece* end) no
 
 def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
             const offset[::1] placed, uint8_t[::1] out):
-    """Gathers the bytes of strings to where `placed`, the result of `offsets`, has them."""
+    """Gathers the bytes of strings. placed: the result of `offsets`."""
     cdef Walk walk
     cdef int64_t row, size
     cdef int32_t code
@@ -575,8 +573,8 @@ cdef bint are_values(const Walk* walk, int64_t pieces) noexcept nogil:
 cdef void each_string(
     const Walk* walk, Head* heads, const int64_t[::1] firsts, int64_t pieces, const offset[::1] placed, uint8_t* out
 ) noexcept nogil:
-    """Gathers strings row by row. Those of a piece lie back to back, so nothing has to be looked up but their sizes,
-    which `placed` has."""
+    """Gathers strings row by row. Those of a piece are end to end, so only their sizes are needed, which `placed`
+    has."""
     cdef int64_t source, row, size
     cdef Head* head
     cdef const Piece* end = walk.pieces + pieces
@@ -601,12 +599,12 @@ cdef inline void enter_bytes(Head* head, const Piece* piece, const Piece* end, c
             head.bytes += (<const offset*>head.piece.offsets)[head.piece.start]
 
 
-# --- what sources give -----------------------------------------------------------------------
+# --- rows that sources have ------------------------------------------------------------------
 
 def lacking(const int64_t[::1] left, const uint16_t[::1] sources, const uint32_t[::1] counts, int64_t[::1] missing):
-    """Begins to take `counts` rows from `sources`. Returns the places of sources that have fewer left.
+    """Starts taking `counts` rows from `sources`. Returns the places of sources with fewer rows left.
 
-    left: the rows that each source has. missing: gets the counts.
+    left: remaining rows of each source. missing: receives the counts.
     """
     cdef int64_t place
     places = []
@@ -623,10 +621,10 @@ def take_rows(
     int64_t[:, ::1] cursors, int64_t[::1] left, const uint16_t[::1] sources, int64_t[::1] missing,
     int64_t[::1] places, int64_t[:, ::1] pieces,
 ):
-    """Takes of every source the rows that are missing of it, as far as it has them.
+    """Takes the missing rows of every source, as far as it has them.
 
-    cursors: the piece at which each source is; goes on behind the rows taken. left, missing: see `lacking`; both
-    become less. places, pieces: get the places of sources of which rows are taken, and the pieces.
+    cursors: the current piece of each source; advances beyond the rows taken. left, missing: see `lacking`; both
+    decrease. places, pieces: receive the places of sources that gave rows, and the pieces.
     Returns these sources.
     """
     cdef int64_t place, source, rows, count = 0
@@ -662,13 +660,13 @@ cdef inline int64_t checked(int64_t source, int64_t sources) except -1:
 # --- one dictionary of several --------------------------------------------------------------
 
 def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, bint has_short_runs,
-          const offset[::1] like, int64_t most, uint64_t[::1] table, int32_t[::1] memo, int32_t[::1] out,
+          const offset[::1] like, int64_t max_distinct, uint64_t[::1] table, int32_t[::1] memo, int32_t[::1] out,
           int64_t[:, ::1] used):
     """Gathers codes over one dictionary of the strings in use, numbered by first use.
 
-    like: an array of the type of the offsets. most: the most strings. table: zeros, a power of two, more than twice
-    `most`; empty if memos are sure. memo: -1 for each place in it. out: zeros. used: shape (most, 2), gets the piece
-    and the value's number there. Returns how many strings there are; -1 if there are more than `most`.
+    like: an array with the type of the offsets. table: zeros, a power of two above 2 * `max_distinct`; empty if memos
+    are complete. memo: -1 in each slot. out: zeros. used: shape (max_distinct, 2), receives the piece and the old code
+    of each string. Returns the number of strings; -1 if there are more than `max_distinct`.
     """
     cdef Walk walk
     cdef int64_t row, count = 0
@@ -686,7 +684,7 @@ def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
                 enter_codes(&heads[row], walk.pieces + firsts[row], walk.pieces + pieces.shape[0], memo)
             for row in range(walk.rows):
                 head = heads + walk.origins[row]
-                if not put_code(&walk, head, like, most, &count, table, used, &out[row]):
+                if not put_code(&walk, head, like, max_distinct, &count, table, used, &out[row]):
                     count = -1
                     break
                 if head.row == head.stop:
@@ -695,7 +693,7 @@ def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
             while count >= 0 and next_segment(&walk):
                 open_codes(&segment, walk.piece, walk.start, walk.count, memo)
                 for row in range(walk.out, walk.out + walk.count):
-                    if not put_code(&walk, &segment, like, most, &count, table, used, &out[row]):
+                    if not put_code(&walk, &segment, like, max_distinct, &count, table, used, &out[row]):
                         count = -1
                         break
     free(heads)
@@ -704,12 +702,12 @@ def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
 
 
 cdef int32_t _code_of(
-    const Walk* walk, const Piece* piece, int32_t code, const offset[::1] like, int64_t most, int64_t* count,
+    const Walk* walk, const Piece* piece, int32_t code, const offset[::1] like, int64_t max_distinct, int64_t* count,
     uint64_t[::1] table, int64_t[:, ::1] used,
 ) noexcept nogil:
-    """Returns the code of a string that is not remembered; -1 if it is one too many."""
+    """Returns the code of a string without a memo; -1 beyond `max_distinct`."""
     if table.shape[0] == 0:
-        return _new_code(walk, piece, code, most, count, used)
+        return _new_code(walk, piece, code, max_distinct, count, used)
     cdef const offset* at = <const offset*>piece.offsets
     cdef const uint8_t* value = piece.values + at[code]
     cdef int64_t length = at[code + 1] - at[code], known
@@ -720,7 +718,7 @@ cdef int32_t _code_of(
     while True:
         entry = table[slot]
         if entry == 0:
-            known = _new_code(walk, piece, code, most, count, used)
+            known = _new_code(walk, piece, code, max_distinct, count, used)
             if known >= 0:
                 table[slot] = (hashed & 0xFFFFFFFF00000000ULL) | <uint64_t>(known + 1)
             return <int32_t>known
@@ -734,9 +732,9 @@ cdef int32_t _code_of(
 
 
 cdef inline int32_t _new_code(
-    const Walk* walk, const Piece* piece, int32_t code, int64_t most, int64_t* count, int64_t[:, ::1] used
+    const Walk* walk, const Piece* piece, int32_t code, int64_t max_distinct, int64_t* count, int64_t[:, ::1] used
 ) noexcept nogil:
-    if count[0] >= most:
+    if count[0] >= max_distinct:
         return -1
     used[count[0], 0] = piece - walk.pieces
     used[count[0], 1] = code
@@ -744,15 +742,15 @@ cdef inline int32_t _new_code(
     return <int32_t>(count[0] - 1)
 
 
-def assign_memos(int64_t[:, ::1] pieces, int64_t max_share, int64_t rows):
-    """Gives pieces places where `codes` remembers their codes: those whose strings are numbered in the latest series one
-    together, others of at most `max_share` dictionary values to a row one each.
+def assign_memos(int64_t[:, ::1] pieces, int64_t divisor, int64_t rows):
+    """Assigns each piece a memo slot for `codes`. Pieces with strings numbered in the latest series share one; others
+    get their own if they have at most `divisor` dictionary values per row.
 
-    rows: of all pieces. Returns the size of all places, an upper bound of the distinct strings, and whether memos are
-    sure: a string that is not remembered is a new one.
+    rows: of all pieces. Returns the total size of the memos, an upper bound of the distinct strings, and whether memos
+    are complete: then a string without a memo is a new one.
     """
     cdef int64_t number, series = 0, stop = 0, size, coded = 0, values = 0
-    cdef bint are_sure = True
+    cdef bint are_complete = True
     cdef Piece* piece
     for number in range(pieces.shape[0]):
         piece = <Piece*>&pieces[number, 0]
@@ -760,7 +758,7 @@ def assign_memos(int64_t[:, ::1] pieces, int64_t max_share, int64_t rows):
             series, stop = piece.series, 0
         if piece.kind == CODES and piece.series == series:
             stop = max(stop, piece.stop)
-    if stop > max_share * rows:
+    if stop > divisor * rows:
         series = stop = 0
     size = stop
     for number in range(pieces.shape[0]):
@@ -774,16 +772,16 @@ def assign_memos(int64_t[:, ::1] pieces, int64_t max_share, int64_t rows):
             continue
         piece.ids = NULL
         piece.series = 0
-        are_sure = False
+        are_complete = False
         values += piece.dictionary_size
-        if piece.dictionary_size <= max_share * piece.rows:
+        if piece.dictionary_size <= divisor * piece.rows:
             piece.memo = size
             size += piece.dictionary_size
-    return size, min(coded, stop + values), are_sure
+    return size, min(coded, stop + values), are_complete
 
 
 cdef inline void open_codes(Coded* coded, const Piece* piece, int64_t start, int64_t rows, int32_t[::1] memo) noexcept nogil:
-    """Goes to some rows of a piece."""
+    """Moves the cursor to some rows of a piece."""
     coded.piece = piece
     coded.codes = piece.codes
     coded.ids = piece.ids
@@ -794,7 +792,7 @@ cdef inline void open_codes(Coded* coded, const Piece* piece, int64_t start, int
 
 
 cdef inline void enter_codes(Coded* coded, const Piece* piece, const Piece* end, int32_t[::1] memo) noexcept nogil:
-    """Goes to the beginning of the first piece from here on that has rows."""
+    """Moves the cursor to the first piece with rows, from `piece` on."""
     while piece < end and piece.rows == 0:
         piece += 1
     if piece < end:
@@ -802,10 +800,10 @@ cdef inline void enter_codes(Coded* coded, const Piece* piece, const Piece* end,
 
 
 cdef inline bint put_code(
-    const Walk* walk, Coded* coded, const offset[::1] like, int64_t most, int64_t* count, uint64_t[::1] table,
-    int64_t[:, ::1] used, int32_t* out,
+    const Walk* walk, Coded* coded, const offset[::1] like, int64_t max_distinct, int64_t* count,
+    uint64_t[::1] table, int64_t[:, ::1] used, int32_t* out,
 ) noexcept nogil:
-    """Puts the code of the next row, unless that is null. Returns whether there was a place for its string."""
+    """Writes the code of the next row, unless that is null. Returns False if there are too many strings."""
     cdef int64_t row = coded.row
     cdef int32_t code, found
     cdef int32_t* known
@@ -814,17 +812,17 @@ cdef inline bint put_code(
         return True
     code = coded.codes[row]
     if coded.memo == NULL:
-        out[0] = _code_of(walk, coded.piece, code, like, most, count, table, used)
+        out[0] = _code_of(walk, coded.piece, code, like, max_distinct, count, table, used)
         return out[0] >= 0
     known = coded.memo + (coded.ids[code] if coded.ids != NULL else code)
     if known[0] < 0:
-        known[0] = _code_of(walk, coded.piece, code, like, most, count, table, used)
+        known[0] = _code_of(walk, coded.piece, code, like, max_distinct, count, table, used)
     out[0] = known[0]
     return out[0] >= 0
 
 
 def used_offsets(const int64_t[:, ::1] pieces, const int64_t[:, ::1] used, offset[::1] out):
-    """Gathers lengths of the strings that `codes` found to offsets. Returns their total."""
+    """Writes the offsets of the strings that `codes` found. Returns their total."""
     cdef int64_t number, total = 0
     cdef const Piece* table = <const Piece*>&pieces[0, 0]
     cdef const offset* at

@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finds the least and the greatest value of a column by SPEC section 6.
+"""Finds the least and the greatest value of a column in the order of SPEC section 6.
 
 `valid` is the validity bitmap of an Arrow array, read from bit `start` on, or None; values are those of the
-rows only. Raises ValueError where a buffer is too short, and where offsets or codes point outside.
+rows only. Raises ValueError for a short buffer, and for offsets or codes out of range.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from lsm_fragment.native.gil cimport let_go, take_back
+from lsm_fragment.native.gil cimport release_gil, restore_gil
 from lsm_fragment.native.nulls cimport Nulls, is_null, nulls_of, require
 from lsm_fragment.native.words cimport big_endian, integer, offset
 
@@ -19,8 +19,8 @@ ctypedef fused number:
 
 cdef extern from *:
     """
-    /* Widens extremes, which are one value, by all that are not null. Returns whether there is a NaN; then the extremes
-       are as they were. Lanes do not wait for each other, and compilers make vectors of them. */
+    /* Widens extremes by all values that are not null. Returns whether there is a NaN; the extremes are unchanged then.
+       Lanes are independent, so compilers vectorise them. */
     #define LANES 16
     #define BLOCK 512
     #define WIDEN(name, type) \
@@ -80,7 +80,7 @@ cdef extern from *:
         const void* values, const uint8_t* valid, int64_t start, int64_t rows, void* low, void* high
     ) noexcept nogil
 
-cdef uint8_t NOTHING = 0  # where data without bytes begins, since memcmp must not get NULL
+cdef uint8_t NOTHING = 0  # address of empty data: memcmp must not get NULL
 
 
 cdef inline bint is_less(number one, number other) noexcept nogil:
@@ -104,14 +104,14 @@ cdef inline int sign_of_wide(const uint64_t* one, const uint64_t* other, int64_t
 
 
 cdef inline int sign_of_strings(const uint8_t* base, const offset* one, const offset* other) noexcept nogil:
-    """Compares two strings. one, other: where their offsets stand."""
+    """Compares two strings. one, other: pointers to their offsets."""
     cdef int64_t one_size = one[1] - one[0], other_size = other[1] - other[0]
     cdef int sign = memcmp(base + one[0], base + other[0], min(one_size, other_size))
     return sign if sign else (one_size > other_size) - (one_size < other_size)
 
 
 cdef const uint8_t* bytes_of(const offset[::1] offsets, const uint8_t[::1] data) except NULL:
-    """Returns where the bytes of strings begin, all of which are there."""
+    """Returns the address of the bytes of strings, after checking the offsets."""
     cdef int64_t row
     cdef bint are_inside
     require(offsets.shape[0] > 0, "its offsets")
@@ -129,7 +129,7 @@ def extreme_numbers(const number[::1] values, const uint8_t[::1] valid, int64_t 
     cdef int64_t first = 0, row, rows = values.shape[0]
     cdef number low = 0, high = 0, value
     cdef bint has_value
-    state = let_go(rows)
+    state = release_gil(rows)
     while first < rows and is_null(nulls, first):
         first += 1
     has_value = first < rows
@@ -141,7 +141,7 @@ def extreme_numbers(const number[::1] values, const uint8_t[::1] valid, int64_t 
                 if not is_null(nulls, row):
                     low = value if is_less(value, low) else low
                     high = value if is_less(high, value) else high
-    take_back(state)
+    restore_gil(state)
     return (low, high) if has_value else None
 
 
@@ -186,7 +186,7 @@ def extreme_strings(const offset[::1] offsets, const uint8_t[::1] data, const ui
         for row in range(offsets.shape[0] - 1):
             if is_null(nulls, row):
                 continue
-            # Most are decided by their first eight bytes.
+            # The first eight bytes decide most comparisons.
             head = big_endian(base + at[row], min(8, at[row + 1] - at[row]))
             if low < 0:
                 low = high = row

@@ -1,6 +1,6 @@
-"""Compares normalised keys, which `lsm_fragment.native.keys.normalised` makes: their order is that of their bytes.
+"""Compares normalised keys (`lsm_fragment.native.keys.normalised`), which are ordered by their bytes.
 
-No key is a proper prefix of another one, so keys whose common bytes are equal are equal.
+No key is a proper prefix of another, so keys that agree in all common bytes are equal.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
@@ -12,8 +12,7 @@ cdef struct Key:
 
 
 cdef inline uint64_t symbol(const Key* key, int64_t place) noexcept nogil:
-    """Returns the four bytes from `place` on as an integer that compares as they do; zeros stand for missing
-    ones."""
+    """Returns the four bytes from `place` on, padded with zeros, as an integer that compares as they do."""
     cdef uint32_t value = 0
     cdef int64_t left = key.length - place
     if left >= 4:
@@ -26,9 +25,9 @@ cdef inline uint64_t symbol(const Key* key, int64_t place) noexcept nogil:
 
 
 cdef inline int64_t difference(const Key* a, const Key* b, int64_t place) noexcept nogil:
-    """Returns the place of the first four bytes, from `place` on, that differ; -1 if the keys are equal.
+    """Returns the position of the first four bytes, from `place` on, that differ; -1 if the keys are equal.
 
-    place: a multiple of 4, up to which the keys are equal.
+    place: a multiple of 4; the keys are equal before it.
     """
     cdef uint64_t x, y
     cdef int64_t shared = min(a.length, b.length)
@@ -54,7 +53,7 @@ cdef inline int64_t prefix_of(
 ) noexcept nogil:
     """Returns the bytes that the first columns take in a key.
 
-    widths: bytes of a column's values; -1 for strings. flips: 255 where the order is descending, otherwise 0.
+    widths: bytes of a column's values; -1 for strings. flips: 255 for descending columns, otherwise 0.
     """
     cdef int64_t column, place = 0
     for column in range(columns):
@@ -62,7 +61,7 @@ cdef inline int64_t prefix_of(
         if widths[column] >= 0:
             place += widths[column]
         elif key.at[place - 1] == 1:
-            # Strings have no two zeros in a row before their end.
+            # Two zeros in a row occur only at the end of a string.
             while key.at[place] != flips[column] or key.at[place + 1] != flips[column]:
                 place += 1
             place += 2

@@ -1,15 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Merges sorted inputs by their normalised keys (`lsm_fragment.native.keys.normalised`), as a tournament that knows where keys differ.
+"""Merges sorted inputs by their normalised keys (`lsm_fragment.native.keys.normalised`): a tree of losers with
+offset-value coding.
 
-Each input has a cursor over a page of its keys. A tree of losers has at its root the input of the least key, and
-at every other node the input that lost there. Each loser remembers a code: where its key first differs from the
-key that it lost to, four bytes at a time, and these bytes. Codes that refer to the same key compare as their keys
-do, so most comparisons look at no key (offset-value coding). The code of the root's key refers to the key that
-came before it in the merged order, and says whether the two are equal. A page comes with the codes of its keys, each
-of which refers to the key before it in the page: the merge itself looks at keys only where two codes are equal.
+Each input has a cursor over a key page, a batch of its keys. The root of the tree has the input with the least key,
+every other node the input that lost there. Each loser keeps a code: the position where its key first differs from the
+key that it lost to, in units of four bytes, and these bytes. Codes relative to the same key compare as their keys do,
+so most comparisons read no key. The code of the root's key is relative to the previous key in merged order, and tells
+whether the two are equal. A page comes with the codes of its keys, each relative to the key before it in the page: the
+merge reads keys only where two codes are equal.
 
-Cursors are rows of a table of 64-bit integers, as `Cursor` lays it out; addresses must stay valid as long as a cursor
-has them. The caller brings pages as the merge asks for them, so neither the pages nor the output bound the rows.
+Cursors are rows of a table of 64-bit integers with the layout of `Cursor`; addresses must stay valid while a cursor has
+them. The caller supplies pages as the merge asks for them, so neither pages nor output limit the number of rows.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -43,30 +44,30 @@ cdef struct Cursor:
     int64_t row
     int64_t rows
     const uint64_t* codes
-    # What every row of the page weighs: in the heaviest column, and besides its key.
+    # Weight of every row of the page: in the heaviest column, and beside its key.
     int64_t row_bytes
     int64_t more_bytes
-    # The number of the last group, and how many of its rows came from here.
+    # The current key group, and its rows from this input.
     int64_t group
     int64_t group_rows
 
 
 cdef struct Entry:
-    # An input that plays, and the code of its key.
+    # A competing input, and the code of its key.
     int32_t input
     uint64_t code
 
 
 cdef struct Progress:
-    # Rows of the output that are filled, and the weight of their keys.
+    # Rows of the output so far, and the weight of their keys.
     int64_t rows
     int64_t key_bytes
     int64_t max_key_bytes
-    # The number of the last group, the input that it began with, and whether others had rows of it.
+    # The current key group, the input of its first row, and whether other inputs have rows of it.
     int64_t group
     int64_t owner
     int64_t is_shared
-    # 0 for any number.
+    # 0 for no limit.
     int64_t max_rows_of_group
 
 
@@ -74,8 +75,8 @@ def place(
     int64_t[:, ::1] cursors, int64_t number, int64_t state, const uint8_t[::1] keys, const int64_t[::1] offsets,
     int64_t width, const uint64_t[::1] codes, int64_t row_bytes, int64_t more_bytes,
 ):
-    """Gives a cursor a page of keys, or a gate. offsets: where keys begin and the last one ends; empty if all have
-    the same width. codes: those of `refer_to_previous`. more_bytes: what counts of each row besides its key."""
+    """Gives a cursor a key page, or a gate. offsets: of the keys and their end; empty if all have the same width.
+    codes: the result of `refer_to_previous`. more_bytes: weight of each row beside its key."""
     cdef Cursor* cursor
     cdef int64_t rows = codes.shape[0]
     if cursors.shape[1] * 8 != sizeof(Cursor) or not 0 <= number < cursors.shape[0]:
@@ -99,8 +100,8 @@ def place(
 def refer_to_previous(
     const uint8_t[::1] keys, const int64_t[::1] offsets, int64_t width, uint64_t[::1] codes
 ):
-    """Fills the code of each key, which refers to the key before it; that of the first one means nothing. A key
-    that comes before the previous one has the code `LAST`, which no other key has."""
+    """Computes the code of each key relative to the key before it; the first one is undefined. A key that comes before
+    its predecessor gets `LAST`, which no other key has."""
     cdef Cursor cursor
     cdef Key last, key
     cdef int64_t place
@@ -141,14 +142,15 @@ cdef inline Key head_of(const Cursor* cursor) noexcept nogil:
 
 
 cdef inline uint64_t code_of(const Key* key, int64_t place) noexcept nogil:
-    """Returns the code of a key that differs from the one that it refers to at `place`, or not at all at -1."""
+    """Returns the code of a key whose first difference is at `place`; -1 for equal keys."""
     if place < 0:
         return SAME
     return (MAX_SYMBOLS - (place >> 2)) << 32 | symbol(key, place)
 
 
 cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, uint64_t* code_b) noexcept nogil:
-    """Returns whether the key of `a` comes before that of `b`; then the loser's code refers to the winner's."""
+    """Returns whether the key of `a` comes before that of `b`. Updates the loser's code to be relative to the
+    winner's."""
     cdef Key x, y
     cdef int64_t place
     cdef bint is_first
@@ -170,7 +172,7 @@ cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, u
 cdef inline void replay(
     const Cursor* cursors, int32_t* losers, uint64_t* codes, int32_t winner, uint64_t code, int64_t inputs
 ) noexcept nogil:
-    """Lets a cursor with a new key, of this code, play from its leaf to the root."""
+    """Plays a cursor with a new key, of this code, from its leaf to the root."""
     cdef int64_t node = (inputs + winner) >> 1
     cdef int32_t loser, changed
     cdef uint64_t other, changed_code
@@ -182,7 +184,7 @@ cdef inline void replay(
             changes = beats(cursors, loser, winner, &other, &code)
         else:
             changes = other < code
-        # Who wins cannot be predicted, so they change places without a branch.
+        # Swaps without a branch: winners are hard to predict.
         changed = (loser ^ winner) & -<int32_t>changes
         changed_code = (other ^ code) & -<uint64_t>changes
         losers[node] = loser ^ changed
@@ -195,7 +197,7 @@ cdef inline void replay(
 
 
 cdef inline uint64_t referring(const Cursor* cursor, const Key* key) noexcept nogil:
-    """Returns the code of a cursor's key that refers to a key that comes before it."""
+    """Returns the code of a cursor's key relative to `key`, which comes before it."""
     cdef Key head
     if cursor.state == ENDED:
         return LAST
@@ -210,7 +212,7 @@ cdef const Cursor* table_of(const int64_t[:, ::1] cursors) except NULL:
 
 
 def build(const int64_t[:, ::1] cursors, int32_t[::1] losers, uint64_t[::1] codes):
-    """Fills the tree. losers, codes: places for as many nodes as there are cursors."""
+    """Builds the tree. losers, codes: one element per cursor."""
     cdef const Cursor* table = table_of(cursors)
     cdef int64_t inputs = cursors.shape[0], node
     cdef Key nothing
@@ -240,9 +242,9 @@ def build(const int64_t[:, ::1] cursors, int32_t[::1] losers, uint64_t[::1] code
 def enter(
     const int64_t[:, ::1] cursors, int32_t[::1] losers, uint64_t[::1] codes, int32_t number, const uint8_t[::1] before
 ):
-    """Lets the cursor at the root play with a new key, or as one that has ended.
+    """Plays the cursor at the root with a new key, or as an ended one.
 
-    before: the last key that left the merge; no key on the way to the root comes before it.
+    before: the last key that left the merge; no key on the path to the root comes before it.
     """
     cdef const Cursor* table = table_of(cursors)
     cdef int64_t inputs = cursors.shape[0], node = (inputs + number) >> 1
@@ -257,7 +259,7 @@ def enter(
 
 
 def runner_up(const int64_t[:, ::1] cursors, const int32_t[::1] losers):
-    """Returns the cursor of the least key but that at the root; -1 if there is no other."""
+    """Returns the cursor with the second least key; -1 if there is none."""
     cdef const Cursor* table = table_of(cursors)
     cdef int64_t node = (cursors.shape[0] + losers[0]) >> 1, place
     cdef int32_t best = -1, other
@@ -281,11 +283,11 @@ def merge(
     const int64_t[::1] widths, const uint8_t[::1] flips, int64_t[::1] progress, uint16_t[::1] origins,
     uint8_t[::1] starts, int64_t[::1] row_bytes,
 ):
-    """Fills the output: the input of each row, whether it starts a group, and its bytes. Returns why it stopped;
-    the cursor that this is about is at the root.
+    """Fills the output: the input of each row, whether it starts a key group, and its bytes. Returns why it stopped;
+    the cursor in question is at the root.
 
-    before: the last key that left the merge, if one has. widths, flips: those of the columns that make up a group's
-    key (`prefix_of`); none if whole keys do.
+    before: the last key that left the merge; empty at the start. widths, flips: of the columns that make up the key of
+    a group (`prefix_of`); empty if whole keys do.
     """
     cdef Cursor* table = <Cursor*>table_of(cursors)
     cdef Progress so_far
@@ -362,7 +364,7 @@ def merge(
 cdef inline bint is_other_group(
     const Key* last, const Key* key, uint64_t code, const int64_t* widths, const uint8_t* flips, int64_t columns
 ) noexcept nogil:
-    """Returns whether keys that differ where `code` says differ in their first columns."""
+    """Returns whether keys whose first difference is at `code` differ in their first columns."""
     cdef int64_t length = prefix_of(key, widths, flips, columns)
     cdef int64_t place = 4 * <int64_t>(MAX_SYMBOLS - (code >> 32))
     if place + 4 <= length:

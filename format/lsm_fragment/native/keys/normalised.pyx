@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Makes normalised keys: bytes of each row's sort columns that compare as the rows do (SPEC section 6).
+"""Builds normalised keys: bytes of each row's sort columns that compare as the rows do (SPEC section 6).
 
-A column gives a byte that places nulls, 0 or 2 for a null and 1 for a value, and then the value: numbers from their
-highest byte on, with the sign flipped, floats as doubles; strings with 0 as 0 255, and 0 0 at their end. The value's
-bytes are inverted where the order is descending. Nulls of numbers are followed by as many zeros as a value has bytes.
-So keys of numbers only have one width, and no key is a proper prefix of another.
+A column contributes a byte that places nulls (0 or 2 for a null, 1 for a value), and then the value. Numbers are
+big-endian with the sign flipped, floats as doubles. Strings have each 0 as 0 255, and 0 0 at their end. For descending
+columns the value's bytes are inverted. A null number is followed by as many zeros as a value has bytes. So keys of only
+numbers have one width, and no key is a proper prefix of another.
 
-Columns are rows of a table of 64-bit integers, as `Column` lays it out; addresses must stay valid. Keys are in
-`data`, and `offsets` has where they begin; it is empty where all keys have the same width.
+Columns are rows of a table of 64-bit integers with the layout of `Column`; addresses must stay valid. Keys are in
+`data` at `offsets`, which is empty if all keys have the same width.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -49,22 +49,22 @@ cdef struct Column:
 
 
 cdef struct Part:
-    # What a column gives to a key; of a small dictionary it is made once for each value, and `places` has where it
-    # begins in `bytes`.
+    # One column's contribution to keys. A small dictionary's contributions are computed once per value, into `bytes` at
+    # `places`.
     Column column
     uint8_t* bytes
     int64_t* places
 
 
 cdef class Parts:
-    """The columns of which keys are made. Arrays must stay in memory."""
+    """The columns of keys. Their arrays must stay in memory."""
 
     cdef Part* parts
     cdef int64_t count
     cdef int64_t width
 
     def __cinit__(self, const int64_t[:, ::1] columns, int64_t rows):
-        """rows: about how many keys are to be made."""
+        """rows: the approximate number of keys to build."""
         cdef const Column* column
         cdef int64_t index
         if columns.shape[1] * 8 != sizeof(Column):
@@ -87,7 +87,7 @@ cdef class Parts:
         free(self.parts)
 
     def lengths(self, int64_t start, int64_t max_bytes, int64_t[::1] offsets):
-        """Fills `offsets` for the keys of rows from `start` on, as far as these take at most `max_bytes`.
+        """Fills `offsets` for the keys of rows from `start` on, up to `max_bytes`.
 
         Returns the number of rows, at least 1. Raises `ValueError` for a code beyond its dictionary.
         """
@@ -118,8 +118,8 @@ cdef class Parts:
     def write(self, int64_t start, const int64_t[::1] offsets, int64_t rows, uint8_t[::1] out):
         """Writes the keys of rows from `start` on.
 
-        offsets: where they begin in `out`; empty if all have the same width. out: has `SLACK` bytes more than the
-        keys take. Raises `ValueError` for a code beyond its dictionary.
+        offsets: of the keys in `out`; empty if all have the same width. out: has `SLACK` bytes more than the keys.
+        Raises `ValueError` for a code beyond its dictionary.
         """
         cdef int64_t row, index, value
         cdef const Part* part
@@ -152,7 +152,7 @@ cdef class Parts:
 
 
     def first_disorder(self, int64_t rows):
-        """Returns the first row that comes before the previous one; -1 if there is none.
+        """Returns the first row that comes before its predecessor; -1 if there is none.
 
         Raises `ValueError` for a code beyond its dictionary.
         """
@@ -172,7 +172,7 @@ cdef class Parts:
 
 
 cdef inline int64_t compared(const Column* column, int64_t a, int64_t b) noexcept nogil:
-    """Returns -1, 0 or 1 as row `a` comes before, with or after `b` in one column; `BAD_CODE` beyond a dictionary."""
+    """Compares rows `a` and `b` in one column: -1, 0 or 1; `BAD_CODE` for a code beyond the dictionary."""
     cdef bint has_a = is_valid(column, a), has_b = is_valid(column, b)
     cdef int64_t sign
     if not (has_a and has_b):
@@ -223,7 +223,7 @@ cdef inline int64_t compared_wide(const Column* column, int64_t a, int64_t b) no
 
 
 cdef int make_dictionary(Part* part, int64_t rows) except -1:
-    """Makes what the values of a dictionary give to keys, if there are few compared with the rows."""
+    """Precomputes the contributions of a dictionary's values, if they are few compared with the rows."""
     cdef int64_t size = part.column.dictionary_size, value, length, total = 0
     cdef uint8_t* at
     if size > rows // 2:
@@ -254,7 +254,7 @@ cdef inline bint is_valid(const Column* column, int64_t row) noexcept nogil:
 
 
 cdef inline int64_t value_of(const Column* column, int64_t row) noexcept nogil:
-    """Returns the number of a row's value; -1 if its code is beyond the dictionary."""
+    """Returns the index of a row's value; -1 if its code is beyond the dictionary."""
     cdef int64_t code
     if column.codes == NULL:
         return row
@@ -294,7 +294,7 @@ cdef inline int64_t string_length(const Part* part, int64_t value) noexcept nogi
 
 
 cdef inline uint8_t* copy_string(const Part* part, int64_t value, uint8_t* out) noexcept nogil:
-    """Copies what a value of a small dictionary gives to a key, `SLACK` bytes at a time. Returns where it ends."""
+    """Copies the contribution of a small dictionary's value, `SLACK` bytes at a time. Returns the end."""
     cdef const uint8_t* at = part.bytes + part.places[value]
     cdef uint8_t* end = out + (part.places[value + 1] - part.places[value])
     while out < end:
@@ -305,7 +305,7 @@ cdef inline uint8_t* copy_string(const Part* part, int64_t value, uint8_t* out) 
 
 
 cdef inline uint8_t* write_string(const Column* column, int64_t value, uint8_t* out) noexcept nogil:
-    """Writes what a string gives to a key. Returns where it ends."""
+    """Writes the contribution of a string. Returns the end."""
     cdef int64_t length, size
     cdef const uint8_t* at = string_at(column, value, &length)
     cdef const uint8_t* zero
@@ -334,7 +334,7 @@ cdef inline uint8_t* write_string(const Column* column, int64_t value, uint8_t* 
 
 
 cdef inline uint8_t* write_number(const Column* column, int64_t value, uint8_t* out) noexcept nogil:
-    """Writes what a value of a fixed width gives to a key. Returns where it ends."""
+    """Writes the contribution of a fixed-width value. Returns the end."""
     cdef int64_t width = column.key_width
     cdef uint64_t word, flip = ~<uint64_t>0 if column.is_descending else 0
     out[0] = IS_VALUE
@@ -355,7 +355,7 @@ cdef inline uint8_t* write_number(const Column* column, int64_t value, uint8_t* 
 
 
 cdef inline uint64_t ordered(const Column* column, int64_t value) noexcept nogil:
-    """Returns a number of up to eight bytes as an unsigned one that compares as it does, in its lowest bytes."""
+    """Returns a number of up to eight bytes as an unsigned integer of the same order, in the lowest bytes."""
     cdef uint64_t word
     cdef const uint8_t* at = column.values + value * column.width
     if column.kind == BOOL:
@@ -375,7 +375,7 @@ cdef inline uint64_t ordered(const Column* column, int64_t value) noexcept nogil
 
 
 cdef inline uint64_t ordered_float(double value) noexcept nogil:
-    """Returns a number as an unsigned integer that compares as it does: zeros are equal, NaN is the greatest."""
+    """Returns a float as an unsigned integer of the same order: zeros are equal, NaN is the greatest."""
     cdef uint64_t bits
     if value != value:
         return ~<uint64_t>0
@@ -385,7 +385,7 @@ cdef inline uint64_t ordered_float(double value) noexcept nogil:
 
 
 cdef inline void write_wide(const Column* column, const uint8_t* at, uint64_t flip, uint8_t* out) noexcept nogil:
-    """Writes bytes as they are, or a decimal of several words from its highest byte on."""
+    """Writes bytes unchanged, or a decimal of several words from its highest byte on."""
     cdef int64_t place, width = column.width
     cdef uint64_t word
     if column.kind == BYTES:
@@ -436,7 +436,7 @@ cdef inline Key key_of(const Keys* keys, int64_t row) noexcept nogil:
 def repeats(
     const uint8_t[::1] data, const int64_t[::1] offsets, int64_t width, const int64_t[::1] order, uint8_t[::1] out
 ):
-    """Says of each row, in an order of the rows, whether its key equals that of the row before."""
+    """Finds for each row, in a given order, whether its key equals that of the row before."""
     cdef int64_t row
     cdef Key last, key
     cdef Keys keys = keys_at(data, offsets, width)
@@ -463,10 +463,9 @@ cdef struct Stretch:
 
 
 def sort(const uint8_t[::1] data, const int64_t[::1] offsets, int64_t width, int64_t[::1] order):
-    """Fills `order` with the rows in the order of their keys; rows of equal keys keep theirs.
+    """Fills `order` with the rows in the order of their keys; equal keys keep their order.
 
-    Eight bytes at a time, after those that all keys have in common, are sorted by radix; keys in which they are
-    equal are sorted by the next ones.
+    Radix sort by eight bytes at a time, behind the common prefix; keys equal in them are sorted by the next eight.
     """
     cdef int64_t rows = order.shape[0], row, waiting = 0
     cdef Item* items = <Item*>malloc(2 * rows * sizeof(Item))
@@ -497,7 +496,7 @@ cdef int64_t sort_stretch(
     const Keys* keys, Item* items, Item* others,
     const Stretch* stretch, Stretch* stretches, int64_t waiting,
 ) noexcept nogil:
-    """Sorts rows whose keys are equal up to a place. Returns the number of stretches that are left to sort."""
+    """Sorts rows whose keys are equal up to a position. Returns the number of stretches left to sort."""
     cdef int64_t start = stretch.start, stop = stretch.stop, place = stretch.place, row
     cdef Key key
     if stop - start <= SMALL:
@@ -541,7 +540,7 @@ cdef bint load_words(const Keys* keys, Item* items, int64_t count, int64_t place
 cdef int64_t common(
     const Keys* keys, const Item* items, int64_t count, int64_t place
 ) noexcept nogil:
-    """Returns the first place, from `place` on and at a multiple of 4, in which keys differ; -1 if all are equal."""
+    """Returns the first position, from `place` on and a multiple of 4, where keys differ; -1 if all are equal."""
     cdef Key first = key_of(keys, items[0].row), key
     cdef int64_t row, at, least = -1
     for row in range(1, count):
@@ -558,7 +557,7 @@ cdef int64_t common(
 cdef void insert(
     const Keys* keys, Item* items, int64_t count, int64_t place
 ) noexcept nogil:
-    """Sorts a few rows whose keys are equal up to `place`."""
+    """Insertion sort of a few rows whose keys are equal up to `place`."""
     cdef int64_t row, at, found
     cdef Item item
     cdef Key key, other
@@ -577,7 +576,7 @@ cdef void insert(
 
 
 cdef void radix(Item* items, Item* others, int64_t count) noexcept nogil:
-    """Sorts items by their words, one byte after the other from the lowest on; bytes that do not vary are left out."""
+    """Radix sort of items by their words, from the lowest byte on; skips bytes that do not vary."""
     cdef int64_t counts[256]
     cdef int64_t row, byte, at, size
     cdef uint64_t varies = 0

@@ -1,0 +1,123 @@
+"""Decodes chunks: in the merging thread, or before it needs them in others.
+
+The merging thread reads every chunk, and reserves memory for it. Another thread that decodes it may not wait
+for memory, so it takes only what is free; where that is too little, the merging thread decodes the chunk when
+it needs it, and waits or spills as always. So memory and time decide how far ahead chunks are decoded, but
+not what becomes of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.merge.tasks import OrderedTasks
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.merge_plan import AHEAD_DIVISOR
+from compactor.resources.reservation import Reservation
+from compactor.resources.stopwatch import Stopwatch
+from lsm_fragment.blocks.layout import BlockHeader
+from lsm_fragment.container.block import Block
+
+LAP: Final = "decode"
+"""The stopwatch's name for decoding."""
+_WAIT: Final = "thread wait"
+_MIN_BYTES: Final = 1 << 20
+"""Another thread decodes only chunks of at least this many raw bytes."""
+
+
+class _NoRoomError(Exception):
+    """Too little memory is free to decode a chunk ahead."""
+
+
+class Decoding:
+    """The decoding of one chunk, with the memory that it takes."""
+
+    def __init__(
+        self,
+        block: Block,
+        dtype: pa.DataType,
+        memory: Reservation,
+        *,
+        keep_templates: bool = False,
+    ) -> None:
+        """memory: the block's; it grows by what decoding takes. keep_templates: see
+        `lsm_fragment.encodings.coding.decode_array`."""
+        self.block = block
+        self.memory = memory
+        self._dtype = dtype
+        self._keep_templates = keep_templates
+        self._wait: Callable[[], pa.Array | None] | None = None
+        """Waits for the thread that decodes the chunk ahead."""
+        self._seconds = 0.0
+
+    @property
+    def rows(self) -> int:
+        return self.block.header.rows
+
+    def begin(self, tasks: OrderedTasks) -> None:
+        """Decodes the chunk in another thread, unless handing it over would take longer."""
+        if self.block.header.raw_bytes >= _MIN_BYTES:
+            self._wait = partial(tasks.wait, tasks.begin(self._ahead))
+
+    def result(self, watch: Stopwatch) -> pa.Array:
+        """Returns the storage array. Raises what `Block.decode` and `Reservation.grow` raise."""
+        if self._wait is not None:
+            with watch.on(_WAIT):
+                array = self._wait()
+            self._wait = None
+            watch.add({LAP: self._seconds})
+            if array is not None:
+                return array
+        return self._decode(self.memory.grow)
+
+    def _ahead(self) -> pa.Array | None:
+        """Returns the storage array, or None if too little memory is free."""
+        started, before = time.thread_time(), self.memory.size
+        try:
+            return self._decode(self._try_grow)
+        except _NoRoomError:
+            self.memory.resize(before)
+            return None
+        finally:
+            self._seconds = time.thread_time() - started
+
+    def _decode(self, reserve: Callable[[int], None]) -> pa.Array:
+        return self.block.decode(
+            self._dtype,
+            keep_dictionary=True,
+            keep_templates=self._keep_templates,
+            reserve=reserve,
+        )
+
+    def _try_grow(self, size: int) -> None:
+        if not self.memory.try_grow(size):
+            raise _NoRoomError
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingAhead:
+    """The threads of a pass that decode chunks ahead, and the condition under which they do."""
+
+    tasks: OrderedTasks
+    budget: MemoryBudget
+    chunk_bytes: int
+    """Expected raw bytes of a large chunk."""
+
+    def has_room(self) -> bool:
+        return may_decode_ahead(self.budget, self.chunk_bytes)
+
+
+def payload_bytes(header: BlockHeader) -> int:
+    """Returns the bytes of a block's payload, stored and decompressed."""
+    return header.stored_bytes + header.raw_bytes
+
+
+def may_decode_ahead(budget: MemoryBudget, size: int) -> bool:
+    """Returns whether memory is free enough to decode a chunk of about `size` bytes before it is needed."""
+    return budget.has_room(size, budget.limit_bytes // AHEAD_DIVISOR)

@@ -1,0 +1,81 @@
+"""Holds the outputs of a merge. All are open until the end, since column c of every output comes before
+column c + 1 of any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from compactor.merge.outputs.row_numbers import RowNumbers
+from compactor.merge.outputs.skips import OutputSkips
+from compactor.resources.disk import LocalDisk
+from compactor.resources.record_buffer import RecordBuffer
+from compactor.resources.stopwatch import Stopwatch
+from compactor.resources.upload_memory import UploadMemory
+from compactor.rows.flags import NONE_SEEN, RowStatistics
+from lsm_fragment.container.chunk import ByteSink
+from lsm_fragment.container.emitter import FragmentEmitter
+
+
+class OutputSink(ByteSink, Protocol):
+    """A sink for one output, which readers cannot see before `complete`."""
+
+    def complete(self) -> object: ...
+
+    def abort(self) -> None: ...
+
+    def spill(self, disk: LocalDisk) -> None:
+        """Moves bytes that are held back to local disk."""
+        ...
+
+
+class TimedSink:
+    """A sink that measures the time of its writes."""
+
+    def __init__(self, sink: ByteSink, watch: Stopwatch) -> None:
+        self._sink = sink
+        self._watch = watch
+
+    def write(self, data: bytes, /) -> None:
+        with self._watch.on("upload wait"):
+            self._sink.write(data)
+
+
+OpenOutput = Callable[[UploadMemory], OutputSink]
+
+
+class Page(NamedTuple):
+    """The row numbers of one row group."""
+
+    number: int
+    """Page of its rows as they were taken, in `row_numbers`."""
+    folded: int | None
+    """Page of its rows as they are written, in `folded`; None if these are among the rows taken."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OutputFragment:
+    """One open output."""
+
+    emitter: FragmentEmitter
+    sink: OutputSink
+    row_numbers: RowNumbers
+    shelf: RecordBuffer
+    skips: OutputSkips
+    folded: RowNumbers
+    """Numbers of rows into which others were folded: a page for each row group that has such rows."""
+    pages: list[Page | None] = field(default_factory=list)
+    """The page of each row group's numbers; None if the row group was copied."""
+    groups: int = 0
+    """Number of row groups written; `pages` also has row groups whose rows are all left out."""
+    row_statistics: RowStatistics = NONE_SEEN
+    copied_from: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """For each copied row group, by its number: the input, and the row group's number there."""
+
+    def close(self) -> None:
+        """Releases the memory and the disk space of everything that is kept beside the sink."""
+        self.row_numbers.close()
+        self.folded.close()
+        self.skips.close()
+        self.shelf.close()

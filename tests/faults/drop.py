@@ -1,0 +1,19 @@
+"""A connection that breaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.calls import Call, Effect
+
+
+@dataclass(frozen=True)
+class Drop:
+    after_bytes: int | None = None
+    """The bytes of the answer's body that still arrive; None: the call itself never arrives."""
+
+    def around(self, call: Call, effect: Effect) -> Any:
+        if self.after_bytes is None:
+            raise call.dropped()
+        return call.cut(effect(), self.after_bytes)

@@ -1,0 +1,21 @@
+"""A lost answer: the caller can't tell whether its call took effect."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.calls import Call, Effect
+
+
+@dataclass(frozen=True)
+class LoseAnswer:
+    landed: bool = True
+    """Whether the call took effect."""
+
+    def around(self, call: Call, effect: Effect) -> Any:
+        if self.landed:
+            with suppress(Exception):
+                effect()
+        raise call.unanswered()
