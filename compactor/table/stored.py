@@ -28,6 +28,17 @@ _INT64: Final = pa.int64()
 _REQUIRED: Final = Parameter.empty
 
 
+def _builtins(value: Any) -> Any:
+    return msgspec.to_builtins(value, enc_hook=_plain_text)
+
+
+def _plain_text(value: Any) -> str:
+    """Returns the text of a `Message`, which msgspec does not take for one. Raises TypeError for others."""
+    if not isinstance(value, str):
+        raise TypeError(f"the log holds no {type(value).__name__}")
+    return str(value)
+
+
 class Form:
     """The stored form of a field's values: the same value in JSON, and its JSON text in a column."""
 
@@ -144,7 +155,7 @@ class Converted(Form):
     type: Any
 
     def to_json(self, value: Any) -> Any:
-        return msgspec.to_builtins(value)
+        return _builtins(value)
 
     def from_json(self, value: Any) -> Any:
         return msgspec.convert(value, self.type)
@@ -158,7 +169,7 @@ class Keyed(Form):
     key: str
 
     def to_json(self, value: Mapping[str, Any]) -> Any:
-        return msgspec.to_builtins(list(value.values()))
+        return _builtins(list(value.values()))
 
     def from_json(self, value: Any) -> dict[str, Any]:
         records: list[Any] = msgspec.convert(value, list[self.type])  # type: ignore[name-defined]

@@ -44,7 +44,7 @@ class Fault(Protocol):
         """Returns the answer, raises an error, or both carries out and raises."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calls:
     """A choice of calls; the numbers count the calls that fit everything else."""
 
@@ -84,4 +84,4 @@ class Calls:
 
 def calls(*operations: str, prefix: str = "", where: Callable[[Any], bool] | None = None) -> Calls:
     """Returns all calls of some operations, of all without any, on keys with a prefix."""
-    return Calls(operations, prefix, where)
+    return Calls(operations=operations, prefix=prefix, where=where)

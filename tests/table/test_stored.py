@@ -9,9 +9,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from compactor.common.message import Message
 from compactor.table.entry import STORED, FragmentEntry
 from compactor.table.entry_table import MAY_MISS, SCHEMA
 from compactor.table.stored import Number, Stored, Text
+from compactor.table.version import Changes, Operation, Quarantine, Version
 from tests.table.test_commit_log import entry
 
 
@@ -55,6 +57,16 @@ def test_a_field_that_has_to_be_there_is_missed(name: str) -> None:
     document: Mapping[str, Any] = {k: v for k, v in entry("a").to_json().items() if k != name}
     with pytest.raises(KeyError, match=name):
         STORED.from_json(document)
+
+
+def test_a_reason_that_is_a_message_is_stored_as_its_text() -> None:
+    """Failures are messages that name settings by keys."""
+    reason = Message("the fragment is ", "gone")
+    quarantines = (Quarantine("data/a.frag", reason, 1),)
+    changes = Changes(operation=Operation.QUARANTINE, quarantines=quarantines)
+    version = Version(1, "id", 1, changes)
+    [read] = Version.from_bytes(version.to_bytes(), name="v").changes.quarantines
+    assert (type(read.reason), read.reason) == (str, "the fragment is gone")
 
 
 def test_the_columns_of_a_checkpoint_are_those_of_the_reference() -> None:
