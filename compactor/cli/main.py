@@ -162,10 +162,6 @@ def _fail(message: str, exit_code: int, *, shows_where: bool = False) -> int:
     return exit_code
 
 
-if __name__ == "__main__":
-    main()
-
-
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
     """Raises KeyboardInterrupt on SIGTERM while the block runs: removes unfinished outputs, releases leases.
@@ -188,3 +184,7 @@ def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    main()

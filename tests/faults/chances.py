@@ -18,7 +18,7 @@ Sleep = Callable[[float], object]
 """Is given seconds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chances:
     """Chances at every call."""
 

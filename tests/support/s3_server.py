@@ -48,7 +48,7 @@ def answering(status: str, body: bytes) -> Callable[[str], RefusalError]:
     return lambda _key: RefusalError(HttpAnswer(status, headers, body))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request(Call):
     """An HTTP request; its operation is the method."""
 
@@ -67,18 +67,18 @@ class Request(Call):
     def of(cls, environ: dict[str, Any]) -> Self:
         bucket, _, key = unquote(environ["PATH_INFO"]).lstrip("/").partition("/")
         return cls(
-            environ["REQUEST_METHOD"],
-            bucket,
-            key,
-            environ.get("QUERY_STRING", ""),
-            environ.get("HTTP_RANGE"),
-            environ.get("HTTP_IF_MATCH"),
-            {
+            method=environ["REQUEST_METHOD"],
+            bucket=bucket,
+            key=key,
+            query=environ.get("QUERY_STRING", ""),
+            range=environ.get("HTTP_RANGE"),
+            if_match=environ.get("HTTP_IF_MATCH"),
+            headers={
                 name.removeprefix("HTTP_").replace("_", "-").lower(): value
                 for name, value in environ.items()
                 if name.startswith("HTTP_")
             },
-            environ,
+            environ=environ,
         )
 
     @property
