@@ -35,12 +35,11 @@ from compactor.settings.fields import Threads
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from compactor.table.release import release
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
 from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
-from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine
+from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine, release
 from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema

@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from compactor import __version__
 from compactor.cli.commands import Commands, LazyCommands
-from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.output import fail
 from compactor.cli.pipes import tolerate_closed_pipes
 from compactor.cli.usage import usage_line
@@ -30,6 +31,7 @@ from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError, MachineError
 from lsm_fragment.errors import FormatError
 
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _BARE_LINE: Final = b"compactor: error: there is not enough memory; nothing unfinished is visible\n"
 _EPILOG = """\b
 Examples:
@@ -158,6 +160,30 @@ def _call(arguments: Sequence[str]) -> object:
 def _fail(message: str, exit_code: int, *, shows_where: bool = False) -> int:
     fail(message, shows_where=shows_where)
     return exit_code
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
+    """Raises KeyboardInterrupt on SIGTERM while the block runs: removes unfinished outputs, releases leases.
+
+    Yields a function that returns whether a signal arrived, since an interrupted call to Spark may raise
+    another exception. `watch` installs its own handlers.
+    """
+    told: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+
+    def interrupt(number: int, _frame: Any) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, interrupt)) for number in _SIGNALS]
+    try:
+        yield lambda: bool(told)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

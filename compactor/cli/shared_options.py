@@ -6,15 +6,32 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from pydantic import Field
 
 from compactor.cli.setting_options import setting_option
 from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
-from compactor.settings.reading import ReadSettings
+from compactor.settings.fields import Threads
+from compactor.settings.model import Settings
 from lsm_fragment.names import parse_name
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class ReadSettings(Settings):
+    """Settings of scans, exports, searches and verifications."""
+
+    skip_quarantined: bool = Field(
+        default=False,
+        description="Leave out the fragments in quarantine, and say how many rows they have. Without it a "
+        "fragment that is damaged or gone is an error.",
+    )
+    threads: Threads | None = Field(
+        default=None,
+        description="Threads that read and decode. Changes the time, never the rows. By default one per core "
+        "of this process.",
+    )
 
 
 def duration_seconds(text: str) -> float:

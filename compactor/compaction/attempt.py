@@ -2,16 +2,18 @@
 
 The names: a spec becomes a compaction (it gets an id), and each execution of it is an attempt. An attempt
 writes objects under names of its own and returns what it wrote; only the driver commits. So retried and
-speculative attempts are harmless, and what they leave is garbage that nobody sees.
+speculative attempts are harmless, and what they leave is garbage that no version names.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import resource
 import socket
 import time
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any
 
 from compactor.common.clock import Ids, random_id
 from compactor.common.garbage import older_objects_left_alone
@@ -25,16 +27,12 @@ from compactor.compaction.compaction import (
     failed,
 )
 from compactor.compaction.fold_key import with_key_of_input
-from compactor.compaction.process import allow_open_files, peak_rss_bytes
+from compactor.compaction.prepared import prepare_merge
 from compactor.errors import CompactorError
 from compactor.merge.inputs.input_fragment import InputFragment
 from compactor.merge.merge_pass import merge_fragments
-from compactor.merge.outputs.contract import MergeResult, MergeSettings
-from compactor.planner.shape import memory_plan
-from compactor.planner.spec import max_rows_per_group
-from compactor.resources.merge_plan import output_count
+from compactor.merge.outputs.contract import MergeResult
 from compactor.resources.upload_memory import UploadMemory
-from compactor.rows.flags import RowRule, is_needed
 from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
 from compactor.stores.local import is_on_local_disk
@@ -47,8 +45,6 @@ from compactor.table.missing import missing_explained
 from compactor.table.object_names import fragment_key, skip_index_key
 from lsm_fragment.errors import FormatError
 
-_OTHER_FILES: Final = 256
-"""Open files beside inputs and outputs: those of libraries and Spark."""
 log = logging.getLogger(__name__)
 
 
@@ -112,13 +108,20 @@ class _Attempt:
 
     def run(self) -> Outcome:
         set_up_heap()
-        spec, settings = self._compaction.spec, self._compaction.settings
-        outputs = output_count(spec.rows, spec.size_bytes, settings.target_fragment_bytes)
-        allow_open_files(len(spec.inputs) + 2 * outputs + _OTHER_FILES)
+        merge = prepare_merge(self._compaction, self._open_skips, are_local=self._are_local)
+        _allow_open_files(merge.open_files)
+        inputs = [self._input(entry) for entry in self._compaction.spec.inputs]
         with older_objects_left_alone():
-            result = self._merge()
+            result = merge_fragments(inputs, merge.settings, merge.plan, self._open_output)
+        return Outcome(
+            compaction_id=self._compaction.compaction_id,
+            outputs=self._entries(result),
+            report=self._report(result),
+        )
+
+    def _report(self, result: MergeResult) -> AttemptReport:
         metrics = self._store.metrics
-        report = AttemptReport(
+        return AttemptReport(
             rows_in=result.rows_in,
             rows_out=result.rows_out,
             bytes_in=metrics.bytes_read,
@@ -127,7 +130,7 @@ class _Attempt:
             resumed_gets=metrics.resumed_gets,
             restarts=result.restarts,
             replayed_inputs=result.replayed_inputs,
-            peak_rss_bytes=peak_rss_bytes(),
+            peak_rss_bytes=_peak_rss_bytes(),
             peak_charged_bytes=result.peak_bytes,
             spilled_bytes=result.spilled_bytes,
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
@@ -137,11 +140,6 @@ class _Attempt:
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
             seconds=round(time.monotonic() - self._started, 3),
         )
-        return Outcome(
-            compaction_id=self._compaction.compaction_id,
-            outputs=self._entries(result),
-            report=report,
-        )
 
     def named(self, error: FoldError) -> Exception:
         """Returns the error with the key; as it is if the key can't be read."""
@@ -150,46 +148,6 @@ class _Attempt:
             return with_key_of_input(self._plain_store, spec.inputs[error.input], table, error)
         except (CompactorError, FormatError):
             return error
-
-    def _merge(self) -> MergeResult:
-        compaction = self._compaction
-        settings, metadata, inputs = (
-            compaction.settings, compaction.metadata, compaction.spec.inputs,
-        )  # fmt: skip
-        max_rows = max_rows_per_group(
-            inputs,
-            target_fragment_bytes=settings.target_fragment_bytes,
-            max_rows=settings.max_rows_per_row_group,
-        )
-        return merge_fragments(
-            [self._input(entry) for entry in inputs],
-            MergeSettings(
-                schema=metadata.schema,
-                sort=metadata.sort,
-                options=settings.writer_options(max_rows),
-                target_fragment_bytes=settings.target_fragment_bytes,
-                cut_keys=compaction.spec.cut_keys,
-                memory=settings.memory(),
-                skips=metadata.skips,
-                open_skips=self._open_skips,
-                rule=self._rule(),
-            ),
-            memory_plan(inputs, metadata, settings, are_local=self._are_local),
-            self._open_output,
-        )
-
-    def _rule(self) -> RowRule | None:
-        compaction, table = self._compaction, self._compaction.metadata
-        if not is_needed(table.rows, table.ttl):
-            return None
-        return RowRule(
-            table.rows,
-            table.ttl,
-            table.schema,
-            table.sort,
-            is_bottom=compaction.spec.is_bottom,
-            now_unix_ms=compaction.now_unix_ms,
-        )
 
     def _input(self, entry: FragmentEntry) -> InputFragment:
         return InputFragment(
@@ -248,3 +206,17 @@ class _Attempt:
         ]
         oldest = min(entry.sequence for entry in compaction.spec.inputs)
         return tuple(with_sequence(entries, oldest))
+
+
+def _peak_rss_bytes() -> int:
+    """Returns the largest resident set of this process so far (Linux counts in KiB, macOS in bytes)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if os.uname().sysname == "Darwin" else peak * 1024)
+
+
+def _allow_open_files(count: int) -> None:
+    """Raises the soft limit of open files as far as needed and allowed; each input takes a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -94,7 +94,7 @@ class AttemptReport:
     peak_rss_bytes: int
     """The largest resident set of the whole process since it began."""
     peak_charged_bytes: int
-    """The most bytes that were charged to the memory limit."""
+    """Peak of the bytes charged to the memory limit."""
     spilled_bytes: int
     """Bytes put on local disk, including inputs kept for a second pass."""
     fetch_wait_seconds: float

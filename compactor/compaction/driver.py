@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import structs
+
 from compactor.common.clock import Ids, random_id
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.owner import is_gone, this_owner
@@ -72,7 +74,7 @@ class FinishedCompaction:
     attempt: int = 1
     """How many times this driver has tried to merge these inputs."""
     is_void: bool = False
-    """Whether somebody else took its inputs meanwhile: their result stands, ours is garbage."""
+    """Whether another process took its inputs meanwhile: that result stands, ours is garbage."""
     quarantined: tuple[str, ...] = ()
     retry_seconds: float | None = None
     """After a failure, the seconds until its inputs may be tried again; None if this driver does not try."""
@@ -107,9 +109,9 @@ class _JudgedLeases:
     now_unix_ms: int | None = None
     """The time by which they were judged; None if there are none."""
     abandoned: tuple[str, ...] = ()
-    """Leases that nobody works on any more, although their owners did not say so."""
+    """Leases whose owners ended, or let them expire, without a commit."""
     void: tuple[str, ...] = ()
-    """These, and others that nobody works on any more or that are to be taken over."""
+    """These, and others that are unanswered, impossibly long, or to be taken over."""
 
     def freed_by(self, changes: Changes) -> Changes:
         """Adds the end of these leases to the changes."""
@@ -146,7 +148,7 @@ class Driver:
         self.waits_for_quiet = False
         """Whether the last decision left out a compaction that must run alone."""
         self._unanswered: set[str] = set()
-        """Ids of compactions that are perhaps leased: the commit's answer was lost, and nobody runs them."""
+        """Ids of compactions that may be leased: the commit's answer was lost, and no engine has them."""
 
     @property
     def url(self) -> str:
@@ -537,7 +539,7 @@ class Driver:
 
 
 def _moved(move: TrivialMove) -> list[FragmentEntry]:
-    return [replace(entry, level=move.output_level) for entry in move.entries]
+    return [structs.replace(entry, level=move.output_level) for entry in move.entries]
 
 
 def backoff_seconds(failures: int, first_seconds: float, max_seconds: float) -> float:

@@ -11,7 +11,7 @@ from compactor.compaction.compaction import Compaction, Outcome, failed
 
 
 class Engine(Protocol):
-    """An engine, which runs compactions, each of which ends in one outcome. Used from one thread."""
+    """Runs compactions; each ends in one outcome. Used from one thread."""
 
     @property
     def slots(self) -> int:

@@ -44,7 +44,7 @@ class _WatchedTable:
 
     @property
     def ended(self) -> int:
-        """Number of ended compactions of which the log has not been told yet."""
+        """Number of ended compactions whose outcomes are not in the log yet."""
         return len({outcome.compaction_id for outcome in self.uncommitted})
 
     @property
@@ -252,7 +252,7 @@ def check_done(driver: Driver, report: CompactReport) -> None:
 
 
 def check_quarantine(snapshot: Snapshot) -> None:
-    """Raises `JobError` if fragments are in quarantine, so that nobody takes the table for compacted."""
+    """Raises `JobError` if fragments are in quarantine, lest the table be taken for compacted."""
     if snapshot.quarantine:
         first = next(iter(snapshot.quarantine.values()))
         fragments = counted(len(snapshot.fragments), "fragment is", "fragments are")

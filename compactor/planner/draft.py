@@ -152,7 +152,7 @@ class Draft:
         return self.merge(items, 0, reason=reason, priority=priority)
 
     def rewrite_garbage(self, max_deleted: float, now_unix_ms: int, ttl_slack: float) -> None:
-        """Adds rewrites of fragments with too many rows that nobody reads any more, each alone in its level.
+        """Adds rewrites of fragments with too many deleted or expired rows, each alone in its level.
 
         max_deleted: share of rows that may be deleted or tombstones. ttl_slack: share of the time to live by
         which the oldest row may exceed it.

@@ -34,7 +34,7 @@ def plan_overlapping(
 
 
 def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
-    """Makes the tree one sorted run without rows that nobody reads any more.
+    """Makes the tree one sorted run without deleted or expired rows.
 
     Merges overlapping groups, and small neighbours together.
     """

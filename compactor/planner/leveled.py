@@ -30,7 +30,7 @@ _MIN_PUSH_DIVISOR = 4
 
 
 def plan_leveled(tree: Tree, policy: Policy, limits: Limits, now_unix_ms: int) -> CompactionPlan:
-    """Returns what is due under the policy. Plans come to an end once nobody writes to the tree."""
+    """Returns what is due under the policy. Plans come to an end once writes to the tree stop."""
     draft = Draft(tree, limits)
     leveled = _Leveled(tree, policy, limits, draft)
     is_pushed = False
@@ -177,7 +177,7 @@ class _Leveled:
         trigger = self._policy.level0_trigger_runs
         if len(stretch) < trigger:
             return
-        # Runs too large to merge so many at once are merged in twos.
+        # Runs that are too large to be merged together are merged in pairs.
         enough = trigger if self._limits.fits(stretch[:trigger]) else 2
         for chunk in self._limits.chunks(stretch, max(trigger, self._policy.max_merge_runs)):
             if len(chunk) >= enough and self._draft.merge_runs(

@@ -27,7 +27,7 @@ class Limits:
     target_fragment_bytes: int
     target_row_group_bytes: int
     max_fan_in: int
-    """The most sorted runs merged at once."""
+    """Limit on the sorted runs of one merge."""
     memory_limit_bytes: int
 
     @classmethod

@@ -152,7 +152,7 @@ def _rank(item: Item, below: SortedLevel) -> _Rank:
 
 
 class DisjointRanges:
-    """Key ranges of which no two overlap."""
+    """Disjoint key ranges."""
 
     def __init__(self) -> None:
         self._lowers: list[ComparableKey] = []

@@ -7,11 +7,12 @@ fragments are read together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
+from msgspec import structs
 
 from compactor.predicate.tree import Predicate
 from compactor.read.pruning import may_have, overlapping_fragments, unless_ruled_out
@@ -113,7 +114,7 @@ def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[
 
 def _bare(entry: FragmentEntry) -> FragmentEntry:
     """Drops the column sizes, which no reader needs, since tasks are sent over the network."""
-    return replace(entry, columns={})
+    return structs.replace(entry, columns={})
 
 
 def read_parts(

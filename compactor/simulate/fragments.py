@@ -64,6 +64,7 @@ def fragment(
         row_groups=1,
         peak_chunk_bytes=min(peak_chunk_bytes, size_bytes),
         peak_row_bytes=_BYTES_PER_ROW,
+        columns={},
         window=window,
     )
 

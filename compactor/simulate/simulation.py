@@ -10,8 +10,10 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import structs
 
 from compactor.planner.debt import Debt, compaction_debt
 from compactor.planner.plan import by_priority, plan_trees
@@ -212,7 +214,7 @@ class Simulation:
         for move in moves:
             for entry in move.entries:
                 self._remove(entry)
-                self._add(replace(entry, level=move.output_level))
+                self._add(structs.replace(entry, level=move.output_level))
             self._peaks.trivial_moves += 1
             self._observer.moved(move)
         return bool(moves)

@@ -7,14 +7,16 @@ folder `.tmp` on the same file system. Keys are paths, so no key can be a folder
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import stat
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from compactor.common.c_library import c_library
 from compactor.errors import ObjectChangedError, StoreError, StoreUnreachableError, UsageError
 from compactor.resources.disk import LocalDisk
 from compactor.resources.upload_memory import UploadMemory
@@ -36,9 +38,10 @@ from compactor.stores.local_files import (
     rename_over,
     walk,
 )
-from compactor.stores.writeback import Writeback
 
 _WRITE_BUFFER_BYTES: Final = 64 << 10
+_WRITEBACK_BYTES: Final = 8 << 20
+_SYNC_FILE_RANGE_WRITE: Final = 2
 _ABSENT: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 """Errors that mean an absent key: no file, a folder in its place, or a file in place of a parent."""
 
@@ -215,7 +218,7 @@ class LocalUpload(UploadScope):
         self._key, self._path, self._temporary = key, path, temporary
         self._publish = publish
         self._file = temporary.open("xb", buffering=_WRITE_BUFFER_BYTES)
-        self._writeback = Writeback(self._file)
+        self._writeback = _Writeback(self._file)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         with explained(self._path):
@@ -261,3 +264,30 @@ def _etag(status: os.stat_result) -> str:
 def is_on_local_disk(store: Store) -> bool:
     """Returns whether objects are local files, which cost no request to read again."""
     return isinstance(store, LocalStore)
+
+
+class _Writeback:
+    """Flushes a file to disk while it grows, so that the final sync is short (as RocksDB's `bytes_per_sync`).
+
+    Does nothing where the system has no call for it.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._written = self._begun = 0
+
+    def add(self, size: int) -> None:
+        """Counts `size` written bytes, and starts writeback once a step is full."""
+        self._written += size
+        if self._written - self._begun < _WRITEBACK_BYTES:
+            return
+        if (libc := c_library("sync_file_range")) is None:
+            return
+        self._file.flush()
+        libc.sync_file_range(
+            self._file.fileno(),
+            ctypes.c_int64(self._begun),
+            ctypes.c_int64(self._written - self._begun),
+            ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
+        )  # only a hint: the final sync reports errors
+        self._begun = self._written

@@ -2,15 +2,13 @@
 
 A checkpoint is an Arrow IPC stream with a column for each field of an entry, then the 16 bytes of XXH3-128
 over it. The rest of the snapshot is JSON in the schema's metadata. Equal snapshots give equal bytes, so it
-does not matter who writes a checkpoint, or how many do.
+does not matter which process writes a checkpoint, or how many do.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -21,12 +19,9 @@ from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.ipc_sizes import unpacked_bytes
 from compactor.table.json_text import from_json_text, to_json_text
-from compactor.table.metadata import TableMetadata
-from compactor.table.numbers import check_number, unix_ms
 from compactor.table.object_names import FRAGMENT_PATTERN
-from compactor.table.snapshot import Snapshot, Totals
-from compactor.table.suspects import Suspect
-from compactor.table.version import PROTOCOL, Lease, Quarantine
+from compactor.table.snapshot import HEADER, Snapshot, check_header
+from compactor.table.version import PROTOCOL
 from lsm_fragment.errors import SchemaError, cause_of
 
 _DIGEST_BYTES: Final = 16
@@ -44,7 +39,7 @@ def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     unused = [name for name in MAY_MISS if table.column(name).null_count == len(table)]
     # Columns that no fragment uses are left out: most tables have neither windows nor deletions.
     table = table.drop_columns(unused) if unused else table
-    header = _header(snapshot) | {"protocol": PROTOCOL}
+    header = HEADER.to_json(snapshot) | {"protocol": PROTOCOL}
     schema = table.schema.with_metadata({_HEADER: to_json_text(header).encode()})
     table = table.cast(schema)
     body = _stream(table, "zstd")
@@ -110,47 +105,7 @@ def _check_keys(table: pa.Table) -> None:
         raise ValueError("a key is not the name of a fragment")
 
 
-def _header(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "version": snapshot.version,
-        "committed_unix_ms": snapshot.committed_unix_ms,
-        "commit_id": snapshot.commit_id,
-        "table_id": snapshot.table_id,
-        "metadata": snapshot.table.to_json(),
-        "leases": [asdict(lease) for lease in snapshot.leases.values()],
-        "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
-        "suspects": [asdict(suspect) for suspect in snapshot.suspects.values()],
-        "totals": asdict(snapshot.totals),
-        "min_base_version": snapshot.min_base_version,
-        "oldest": snapshot.oldest,
-        "ordered_from": snapshot.ordered_from,
-    }
-
-
 def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
-    leases = [Lease.from_json(lease) for lease in header["leases"]]
-    quarantine = msgspec.convert(header["quarantine"], list[Quarantine])
-    suspects = msgspec.convert(header["suspects"], list[Suspect])
-    version = header["version"]
-    check_number("version", version)
-    ordered_from = header["ordered_from"]
-    for name, number in (
-        ("min_base_version", header["min_base_version"]), ("oldest", header["oldest"]), ("ordered_from",
-        ordered_from)
-    ):  # fmt: skip
-        check_number(name, number, version)
-    return Snapshot(
-        version=version,
-        metadata=TableMetadata.from_json(header["metadata"]),
-        fragments=FragmentMap(EntryTable(table)),
-        leases={lease.compaction_id: lease for lease in leases},
-        quarantine={item.key: item for item in quarantine},
-        suspects={suspect.key: suspect for suspect in suspects},
-        totals=msgspec.convert(header["totals"], Totals),
-        min_base_version=header["min_base_version"],
-        oldest=header["oldest"],
-        ordered_from=ordered_from,
-        committed_unix_ms=unix_ms("committed_unix_ms", header["committed_unix_ms"]),
-        commit_id=msgspec.convert(header["commit_id"], str),
-        table_id=msgspec.convert(header["table_id"], str),
-    )
+    snapshot = HEADER.from_json(header, fragments=FragmentMap(EntryTable(table)))
+    check_header(snapshot)
+    return snapshot

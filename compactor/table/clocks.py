@@ -14,7 +14,7 @@ from compactor.settings.units import duration_text
 from compactor.stores.base import StoreTime
 
 MAX_SKEW_SECONDS: Final = 15 * 60
-"""The most that this machine's clock may differ from the store's. S3 itself refuses requests beyond that."""
+"""Limit on the difference of this machine's clock from the store's. S3 itself refuses requests beyond it."""
 MAX_QUIET_SECONDS: Final = 30 * 86_400
 """The longest time since the last commit after which rows expire by this machine's clock alone."""
 TRUST_VARIABLE: Final = "COMPACTOR_TRUST_CLOCK"

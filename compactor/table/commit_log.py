@@ -71,10 +71,10 @@ from compactor.table.version import Changes, Version
 _MAX_TRIES: Final = 64
 _MAX_WAIT_SECONDS: Final = 2.0
 _CHECKPOINT_VERSIONS: Final = 64
-"""The least versions between two checkpoints; large tables have more, see `_is_checkpoint_due`."""
+"""Write a checkpoint after this many versions at the earliest; see `_is_checkpoint_due` for large tables."""
 _MAX_CHECKPOINT_VERSIONS: Final = 1024
 _MAX_UNKNOWN: Final = 256
-"""The most commits of unknown outcome that a log remembers."""
+"""Remember at most this many commits of unknown outcome."""
 
 log = logging.getLogger(__name__)
 

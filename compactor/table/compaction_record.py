@@ -1,4 +1,4 @@
-"""Compaction records: what became of a compaction, kept by the version that committed it, for reports.
+"""Compaction records: the figures of a compaction, kept for reports by the version that committed it.
 
 No decision depends on them. Zeros are not written, unknown fields are ignored, and a record that can't be
 read is left out, so that older and newer programs can read the same log.
@@ -15,7 +15,7 @@ from compactor.common.conversion import convertible
 from compactor.table.numbers import Natural, Seconds
 
 MAX_TEXT: Final = 300
-"""The most characters of a reason, since every compaction's log file holds records."""
+"""Cut reasons at this many characters, since every compaction's log file holds records."""
 
 
 @convertible
@@ -43,7 +43,7 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""
     memory_limit_bytes: Natural = 0
     peak_charged_bytes: Natural = 0
-    """The most bytes that were charged to the memory limit."""
+    """Peak of the bytes charged to the memory limit."""
     peak_rss_bytes: Natural = 0
     """The largest resident set of the whole process since it began."""
     predicted_memory_bytes: Natural = 0

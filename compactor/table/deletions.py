@@ -8,11 +8,11 @@ leave those rows out, and the next compaction of the fragment does not write the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from io import BytesIO
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+from msgspec import structs
 
 from compactor.common.counts import counted
 from compactor.errors import DamagedInputError
@@ -29,7 +29,7 @@ Deleted: TypeAlias = pa.BooleanArray
 
 _LEVEL: Final = 3
 _MAX_BESIDE_BITS: Final = 1024
-"""The most bytes that a block takes beside a bit for each row."""
+"""Refuse a block with more bytes than these beside a bit for each row."""
 _ADVICE: Final = ": restore the object from a backup"
 
 
@@ -45,7 +45,7 @@ def write_deletions(
         blocks.append(block)
         offset += len(block)
     create_own(store, key, b"".join(blocks))
-    return [replace(entry, deletion=deletion) for entry, deletion in entries]
+    return [structs.replace(entry, deletion=deletion) for entry, deletion in entries]
 
 
 def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
+
+import msgspec
+import pyarrow as pa
+from msgspec import structs
 
 from compactor.errors import DataError
 from compactor.rows.flags import NONE_SEEN, RowStatistics
+from compactor.table.json_text import to_json_text
 from compactor.table.numbers import (
     MAX_GROUP_ROWS,
     MAX_INT64,
@@ -21,13 +26,52 @@ from compactor.table.numbers import (
     check_sum,
 )
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
+from compactor.table.stored import (
+    Form,
+    Hash,
+    Listed,
+    Number,
+    Numbers,
+    ObjectName,
+    RelatedNumber,
+    Stored,
+    Text,
+)
 from lsm_fragment.container.footer import ColumnBytes, FragmentSummary
 from lsm_fragment.errors import cause_of
 from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 
 _MAX_KEY_CHARACTERS: Final = 2 * MAX_KEY_BYTES
-"""The most characters of a key: binary values are base64 in the log, and so longer than in rows."""
+"""Refuse a longer key. Binary values are base64 in the log, and so longer than in rows."""
+
+
+class _Columns(Form):
+    """Raw and stored bytes by column: a JSON object, parsed late if it comes from a checkpoint."""
+
+    def check(self, name: str, value: Mapping[str, ColumnBytes]) -> None:
+        if isinstance(value, LazyColumns):
+            return
+        for column, (raw, stored) in value.items():
+            if not (type(raw) is type(stored) is int and 0 <= raw <= MAX_INT64 >= stored >= 0):
+                check_number(f"{name}[{column!r}] raw bytes", raw)
+                check_number(f"{name}[{column!r}] stored bytes", stored)
+        check_sum(f"raw bytes of {name}", [sizes.raw for sizes in value.values()])
+
+    def to_json(self, value: Mapping[str, ColumnBytes]) -> dict[str, list[int]]:
+        return {name: [sizes.raw, sizes.stored] for name, sizes in value.items()}
+
+    def from_json(self, value: Mapping[str, Any]) -> dict[str, ColumnBytes]:
+        return {name: ColumnBytes(*sizes) for name, sizes in value.items()}
+
+    def to_cells(self, values: Iterable[Mapping[str, ColumnBytes]]) -> list[str]:
+        return [
+            value.text if isinstance(value, LazyColumns) else to_json_text(self.to_json(value))
+            for value in values
+        ]
+
+    def from_cells(self, cells: Sequence[str]) -> list[LazyColumns]:
+        return list(map(LazyColumns, cells))
 
 
 class LazyColumns(Mapping[str, ColumnBytes]):
@@ -39,8 +83,8 @@ class LazyColumns(Mapping[str, ColumnBytes]):
     @cached_property
     def _columns(self) -> dict[str, ColumnBytes]:
         try:
-            columns = {name: ColumnBytes(*sizes) for name, sizes in json.loads(self.text).items()}
-            _check_columns(columns)
+            columns = _COLUMNS.from_json(json.loads(self.text))
+            _COLUMNS.check("columns", columns)
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
             raise DataError(
                 f"a checkpoint's entry has damaged columns ({cause_of(error)})"
@@ -60,86 +104,99 @@ class LazyColumns(Mapping[str, ColumnBytes]):
         return repr(self._columns)
 
 
+class _Key(Form):
+    """The values of a row's sort columns: an array in JSON."""
+
+    def check(self, name: str, value: Bound) -> None:
+        texts = sum(len(part) for part in value if isinstance(part, str))
+        check_number(f"length of {name}", texts, _MAX_KEY_CHARACTERS)
+
+    def to_json(self, value: Bound) -> list[Any]:
+        return list(value)
+
+    def from_json(self, value: Any) -> Bound:
+        if not isinstance(value, list):
+            raise ValueError("a key bound is not a list")
+        return tuple(value)
+
+
+class _Places(Form):
+    """Offset and length of blocks by column: a JSON object."""
+
+    def check(self, name: str, value: Mapping[str, tuple[int, int]]) -> None:  # noqa: ARG002
+        for offset, length in value.values():
+            check_number("skip_index offset", offset, MAX_OBJECT_BYTES)
+            check_number("skip_index length", length, MAX_OBJECT_BYTES)
+
+    def to_json(self, value: Mapping[str, tuple[int, int]]) -> dict[str, list[int]]:
+        return {name: list(place) for name, place in value.items()}
+
+    def from_json(self, value: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+        return {name: (offset, length) for name, (offset, length) in value.items()}
+
+
+_MIN_INT64: Final = -MAX_INT64 - 1
+_COLUMNS: Final = _Columns()
+_KEY: Final = _Key()
+_NUMBER: Final = Number()
+_OBJECT_BYTES: Final = Number(MAX_OBJECT_BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class Deletion:
     """The deleted rows of a fragment, and where their positions are stored."""
 
-    key: str
+    key: Annotated[str, ObjectName(is_deletions_key, "a deletions object")]
     """Key of the object."""
-    offset: int
-    length: int
-    rows: int
-
-    def to_json(self) -> list[Any]:
-        return [self.key, self.offset, self.length, self.rows]
-
-    @classmethod
-    def from_json(cls, value: list[Any]) -> Self:
-        """Raises TypeError or ValueError for a value that `to_json` does not make."""
-        key, offset, length, rows = value
-        check_number("deletion offset", offset, MAX_OBJECT_BYTES)
-        check_number("deletion length", length, MAX_OBJECT_BYTES)
-        check_number("deletion rows", rows)
-        if not is_deletions_key(key):
-            raise ValueError(f"{key!r} is not the name of a deletions object")
-        return cls(key, offset, length, rows)
+    offset: Annotated[int, _OBJECT_BYTES]
+    length: Annotated[int, _OBJECT_BYTES]
+    rows: Annotated[int, _NUMBER]
 
 
 @dataclass(frozen=True, slots=True)
 class SkipIndex:
     """The place of a fragment's skip index on storage."""
 
-    key: str
+    key: Annotated[str, ObjectName(is_skip_index_key, "a skip index object")]
     """Key of the object."""
-    columns: Mapping[str, tuple[int, int]]
+    columns: Annotated[Mapping[str, tuple[int, int]], _Places()]
     """Offset and length of each column's block, by stored name; length 0 if nothing was worth keeping."""
 
-    def to_json(self) -> list[Any]:
-        return [self.key, {name: list(place) for name, place in self.columns.items()}]
 
-    @classmethod
-    def from_json(cls, value: list[Any]) -> Self:
-        """Raises TypeError or ValueError for a value that `to_json` does not make."""
-        key, columns = value
-        if not is_skip_index_key(key):
-            raise ValueError(f"{key!r} is not the name of a skip index object")
-        for offset, length in columns.values():
-            check_number("skip_index offset", offset, MAX_OBJECT_BYTES)
-            check_number("skip_index length", length, MAX_OBJECT_BYTES)
-        return cls(key, {name: (offset, length) for name, (offset, length) in columns.items()})
+class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A live fragment, as the log knows it without opening it.
 
+    This is its only declaration: `STORED` derives the JSON of the log, the columns of checkpoints and the
+    checks. To add a field, add it here, with a default.
+    """
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FragmentEntry:
-    """A live fragment, as the log knows it without opening it."""
-
-    key: str
-    level: int
-    run: str
-    """What wrote it: the id of its compaction, or its own key."""
-    sequence: tuple[int, int]
+    key: Annotated[str, ObjectName(is_fragment_key, "a fragment")]
+    level: Annotated[int, Number(MAX_LEVEL, arrow=pa.int32())]
+    run: Annotated[str, Text()]
+    """The id of the compaction that wrote it, or its own key."""
+    sequence: Annotated[tuple[int, int], Numbers(("version", "position"))]
     """The version and position at which its oldest rows came in; on level 0, this names its sorted run."""
-    rows: int
-    size_bytes: int
-    row_hash: int
-    first_key: Bound
+    rows: Annotated[int, RelatedNumber()]
+    size_bytes: Annotated[int, _OBJECT_BYTES]
+    row_hash: Annotated[int, Hash()]
+    first_key: Annotated[Bound, _KEY]
     """The whole key of its first row, never truncated: the order of fragments rests on it."""
-    last_key: Bound
-    row_groups: int
-    peak_chunk_bytes: int
+    last_key: Annotated[Bound, _KEY]
+    row_groups: Annotated[int, RelatedNumber()]
+    peak_chunk_bytes: Annotated[int, _NUMBER]
     """Bytes of its largest chunk, raw or decoded, whichever is more: what a merge holds of it at a time."""
-    peak_row_bytes: int
+    peak_row_bytes: Annotated[int, _NUMBER]
     """Raw bytes per row of the chunk where that is greatest."""
-    columns: Mapping[str, ColumnBytes] = field(default_factory=dict)
-    window: int | None = None
+    columns: Annotated[Mapping[str, ColumnBytes], _COLUMNS]
+    window: Annotated[int | None, Number(least=_MIN_INT64, is_always_there=True)] = None
     """The time window of all its rows; None in a table without windows, and for rows without a time."""
-    deletion: Deletion | None = None
+    deletion: Annotated[Deletion | None, Listed(Stored(Deletion))] = None
     """Rows that readers leave out and the next compaction does not write."""
-    tombstones: int = 0
+    tombstones: Annotated[int, RelatedNumber()] = 0
     """Number of rows that delete older rows of their key."""
-    oldest_unix_ms: int | None = None
-    """The least time of its rows, in a table with a time to live; None if no row has a time."""
-    skip_index: SkipIndex | None = None
+    oldest_unix_ms: Annotated[int | None, Number(least=_MIN_INT64)] = None
+    """The earliest time of its rows, in a table with a time to live; None if no row has a time."""
+    skip_index: Annotated[SkipIndex | None, Listed(Stored(SkipIndex))] = None
 
     @property
     def deleted_rows(self) -> int:
@@ -211,55 +268,18 @@ class FragmentEntry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "level": self.level,
-            "run": self.run,
-            "sequence": list(self.sequence),
-            "rows": self.rows,
-            "size_bytes": self.size_bytes,
-            "row_hash": f"{self.row_hash:016x}",
-            "first_key": list(self.first_key),
-            "last_key": list(self.last_key),
-            "row_groups": self.row_groups,
-            "peak_chunk_bytes": self.peak_chunk_bytes,
-            "peak_row_bytes": self.peak_row_bytes,
-            "columns": {name: [c.raw, c.stored] for name, c in self.columns.items()},
-            "window": self.window,
-            **({"deletion": self.deletion.to_json()} if self.deletion else {}),
-            **({"tombstones": self.tombstones} if self.tombstones else {}),
-            **({} if self.oldest_unix_ms is None else {"oldest_unix_ms": self.oldest_unix_ms}),
-            **({"skip_index": self.skip_index.to_json()} if self.skip_index else {}),
-        }
+        return STORED.to_json(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
+    def from_json(cls, value: Mapping[str, Any]) -> FragmentEntry:
         """Raises KeyError, TypeError or ValueError for a value that `to_json` does not make."""
-        _check_types(value)
-        entry = cls(
-            key=value["key"],
-            level=value["level"],
-            run=value["run"],
-            sequence=(value["sequence"][0], value["sequence"][1]),
-            rows=value["rows"],
-            size_bytes=value["size_bytes"],
-            row_hash=int(value["row_hash"], 16),
-            first_key=tuple(value["first_key"]),
-            last_key=tuple(value["last_key"]),
-            row_groups=value["row_groups"],
-            peak_chunk_bytes=value["peak_chunk_bytes"],
-            peak_row_bytes=value["peak_row_bytes"],
-            columns={name: ColumnBytes(*sizes) for name, sizes in value["columns"].items()},
-            window=value.get("window"),
-            deletion=Deletion.from_json(value["deletion"]) if value.get("deletion") else None,
-            tombstones=value.get("tombstones", 0),
-            oldest_unix_ms=value.get("oldest_unix_ms"),
-            skip_index=SkipIndex.from_json(value["skip_index"])
-            if value.get("skip_index")
-            else None,
-        )
+        entry = STORED.from_json(value)
         check_entry(entry)
         return entry
+
+
+STORED: Final = Stored(FragmentEntry)
+"""The stored forms of entries: JSON of the log, and columns of checkpoints."""
 
 
 def key_range(entry: FragmentEntry, compare: KeyComparator) -> tuple[ComparableKey, ComparableKey]:
@@ -282,52 +302,18 @@ def check_entry(entry: FragmentEntry) -> None:
 
     Columns that are still text are checked when they are asked for.
     """
-    if not is_fragment_key(entry.key):
-        raise ValueError(f"{entry.key!r} is not the name of a fragment")
-    check_number("level", entry.level, MAX_LEVEL)
-    for place, number in enumerate(entry.sequence):
-        check_number(f"sequence[{place}]", number)
-    check_number("size_bytes", entry.size_bytes, MAX_OBJECT_BYTES)
+    STORED.check(entry)
     # The size is a bound that holds: readers compare it with the object.
     check_number("row_groups", entry.row_groups, entry.size_bytes // MIN_ROW_GROUP_BYTES)
-    check_number(
-        "rows",
-        entry.rows,
-        min(MAX_INT64, entry.row_groups * MAX_GROUP_ROWS),
-        least=entry.row_groups,
-    )
-    check_number("row_hash", entry.row_hash, 2**64 - 1)
-    check_number("peak_chunk_bytes", entry.peak_chunk_bytes)
-    check_number("peak_row_bytes", entry.peak_row_bytes)
-    for name, key in (("first_key", entry.first_key), ("last_key", entry.last_key)):
-        texts = sum(len(value) for value in key if isinstance(value, str))
-        check_number(f"length of {name}", texts, _MAX_KEY_CHARACTERS)
+    max_rows = min(MAX_INT64, entry.row_groups * MAX_GROUP_ROWS)
+    check_number("rows", entry.rows, max_rows, least=entry.row_groups)
     if entry.deletion:
         check_number("deletion rows", entry.deletion.rows, entry.rows)
     check_number("tombstones", entry.tombstones, entry.rows)
-    for name, signed in (("oldest_unix_ms", entry.oldest_unix_ms), ("window", entry.window)):
-        if signed is not None:
-            check_number(name, signed, least=-MAX_INT64 - 1)
-    if not isinstance(entry.columns, LazyColumns):
-        _check_columns(entry.columns)
-
-
-def _check_columns(columns: Mapping[str, ColumnBytes]) -> None:
-    for name, sizes in columns.items():
-        check_number(f"columns[{name!r}] raw bytes", sizes.raw)
-        check_number(f"columns[{name!r}] stored bytes", sizes.stored)
-    check_sum("raw bytes of columns", (sizes.raw for sizes in columns.values()))
-
-
-def _check_types(value: Mapping[str, Any]) -> None:
-    if not isinstance(value["run"], str):
-        raise ValueError("run is not a text")
-    if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):
-        raise ValueError("a key bound is not a list")
 
 
 def with_sequence(
     entries: Iterable[FragmentEntry], sequence: tuple[int, int]
 ) -> list[FragmentEntry]:
     """Returns the entries with one common sequence, for rewrites of older rows."""
-    return [replace(entry, sequence=sequence) for entry in entries]
+    return [structs.replace(entry, sequence=sequence) for entry in entries]

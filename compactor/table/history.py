@@ -10,7 +10,7 @@ to the table:
 - A checkpoint counts only if the log file of its version is there with the same commit id, and the log has no
   gap from an older mark (a checkpoint, the floor, version 1) up to it.
 - A log file beyond a gap means one of two things. If it names the table's id, the files in the gap have been
-  lost, and nothing is read or written before somebody has looked. Otherwise it is a stray and is ignored.
+  lost, and nothing is read or written before a person has looked. Otherwise it is a stray and is ignored.
 - An object in the place of a version, connected with the log before it, has to be that version of the table.
   Anything else may have replaced the version, and rows with it, so nothing is read or written either.
 """
@@ -282,7 +282,7 @@ class History:
         """Reads a checkpoint.
 
         Raises `ObjectNotFoundError`, and `DataError` if it is damaged, of another version than its name, or
-        withheld by the store: archived, or encrypted with somebody else's key.
+        withheld by the store: archived, or encrypted with another owner's key.
         """
         key = checkpoint_key(version)
         name = f"{self._store.url}/{key}"

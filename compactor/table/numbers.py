@@ -20,21 +20,21 @@ MAX_INT64: Final = 2**63 - 1
 MAX_LEVEL: Final = 64
 """The deepest level: the planner adds one when the last exceeds a target that at least doubles with each."""
 MAX_OBJECT_BYTES: Final = 1 << 50
-"""More bytes than any store takes in one object."""
+"""Refuse larger objects: no store takes one."""
 MIN_ROW_GROUP_BYTES: Final = BLOCK_HEADER_BYTES + NODE_BYTES
-"""The least bytes of a row group in a fragment: a key chunk of one node, without payload."""
+"""Stored bytes of the smallest row group: a key chunk of one node, without payload."""
 MAX_GROUP_ROWS: Final = 2**32 - 1
-"""The most rows of a row group: the format counts them in 32 bits."""
+"""Limit on the rows of a row group: the format counts them in 32 bits."""
 MAX_KEY_BYTES: Final = 1 << 20
-"""The most bytes of one row's sort columns, since the log holds every fragment's first and last key whole."""
+"""Limit on one row's sort columns, since the log holds every fragment's first and last key whole."""
 MAX_TTL_SECONDS: Final = 10**12
 MAX_SKIP_BYTES: Final = 1 << 30
-"""The most bytes of a column's skip index in a row group: readers take no larger object whole."""
-_LAST_UNIX_MS: Final = 253_402_300_799_999
+"""Limit on a column's skip index in a row group: readers take no larger object whole."""
+LAST_UNIX_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
 Natural: TypeAlias = Annotated[NonNegativeInt, msgspec.Meta(ge=0, le=MAX_INT64)]
-UnixMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LAST_UNIX_MS)]
+UnixMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LAST_UNIX_MS)]
 Level: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_LEVEL)]
 WindowSeconds: TypeAlias = Annotated[PositiveInt, msgspec.Meta(ge=1, le=MAX_WINDOW_SECONDS)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
@@ -57,5 +57,5 @@ def check_sum(name: str, numbers: Iterable[int]) -> None:
 
 def unix_ms(name: str, number: Any) -> int:
     """Returns the number. Raises as `check_number` does unless it is a time that calendars know."""
-    check_number(name, number, _LAST_UNIX_MS)
+    check_number(name, number, LAST_UNIX_MS)
     return int(number)

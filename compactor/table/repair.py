@@ -1,6 +1,6 @@
 """Examines a damaged log, and puts aside what does not belong to it. Nothing is ever deleted for good.
 
-What goes aside: strays beyond a gap after the end of the log, and checkpoints that can't be read or
+Put aside are strays beyond a gap after the end of the log, and checkpoints that can't be read or
 contradict the log. The log that is left says what it said, or is closer to the truth. Files of this table
 beyond a gap, and an object in the place of the next version that is not this version, may stand for rows;
 they go aside only if the user names the version at which the log is to end. Then a mark says up to which
@@ -109,7 +109,7 @@ class RepairReport:
 def repair(
     store: Store, *, end_at: int | None = None, apply: bool = False, ids: Ids = random_id
 ) -> RepairReport:
-    """Finds what is wrong with a table's log; with `apply`, puts aside what does not belong to it.
+    """Finds the faults of a table's log; with `apply`, puts aside the objects that do not belong to it.
 
     end_at: the version at which the log is to end, where log files are lost or damaged.
     Raises `TableNotFoundError`, `UsageError` for an end that the log does not reach or need, `DataError` if
@@ -131,7 +131,7 @@ def repair(
     report.aside = aside_key(repair_id, "")
     if report.given_up:
         create_own(store, given_up_key(repair_id, report.given_up), b"")
-    # Log files go newest first, so that what is left is never mistaken for the whole.
+    # Log files go newest first, so that the rest is never mistaken for the whole log.
     for key in sorted(report.aside_keys, reverse=True):
         _put_aside(store, key, report.aside + key)
     return report
@@ -170,7 +170,7 @@ def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
 
 
 def log_faults(store: ReadOnlyStore) -> list[str]:
-    """Returns what is wrong with the log and its checkpoints, one line each."""
+    """Returns the faults of the log and its checkpoints, one line each."""
     try:
         return [f"{store.url}/{f.key}: {f.reason}" for f in diagnose(store).findings]
     except DataError as error:
@@ -255,7 +255,7 @@ class _Doctor:
             yield Finding(version_key(lost.number), lost.reason, False)
 
     def last_known(self, end: int) -> int:
-        """Returns the last version after the end of the log of which there is a trace; 0 if there is none."""
+        """Returns the last version after the end of the log that left a trace; 0 if none did."""
         based_on = last_base(self._store, end)
         return max(self._own_beyond, based_on.number if based_on else 0)
 
@@ -331,7 +331,7 @@ class _Without:
 
 
 def _put_aside(store: Store, key: str, target: str) -> None:
-    """Copies an object of any size, and removes the original once the copy has the same length."""
+    """Copies an object of any size, and removes the original if the copy has the same length."""
     source = store.open_stream(key)
     try:
         with store.start_upload(target) as upload:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from compactor.common.conversion import convertible
 from compactor.errors import DataError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
-from compactor.table.numbers import MAX_INT64, Natural, Seconds
+from compactor.table.numbers import LAST_UNIX_MS, MAX_INT64, Natural, Seconds, check_number
+from compactor.table.stored import Converted, Keyed, Number, Parsed, RelatedNumber, Stored
 from compactor.table.suspects import Suspect, abandoned, rewritten
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 
@@ -80,30 +81,37 @@ _TOTALS: Final = tuple(field.name for field in fields(Totals))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The table at one version. Version 0 is a table that does not exist yet."""
+    """The table at one version. Version 0 is a table that does not exist yet.
 
-    version: int
-    metadata: TableMetadata | None
-    fragments: FragmentMap
-    """The live fragments by key."""
-    leases: Mapping[str, Lease] = field(default_factory=dict)
-    """Leases that stand, by compaction id, including expired ones that nobody gave up."""
-    quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
-    """Quarantined live fragments, by key."""
-    suspects: Mapping[str, Suspect] = field(default_factory=dict)
-    """Live fragments whose compactions were abandoned, by key."""
-    totals: Totals = field(default_factory=Totals)
-    min_base_version: int = 0
-    """Fragments of attempts based on an earlier version may not be added any more."""
-    oldest: int = 1
-    """The first version that can still be read."""
-    committed_unix_ms: int = 0
-    ordered_from: int = 0
-    """The last version stamped with an earlier time than the one before it, because a clock was ahead."""
-    commit_id: str = ""
+    The fields with a form are those of a checkpoint's header.
+    """
+
+    version: Annotated[int, Number()]
+    committed_unix_ms: Annotated[int, Number(LAST_UNIX_MS)] = 0
+    commit_id: Annotated[str, Converted(str)] = ""
     """The commit id of the version; it distinguishes a log file from one created again in its place."""
-    table_id: str = ""
+    table_id: Annotated[str, Converted(str)] = ""
     """The commit id of the first version, which all log files of the table name."""
+    metadata: Annotated[TableMetadata | None, Parsed(TableMetadata.from_json)]
+    leases: Annotated[Mapping[str, Lease], Keyed(Lease, "compaction_id")] = field(
+        default_factory=dict
+    )
+    """Leases that stand, by compaction id, including expired ones that no process has ended."""
+    quarantine: Annotated[Mapping[str, Quarantine], Keyed(Quarantine, "key")] = field(
+        default_factory=dict
+    )
+    """Quarantined live fragments, by key."""
+    suspects: Annotated[Mapping[str, Suspect], Keyed(Suspect, "key")] = field(default_factory=dict)
+    """Live fragments whose compactions were abandoned, by key."""
+    totals: Annotated[Totals, Converted(Totals)] = field(default_factory=Totals)
+    min_base_version: Annotated[int, RelatedNumber()] = 0
+    """Fragments of attempts based on an earlier version may not be added any more."""
+    oldest: Annotated[int, RelatedNumber()] = 1
+    """The first version that can still be read."""
+    ordered_from: Annotated[int, RelatedNumber()] = 0
+    """The last version stamped with an earlier time than the one before it, because a clock was ahead."""
+    fragments: FragmentMap
+    """The live fragments by key; a checkpoint holds them as columns."""
 
     @classmethod
     def empty(cls) -> Self:
@@ -136,6 +144,17 @@ class Snapshot:
     def apply(self, version: Version) -> Snapshot:
         """Returns the snapshot after `version`. Raises `DataError` if the log contradicts itself."""
         return replay(self, [version])
+
+
+HEADER: Final = Stored(Snapshot, leaves_out=False)
+"""The stored form of a snapshot without its fragments: the header of a checkpoint."""
+
+
+def check_header(snapshot: Snapshot) -> None:
+    """Raises ValueError, naming the field, for a number that no writer makes."""
+    HEADER.check(snapshot)
+    for name in ("min_base_version", "oldest", "ordered_from"):
+        check_number(name, getattr(snapshot, name), snapshot.version)
 
 
 def replay(snapshot: Snapshot, versions: Iterable[Version]) -> Snapshot:
@@ -208,7 +227,7 @@ class _Replay:
         for key in gone:
             self._quarantine.pop(key, None)
             self._suspects.pop(key, None)
-            # An input of the lease is gone, so the lease is over, whoever made it.
+            # An input of the lease is gone, so the lease is over, whichever process made it.
             self._release(self._lease_of.get(key))
         self._values["totals"] = self._values["totals"].after(changes, removed)
 

@@ -43,7 +43,7 @@ class Suspect:
 
     @property
     def max_inputs(self) -> int | None:
-        """The most fragments, itself included, of a merge with it; None sets no bound."""
+        """Limit on the fragments of a merge with it, itself included; None sets no limit."""
         if self.inputs == 1:
             return 1
         if self.abandoned < MAX_ABANDONED or (self.abandoned == MAX_ABANDONED and self.is_cleared):

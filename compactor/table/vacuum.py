@@ -55,7 +55,7 @@ MIN_SHRINK_ROWS: Final = 1000
 """Tables with fewer rows may shrink freely."""
 _MAX_TRIES: Final = 5
 LOG_GRACE_SECONDS: Final = 3600
-"""The least age in seconds of a removed log file.
+"""Keep log files younger than this, in seconds.
 
 Log files are small, and removing one under a running commit makes its outcome unknown.
 """
@@ -249,7 +249,7 @@ class _Vacuum:
                 self._log.history.checkpoint(snapshot.version), snapshot
             )
         except (DataError, ObjectNotFoundError):
-            return False  # somebody has put another one there, so nothing of the log goes
+            return False  # another process has put a new one there: keep the log
 
     def _needed_since(self, proved: _Proved, snapshot: Snapshot) -> set[str]:
         """Returns what became live between the proof and the vacuum's own commit."""

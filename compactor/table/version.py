@@ -1,11 +1,11 @@
-"""Versions: one file of the commit log each, with what it changes. Pure values and their bytes."""
+"""Versions: a file of the commit log each, with the changes of one commit. Pure values and their bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 import xxhash
@@ -25,6 +25,7 @@ from compactor.table.numbers import (
     check_sum,
     unix_ms,
 )
+from compactor.table.stored import Converted, Form, Parsed, RelatedNumber, Several, Stored
 from lsm_fragment.errors import SchemaError, cause_of
 
 PROTOCOL: Final = 1
@@ -68,11 +69,6 @@ class Lease:
     output_level: Level
     expires_unix_ms: UnixMs
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises ValueError for a value that is not a lease."""
-        return msgspec.convert(value, cls)
-
 
 @convertible
 @dataclass(frozen=True, slots=True)
@@ -94,69 +90,53 @@ class CompactionCost:
     task_seconds: Seconds
 
 
+class _Records(Form):
+    """Compaction records: those that cannot be read are left out, since no decision depends on them."""
+
+    def to_json(self, value: Iterable[CompactionRecord]) -> list[dict[str, Any]]:
+        return records_to_json(value)
+
+    def from_json(self, value: Any) -> tuple[CompactionRecord, ...]:
+        return records_from_json(value)
+
+
+_TEXTS: Final = Converted(tuple[str, ...])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The changes of a commit to the snapshot for which it was prepared."""
+    """The changes of a commit to the snapshot for which it was prepared, by the names of a log file."""
 
-    operation: Operation
-    adds: tuple[FragmentEntry, ...] = ()
-    removes: tuple[str, ...] = ()
-    """Keys of fragments that are no longer live, or that come back changed in `adds`."""
-    metadata: TableMetadata | None = None
+    operation: Annotated[Operation, Converted(Operation)]
+    metadata: Annotated[TableMetadata | None, Parsed(TableMetadata.from_json)] = None
     """Set by the first version and by those that change it."""
-    leases: tuple[Lease, ...] = ()
+    removes: Annotated[tuple[str, ...], _TEXTS] = ()
+    """Keys of fragments that are no longer live, or that come back changed in `adds`."""
+    adds: Annotated[tuple[FragmentEntry, ...], Several(Parsed(FragmentEntry.from_json))] = ()
+    leases: Annotated[tuple[Lease, ...], Converted(tuple[Lease, ...])] = ()
     """New and prolonged leases."""
-    ended_leases: tuple[str, ...] = ()
+    ended_leases: Annotated[tuple[str, ...], _TEXTS] = ()
     """Ids of compactions that are over."""
-    abandoned_leases: tuple[str, ...] = ()
-    """Ids of compactions that nobody works on any more, and whose owners did not say so."""
-    quarantines: tuple[Quarantine, ...] = ()
-    released_fragments: tuple[str, ...] = ()
+    abandoned_leases: Annotated[tuple[str, ...], _TEXTS] = ()
+    """Ids of compactions whose owners ended without committing that."""
+    quarantines: Annotated[tuple[Quarantine, ...], Converted(tuple[Quarantine, ...])] = ()
+    released_fragments: Annotated[tuple[str, ...], _TEXTS] = ()
     """Keys of fragments released from quarantine, and no longer suspected."""
-    min_base_version: int | None = None
+    min_base_version: Annotated[int | None, RelatedNumber()] = None
     """Fragments of attempts based on an earlier version may not be added any more."""
-    oldest: int | None = None
+    oldest: Annotated[int | None, RelatedNumber()] = None
     """The first version that can still be read."""
-    cost: CompactionCost | None = None
-    records: tuple[CompactionRecord, ...] = ()
-    """What became of the compactions that this commit ends; for reports only."""
+    cost: Annotated[CompactionCost | None, Converted(CompactionCost)] = None
+    records: Annotated[tuple[CompactionRecord, ...], _Records()] = ()
+    """Figures of the compactions that this commit ends; for reports only."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "operation": str(self.operation),
-            "metadata": None if self.metadata is None else self.metadata.to_json(),
-            "removes": list(self.removes),
-            "adds": [entry.to_json() for entry in self.adds],
-            "leases": [asdict(lease) for lease in self.leases],
-            "ended_leases": list(self.ended_leases),
-            "abandoned_leases": list(self.abandoned_leases),
-            "quarantines": [asdict(quarantine) for quarantine in self.quarantines],
-            "released_fragments": list(self.released_fragments),
-            "min_base_version": self.min_base_version,
-            "oldest": self.oldest,
-            "cost": None if self.cost is None else asdict(self.cost),
-            "records": records_to_json(self.records),
-        }
+        return _CHANGES.to_json(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
+    def from_json(cls, value: Mapping[str, Any]) -> Changes:
         """Raises KeyError, TypeError, ValueError or `SchemaError` for what `to_json` does not make."""
-        metadata, cost = value["metadata"], value["cost"]
-        changes = cls(
-            operation=Operation(value["operation"]),
-            adds=tuple(FragmentEntry.from_json(entry) for entry in value["adds"]),
-            removes=_texts(value["removes"]),
-            metadata=None if metadata is None else TableMetadata.from_json(metadata),
-            leases=tuple(Lease.from_json(lease) for lease in value["leases"]),
-            ended_leases=_texts(value["ended_leases"]),
-            abandoned_leases=_texts(value["abandoned_leases"]),
-            quarantines=msgspec.convert(value["quarantines"], tuple[Quarantine, ...]),
-            released_fragments=_texts(value["released_fragments"]),
-            min_base_version=value["min_base_version"],
-            oldest=value["oldest"],
-            cost=None if cost is None else msgspec.convert(cost, CompactionCost),
-            records=records_from_json(value["records"]),
-        )
+        changes = _CHANGES.from_json(value)
         # A version yet to come is neither too old nor gone.
         for name, number in (
             ("min_base_version", changes.min_base_version),
@@ -169,9 +149,7 @@ class Changes:
         return changes
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    """Raises ValueError unless it is an array of texts."""
-    return msgspec.convert(value, tuple[str, ...])
+_CHANGES: Final = Stored(Changes, leaves_out=False)
 
 
 @dataclass(frozen=True, slots=True)

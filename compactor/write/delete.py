@@ -9,12 +9,13 @@ deletion covers all rows of the preceding version.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import CommitConflictError
@@ -139,7 +140,7 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
     return Changes(
         operation=Operation.DELETE,
         # Trivial moves may have changed the level of some fragments since the search.
-        adds=tuple(replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
+        adds=tuple(structs.replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
         removes=tuple(entry.key for entry in entries),
         # The outputs of these compactions would restore the deleted rows.
         ended_leases=tuple(

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.cli.interrupts import terminated_as_interrupted
-from compactor.cli.main import run
+from compactor.cli.main import run, terminated_as_interrupted
 from compactor.compaction.engine import InProcessEngine
 from compactor.errors import JobError
 from compactor.files.sinks import ParquetSink

@@ -30,10 +30,10 @@ from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from compactor.table.release import release
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.delete import delete_rows
+from compactor.write.lost_fragments import release
 from tests.faults import Crash, Kill, Refuse, calls, flipped
 from tests.faults.store import PUBLISHING
 from tests.support.memory_store import MemoryStore

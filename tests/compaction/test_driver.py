@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from compactor.compaction import owner as owner_module
 from compactor.compaction.compaction import Compaction, Outcome, failed
@@ -75,10 +76,13 @@ class World:
                 row_groups=1,
                 peak_chunk_bytes=8,
                 peak_row_bytes=8,
+                columns={},
             )
             metadata = replace(METADATA, windows=windows) if snapshot.version == 0 else None
             return Changes(
-                operation=Operation.INGEST, adds=(replace(entry, window=window),), metadata=metadata
+                operation=Operation.INGEST,
+                adds=(structs.replace(entry, window=window),),
+                metadata=metadata,
             )
 
         log.commit(prepare)
@@ -98,7 +102,7 @@ def outcome(compaction: Compaction) -> Outcome:
     inputs = compaction.spec.inputs
     key = fragment_key(compaction.base_version, compaction.compaction_id, 0)
     first, last = min(e.first_key for e in inputs), max(e.last_key for e in inputs)
-    entry = replace(
+    entry = structs.replace(
         inputs[0], key=key, run=compaction.compaction_id, level=compaction.spec.output_level,
         first_key=first, last_key=last, rows=compaction.spec.rows,
     )  # fmt: skip

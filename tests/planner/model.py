@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+from msgspec import structs
 
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec
@@ -86,7 +87,7 @@ class ModelTable:
 
     def move_and_expire(self, plan: CompactionPlan) -> None:
         for move in plan.trivial_moves:
-            adds = tuple(replace(entry, level=move.output_level) for entry in move.entries)
+            adds = tuple(structs.replace(entry, level=move.output_level) for entry in move.entries)
             self._commit(
                 Changes(
                     operation=Operation.TRIVIAL_MOVE,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from compactor.report.data import Report
 from compactor.report.gather import ReportOptions, gather
@@ -56,6 +56,7 @@ class MadeUp:
             row_groups=1,
             peak_chunk_bytes=8,
             peak_row_bytes=8,
+            columns={},
         )
 
     def commit(
@@ -90,7 +91,7 @@ class MadeUp:
         return entries
 
     def move(self, entries: Sequence[FragmentEntry], level: int) -> list[FragmentEntry]:
-        moved = [replace(entry, level=level) for entry in entries]
+        moved = [structs.replace(entry, level=level) for entry in entries]
         self.commit(Operation.TRIVIAL_MOVE, moved, [entry.key for entry in entries])
         return moved
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, TrivialMove
@@ -61,7 +62,7 @@ def test_nothing_is_held_up_where_nothing_is_due_or_in_quarantine() -> None:
 def test_one_window_does_not_wait_for_another() -> None:
     made = MadeUp(replace(METADATA, windows=TimeWindows("k", 86_400)))
     by_window = {
-        window: [replace(made.entry(n, n + 5), window=window) for n in range(5)]
+        window: [structs.replace(made.entry(n, n + 5), window=window) for n in range(5)]
         for window in (0, 1)
     }
     for entries in zip(*by_window.values(), strict=True):
@@ -81,7 +82,7 @@ def test_one_window_does_not_wait_for_another() -> None:
 
 def test_what_waits_for_its_turn_waits_for_those_of_its_window() -> None:
     made = MadeUp()
-    younger, older, elsewhere = (replace(made.entry(0, 5), window=w) for w in (1, 1, 2))
+    younger, older, elsewhere = (structs.replace(made.entry(0, 5), window=w) for w in (1, 1, 2))
     released = CompactionPlan(trivial_moves=(TrivialMove((younger,), 1, "overlaps nothing"),))
     (step,) = held_up(CompactionPlan(), released, [older, elsewhere])
     assert (step.what, step.waiting, step.quarantined) == ("trivial move", (younger,), (older,))

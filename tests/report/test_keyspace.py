@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from compactor.report.keyspace import MAX_BARS, MAX_LANES, KeyAxis, panel, read_cost
 from compactor.table.key_text import key_text, key_types
@@ -144,7 +144,7 @@ def test_labels_are_real_keys_of_every_type_shortened() -> None:
     )
     made = MadeUp(table)
     keys = [("x" * 5000, 0, "NaN"), (None, None, None), ("a", 1_700_000_000_000, 1.5)]
-    entries = [replace(made.entry(0, 0), first_key=key, last_key=key) for key in keys]
+    entries = [structs.replace(made.entry(0, 0), first_key=key, last_key=key) for key in keys]
     axis = KeyAxis(table, entries)
     ticks = [tick.parts for tick in axis.ticks()]
     assert ticks == [

@@ -14,6 +14,7 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from compactor.cli.main import run
 from compactor.errors import CompactorError, DataError, UsageError
@@ -23,7 +24,7 @@ from compactor.stores.open import open_store
 from compactor.stores.s3 import S3Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
+from compactor.table.entry import Deletion, FragmentEntry, SkipIndex
 from compactor.table.fragments import FragmentMap
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
 from tests.faults import Damage, calls
@@ -156,11 +157,11 @@ def test_a_hostile_checkpoint_is_damaged(table: LocalStore, field: str, name: st
     (entry,) = snapshot.fragments.all()
     changes: dict[str, Any] = {"key": name}
     if field == "deletion":
-        changes = {"deletion": _Json([name, 0, 10, 1])}
+        changes = {"deletion": Deletion(name, 0, 10, 1)}
     elif field == "skip_index":
-        changes = {"skip_index": _Json([name, {"id": [0, 10]}])}
+        changes = {"skip_index": SkipIndex(name, {"id": (0, 10)})}
     fragments = FragmentMap()
-    fragments.set(replace(entry, **changes))
+    fragments.set(structs.replace(entry, **changes))
     with refuses((DataError, ValueError)):
         read_checkpoint(
             checkpoint_bytes(replace(snapshot, fragments=fragments)), name="c"
@@ -184,14 +185,6 @@ def test_a_checkpoint_whose_offsets_lead_out_of_its_buffers_is_damaged(table: Lo
     assert read_checkpoint(data, name="c").version == snapshot.version
     with refuses(DataError):
         read_checkpoint(forged, name="c").fragments.all()
-
-
-class _Json:
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def to_json(self) -> Any:
-        return self._value
 
 
 def test_names_in_the_log_are_those_that_writers_make(table: LocalStore) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.compaction.driver import Driver, DriverSettings
@@ -280,7 +281,7 @@ def ingest(world: World, log: CommitLog) -> CompactorError | None:
 
     def prepare(snapshot: Snapshot) -> Changes:
         age = snapshot.version + 1
-        aged = tuple(replace(e, sequence=(age, i)) for i, e in enumerate(entries))
+        aged = tuple(structs.replace(e, sequence=(age, i)) for i, e in enumerate(entries))
         metadata = replace(METADATA, windows=world.windows) if snapshot.version == 0 else None
         return Changes(operation=Operation.INGEST, adds=aged, metadata=metadata)
 

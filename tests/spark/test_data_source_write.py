@@ -26,10 +26,10 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.rows.policy import RowKind
+from compactor.spark.source.batches import Batch, is_taken
 from compactor.spark.source.source import FragmentsDataSource
 from compactor.spark.source.types import from_spark
 from compactor.stores.local import LocalStore
-from compactor.table.batches import Batch, is_taken
 from compactor.table.clocks import TRUST_VARIABLE
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.stores import writeback
+from compactor.stores import local
 from compactor.stores.local import LocalStore
 
 
@@ -27,7 +27,7 @@ def test_each_byte_of_an_upload_is_written_back_once_and_the_rest_is_left_to_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
 ) -> None:
     calls = _Calls()
-    monkeypatch.setattr(writeback, "c_library", lambda _: calls if has_call else None)
+    monkeypatch.setattr(local, "c_library", lambda _: calls if has_call else None)
     store = LocalStore(tmp_path)
     upload = store.start_upload("data/a")
     pieces = [bytes([n]) * (3 << 20) for n in range(7)]

@@ -86,6 +86,7 @@ def entry(key: str) -> FragmentEntry:
         row_groups=1,
         peak_chunk_bytes=8,
         peak_row_bytes=8,
+        columns={},
     )
 
 

@@ -6,6 +6,7 @@ import functools
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from compactor.errors import (
     DataError,
@@ -71,7 +72,7 @@ class World:
         metadata = METADATA if snapshot.version == 0 else None
         return Changes(
             operation=Operation.INGEST,
-            adds=(replace(entry("x"), key=key, run=key),),
+            adds=(structs.replace(entry("x"), key=key, run=key),),
             removes=(),
             metadata=metadata,
         )
@@ -103,8 +104,10 @@ def checkpoints_every_4(monkeypatch: pytest.MonkeyPatch) -> None:
 def full_snapshot() -> Snapshot:
     columns = {"k": ColumnBytes(8, 4), "ü": ColumnBytes(1, 2)}
     entries = [
-        replace(entry("a"), columns=columns, window=-3, first_key=("é", None), last_key=("z", 1)),
-        replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
+        structs.replace(
+            entry("a"), columns=columns, window=-3, first_key=("é", None), last_key=("z", 1)
+        ),
+        structs.replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
     ]
     lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5)
     changes = Changes(
@@ -142,9 +145,9 @@ def test_a_key_range_of_other_types_than_the_table_s_is_found(bound: tuple[objec
     fine = entry("a")
     assert key_range(fine, compare)[0] <= key_range(fine, compare)[1]
     with refuses(DataError):
-        key_range(replace(fine, first_key=bound), compare)
+        key_range(structs.replace(fine, first_key=bound), compare)
     with refuses(DataError):
-        key_range(replace(fine, last_key=bound), compare)
+        key_range(structs.replace(fine, last_key=bound), compare)
 
 
 def test_a_truncated_checkpoint_is_found() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 import xxhash
+from msgspec import structs
 
 from compactor.errors import DataError, StoreError, TableError
 from compactor.stores.base import UnfinishedUpload
@@ -677,7 +678,7 @@ def test_a_commit_stamped_in_the_future_does_not_keep_garbage_for_ever(world: Wo
 
 def big(world: World, name: str, rows: int) -> str:
     key = world.write(world.log.refresh().version, name)
-    added = replace(entry("x"), key=key, run=key, rows=rows, size_bytes=1 << 20)
+    added = structs.replace(entry("x"), key=key, run=key, rows=rows, size_bytes=1 << 20)
     metadata = METADATA if world.log.latest.version == 0 else None
     world.log.commit(
         lambda _: Changes(operation=Operation.INGEST, adds=(added,), removes=(), metadata=metadata)
@@ -748,7 +749,7 @@ def test_a_deletion_that_was_meant_is_allowed_once_though_its_fragment_stays(
     world.log.commit(
         lambda snapshot: Changes(
             operation=Operation.DELETE,
-            adds=(replace(snapshot.fragments[key], deletion=deletion),),
+            adds=(structs.replace(snapshot.fragments[key], deletion=deletion),),
             removes=(key,),
         )
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from compactor.errors import DataError, InputError
 from compactor.planner.tree import forest
@@ -130,7 +130,7 @@ def test_verify_names_a_fragment_whose_keys_in_the_log_are_not_those_of_its_rows
     store = MemoryStore()
     log = append_table(store, pa.table({"url": [PREFIX + "b", PREFIX + "c"]}), "url")
     [entry] = log.current().fragments.values()
-    swapped(log, entry, replace(entry, first_key=(PREFIX,)))
+    swapped(log, entry, structs.replace(entry, first_key=(PREFIX,)))
     [fault] = verify(store, CommitLog(store).current()).faults
     assert entry.key in fault
     assert "first_key" in fault
@@ -140,7 +140,7 @@ def test_a_key_of_fewer_values_than_sort_columns_is_refused_as_damage() -> None:
     store = MemoryStore()
     log = append_table(store, pa.table({"a": [1], "b": [2]}), "a,b")
     [entry] = log.current().fragments.values()
-    swapped(log, entry, replace(entry, first_key=(1,)))
+    swapped(log, entry, structs.replace(entry, first_key=(1,)))
     with refuses(DataError, entry.key):
         forest(CommitLog(store).current())
 

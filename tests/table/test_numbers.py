@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import xxhash
+from msgspec import structs
 
 from compactor.cli.main import run
 from compactor.errors import DataError, TableError
@@ -159,7 +160,8 @@ def test_sums_over_a_version_and_over_all_are_64_bits(store: LocalStore) -> None
     with refuses(DataError):
         CommitLog(store).current()
     fragments = [
-        replace(entry(f"f{n}"), row_groups=2**31, rows=2**62, size_bytes=2**40) for n in range(2)
+        structs.replace(entry(f"f{n}"), row_groups=2**31, rows=2**62, size_bytes=2**40)
+        for n in range(2)
     ]
     totals = Totals(ingested_rows=2**63 - 1)
     snapshot = Snapshot(version=0, metadata=METADATA, fragments=FragmentMap(), totals=totals)
@@ -205,14 +207,14 @@ def test_numbers_of_a_checkpoint_are_looked_at_too(more: dict[str, Any]) -> None
     ],
 )
 def test_entries_of_a_checkpoint_are_looked_at_as_they_are_made(forged: dict[str, Any]) -> None:
-    snapshot = read_checkpoint(_checkpoint(replace(entry("a"), **forged)), name="c")
+    snapshot = read_checkpoint(_checkpoint(structs.replace(entry("a"), **forged)), name="c")
     with refuses(DataError):
         snapshot.by_age()
 
 
 def test_columns_of_a_checkpoint_are_looked_at_when_they_are_asked_for() -> None:
     columns = {"x": ColumnBytes(2**62, 1), "y": ColumnBytes(2**62, 1)}
-    snapshot = read_checkpoint(_checkpoint(replace(entry("a"), columns=columns)), name="c")
+    snapshot = read_checkpoint(_checkpoint(structs.replace(entry("a"), columns=columns)), name="c")
     [made] = snapshot.by_age()
     with refuses(DataError):
         _ = made.raw_bytes
@@ -238,7 +240,7 @@ def test_what_readers_would_refuse_is_not_committed(
 ) -> None:
     log = CommitLog(store)
     version = log.current().version
-    added = replace(entry("new"), key=f"data/{version:020d}-a-0.frag", **forged)
+    added = structs.replace(entry("new"), key=f"data/{version:020d}-a-0.frag", **forged)
     with refuses(TableError):
         log.commit(lambda _: Changes(operation=Operation.INGEST, adds=(added,)))
     assert log.refresh().version == version
@@ -254,7 +256,7 @@ def test_no_row_group_is_smaller_than_the_least_that_is_believed(level: int) -> 
 
 
 def test_parts_are_not_more_than_can_be_handed_out_whatever_the_log_says() -> None:
-    forged = replace(
+    forged = structs.replace(
         entry("a"),
         row_groups=2**40,
         rows=2**40,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from compactor.errors import TableExistsError, UsageError
 from compactor.read.verify import verify
@@ -153,7 +153,7 @@ def test_a_fragment_whose_entry_lies_about_its_window_is_found(tmp_path: Path) -
     log = ingest(store, tmp_path, pa.array([10, 20], pa.timestamp("s")))
     (entry,) = log.current().fragments.values()
     for window in (1, None):
-        moved = replace(entry, window=window)
+        moved = structs.replace(entry, window=window)
         changes = Changes(operation=Operation.TRIVIAL_MOVE, adds=(moved,), removes=(moved.key,))
         log.commit(lambda _, changes=changes: changes)  # type: ignore[misc]
         (fault,) = verify(store, log.latest).faults

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import Driver, DriverSettings
@@ -319,7 +320,7 @@ def test_damaged_positions_are_named_and_nothing_is_read_without_them(store: Mem
     assert outcome.failed
     store.objects[key] = good
     assert entry.deletion is not None
-    other = replace(entry, deletion=replace(entry.deletion, rows=entry.deletion.rows + 1))
+    other = structs.replace(entry, deletion=replace(entry.deletion, rows=entry.deletion.rows + 1))
     with refuses(DataError):
         read_deletion(store, other)
 

@@ -32,12 +32,12 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.files.source import FileBatches
+from compactor.spark.source.batches import Batch, is_taken, with_batch
 from compactor.spark.source.origin import origins_of
 from compactor.spark.source.source_options import CallOptions, named_as_options
 from compactor.spark.source.stale import Base, Staleness, base_now, check_unchanged
 from compactor.spark.source.types import check_written, from_spark, in_types_of
 from compactor.stores.open import open_store
-from compactor.table.batches import Batch, is_taken, with_batch
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot

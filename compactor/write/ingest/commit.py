@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
+from msgspec import structs
 
 from compactor.errors import InputError, TableExistsError
 from compactor.table.commit_log import CommitLog
@@ -82,7 +83,7 @@ def _changes(
     elif latest.metadata != planned_on.metadata:
         metadata = _united(latest.table, metadata, path, on_conflict)
     number = latest.version + 1
-    aged = tuple(replace(e, sequence=(number, index)) for index, e in enumerate(entries))
+    aged = tuple(structs.replace(e, sequence=(number, index)) for index, e in enumerate(entries))
     changed = latest.metadata is None or latest.metadata != metadata
     return Changes(operation=Operation.INGEST, adds=aged, metadata=metadata if changed else None)
 
