@@ -23,7 +23,6 @@ from compactor.rows.fold import FoldError
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
@@ -32,6 +31,7 @@ from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from lsm_fragment.errors import LimitError
 from tests.faults import Drop, LoseAnswer, Stall, calls
+from tests.support.entries import made_up_entry
 from tests.support.memory_store import MemoryStore
 from tests.table.test_commit_log import COMMITS, METADATA
 from tests.table.test_history import MovingClock
@@ -62,26 +62,19 @@ class World:
         key = fragment_key(log.refresh().version, next(self._ids), 0)
 
         def prepare(snapshot: Snapshot) -> Changes:
-            age = (snapshot.version + 1, 0)
-            entry = FragmentEntry(
-                key=key,
-                level=0,
-                run=key,
-                sequence=age,
+            entry = made_up_entry(
+                key,
+                (first,),
+                (last,),
                 rows=5,
                 size_bytes=400 << 20,
-                row_hash=7,
-                first_key=(first,),
-                last_key=(last,),
-                row_groups=1,
-                peak_chunk_bytes=8,
-                peak_row_bytes=8,
-                columns={},
+                sequence=(snapshot.version + 1, 0),
+                window=window,
             )
             metadata = replace(METADATA, windows=windows) if snapshot.version == 0 else None
             return Changes(
                 operation=Operation.INGEST,
-                adds=(structs.replace(entry, window=window),),
+                adds=(entry,),
                 metadata=metadata,
             )
 

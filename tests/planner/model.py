@@ -22,6 +22,7 @@ from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from lsm_fragment.container.footer import ColumnBytes
+from tests.support.entries import made_up_entry
 from tests.support.fragments import sort_schema
 
 Row = tuple[int, int]
@@ -141,14 +142,12 @@ class ModelTable:
     def _entry(self, key: str, rows: list[Row], **values) -> FragmentEntry:
         self.rows[key] = rows
         size = len(rows) * ROW_BYTES
-        return FragmentEntry(
-            key=key,
+        return made_up_entry(
+            key,
+            (rows[0][0],),
+            (rows[-1][0],),
             rows=len(rows),
             size_bytes=size,
-            row_hash=0,
-            first_key=(rows[0][0],),
-            last_key=(rows[-1][0],),
-            row_groups=1,
             peak_chunk_bytes=size,
             peak_row_bytes=ROW_BYTES,
             columns={"k": ColumnBytes(size, size)},

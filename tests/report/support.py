@@ -18,6 +18,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Quarantine
+from tests.support.entries import made_up_entry
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
@@ -42,21 +43,14 @@ class MadeUp:
     def entry(self, first: int, last: int, *, level: int = 0, rows: int = 10) -> FragmentEntry:
         self._made += 1
         key = fragment_key(self.log.latest.version, f"f{self._made}", 0)
-        size = 1000 * rows
-        return FragmentEntry(
-            key=key,
-            level=level,
-            run=key,
-            sequence=(self.log.latest.version + 1, self._made),
+        return made_up_entry(
+            key,
+            (first,),
+            (last,),
             rows=rows,
-            size_bytes=size,
-            row_hash=7,
-            first_key=(first,),
-            last_key=(last,),
-            row_groups=1,
-            peak_chunk_bytes=8,
-            peak_row_bytes=8,
-            columns={},
+            size_bytes=1000 * rows,
+            level=level,
+            sequence=(self.log.latest.version + 1, self._made),
         )
 
     def commit(

@@ -47,6 +47,7 @@ from tests.simulation.auditor import Auditor, Row
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 from tests.simulation.store import SharedObjects, SimulatedStore
 from tests.simulation.vandal import Vandal
+from tests.support.entries import made_up_entry
 
 ROW_BYTES = 100
 WINDOW_SECONDS = 600
@@ -180,14 +181,12 @@ def write(world: World, log: CommitLog, key: str, rows: Sequence[Row], **values)
         upload.write(json.dumps(rows).encode())
         upload.complete()
     size = len(rows) * ROW_BYTES
-    return FragmentEntry(
-        key=key,
+    return made_up_entry(
+        key,
+        (rows[0][0],),
+        (rows[-1][0],),
         rows=len(rows),
         size_bytes=size,
-        row_hash=0,
-        first_key=(rows[0][0],),
-        last_key=(rows[-1][0],),
-        row_groups=1,
         peak_chunk_bytes=size,
         peak_row_bytes=ROW_BYTES,
         columns={"k": ColumnBytes(size, size)},

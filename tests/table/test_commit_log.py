@@ -51,6 +51,7 @@ from tests.faults import (
     Stall,
     calls,
 )
+from tests.support.entries import made_up_entry
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, table_rows
@@ -72,22 +73,7 @@ class StillClock:
 
 
 def entry(key: str) -> FragmentEntry:
-    key = f"data/{key}.frag"
-    return FragmentEntry(
-        key=key,
-        level=0,
-        run=key,
-        sequence=(1, 0),
-        rows=1,
-        size_bytes=100,
-        row_hash=7,
-        first_key=(1,),
-        last_key=(2,),
-        row_groups=1,
-        peak_chunk_bytes=8,
-        peak_row_bytes=8,
-        columns={},
-    )
+    return made_up_entry(f"data/{key}.frag", (1,), (2,), rows=1, size_bytes=100)
 
 
 def names(snapshot: Snapshot) -> list[str]:
