@@ -30,7 +30,7 @@ from bench.tables import LOG_SORT, compaction_of_all, write_table
 from bench.workload import make_overlapping_inputs
 from compactor.compaction.attempt import run_compaction
 from compactor.planner.shape import memory_plan
-from compactor.resources.allocator import trim
+from compactor.resources.trimmer import trim
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore

@@ -1,5 +1,4 @@
-"""Merges the entities of several datasets: entities with equal values by rules become one entity of the
-output.
+"""Merges the entities of several datasets: entities that match by the rules become one output entity.
 
 The way through: `spec` reads the settings; `datasets` finds and reads the inputs as columns of canonical JSON
 texts (`entities`, `texts`); `expressions` evaluates the rules, `matching` makes edges, `components` connects

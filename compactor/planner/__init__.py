@@ -1,10 +1,10 @@
 """The planner: decides from a snapshot what to compact. Pure: reads no object and no clock.
 
 A **tree** (`tree`) is a time window as the planner sees it: **sorted runs** at level 0, disjoint fragments on
-the levels below. A **spec** (`spec`) is a wish: the inputs of a merge and its output level. A **plan** holds
+the levels below. A **spec** (`spec`) proposes a merge: its inputs and its output level. A **plan** holds
 specs, trivial moves and expired fragments.
 
 The way through: `plan` makes the trees and asks a strategy, `leveled` (lazy) or `eager`, for specs; `draft`
-keeps what is taken already, `limits` bounds what one task may merge. `debt` says how much waits, `estimate`
-what a compaction will cost, `shape` how its merge will use memory.
+tracks the fragments that are taken already, `limits` bounds what one task may merge. `debt` measures the
+backlog, `estimate` what a compaction will cost, `shape` how its merge will use memory.
 """

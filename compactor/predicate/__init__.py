@@ -4,7 +4,7 @@ A **condition** is an SQL expression; bound to a schema (`parse`) it is a **pred
 values (`tree`), which `tree.matching` evaluates with SQL's three-valued logic.
 
 parse, sql          bind a condition to columns; numbers, times convert its values exactly to their units
-prune               decides by bounds and summaries whether any row may match; False is certain
+prune               decides by bounds and summaries whether any row may match; False guarantees that none does
 like                parses patterns; template_answers evaluates conditions on templates instead of strings
 skipping            builds and queries **skip indexes**: a **summary** of each row group's values in a column
 """

@@ -12,9 +12,9 @@ from typing import Final
 
 from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
-from compactor.resources.allocator import Trimmer
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import StagePlan
+from compactor.resources.trimmer import Trimmer
 
 SOFT_RATIO: Final = 0.80
 """Pause fetching, and let stages spill, above this part of the limit."""

@@ -3,9 +3,8 @@ entities.
 
 `session` opens or adopts a session; `engine` is the `Engine` that runs each compaction as one task. `source`
 reads and writes tables from DataFrames; `register` adds it to a session. `shuffle` runs jobs whose tasks
-exchange rows in
-packets: a flow sends an earlier job's feed to the tasks of the next, divided by key range, key hash or
-number. Only this room, and the Spark stages of pipelines and entities, import PySpark.
+exchange rows in packets: a flow sends a job's feed to the tasks of a later job, divided by key range, key
+hash or number. Only this room, and the Spark stages of pipelines and entities, import PySpark.
 """
 
 from typing import TYPE_CHECKING, Any

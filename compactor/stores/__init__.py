@@ -4,9 +4,10 @@
 **upload** streams one that becomes visible as a whole, and a **stream** is the body of one GET.
 
 open      returns the store at an address
-local     a folder; local_files makes links and renames durable, writeback flushes growing files early
-s3        S3 by boto3: s3_answers maps responses to errors, s3_upload sends parts, s3_encryption sets headers
+local     a folder; local_files makes links and renames durable
+s3        S3 by boto3, which retries requests with backoff; s3_answers maps responses to errors, s3_upload
+          sends the parts of an upload, s3_encryption sets headers
 resume    continues a GET after its connection broke
 metered   counts calls and requests
-parts     passes rows from tasks to the driver; conditional_writes proves that `create` is honoured
+parts     passes parts of a task's rows to the driver; conditional_writes proves that `create` is honoured
 """

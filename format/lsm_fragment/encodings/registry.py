@@ -1,4 +1,8 @@
-"""Lists the encodings. To add one, write its file and add it here."""
+"""Lists the encodings.
+
+To add one, write its file, add its number to `node.Encoding` and its module here, and let `choice` try it;
+its loops go to `lsm_fragment.native.encodings`, its bytes to SPEC section 5, an example to `tests/golden`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Returns freed memory to the system, so that the resident set follows the charged memory."""
+"""Returns freed memory to the system, so that the resident set follows the reserved memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Trimmer:
     def look(self, used_bytes: int) -> None:
         """Trims if needed. Call often: checks about thirty times a second.
 
-        used_bytes: memory charged now, in addition to what was in use when this object was created.
+        used_bytes: memory reserved now, in addition to what was in use when this object was created.
         """
         now = time.monotonic()
         if now < self._next_look:
