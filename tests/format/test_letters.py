@@ -278,7 +278,7 @@ def test_text_of_few_letters_comes_back(array: pa.Array, is_packed: bool) -> Non
         if is_packed:  # where a codec would do better, and where there are few bytes
             patch.setattr(by_letters, "CODEC_FRACTION", 0)
             patch.setattr(by_letters, "_MIN_LETTERS", 0)
-            patch.setattr(choice, "encode_by_templates", lambda array: None)
+            patch.setattr(choice, "encode_by_templates", lambda *_: None)
         encoded = encode_array(array, is_decided=is_packed)
     found = decode_array(encoded.meta, encoded.raw, array.type, len(array))
     found.validate(full=True)
@@ -383,7 +383,7 @@ def test_random_text_of_few_letters_is_packed_and_takes_no_codec(
     alphabet: bytes, bits: int, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = pa.array(ids(5000, alphabet=alphabet))
-    monkeypatch.setattr(choice, "encode_by_templates", lambda array: None)
+    monkeypatch.setattr(choice, "encode_by_templates", lambda *_: None)
     for dtype in TYPES:
         chunk = make_chunk(values.cast(dtype), level=level)
         assert (chunk.encoding, chunk.codec) == ("LETTERS", Codec.NONE)

@@ -89,7 +89,7 @@ def test_templates_merge_with_columns_that_are_stored_otherwise(other: pa.Array)
 def test_a_table_of_plain_fragments_gets_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = interleaved([messages(seed, 2000) for seed in range(2)])
     with monkeypatch.context() as patch:
-        patch.setattr(choice, "encode_by_templates", lambda array: None)
+        patch.setattr(choice, "encode_by_templates", lambda *_: None)
         fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
     footers = [FragmentReader(BytesSource(data), len(data), "in").footer for data in fragments]
     assert {c.encoding for footer in footers for c in footer.columns["v"]} == {"VARLEN"}

@@ -42,7 +42,7 @@ def some_rows() -> list[pa.Table]:
 
 @pytest.fixture(params=[False, True], ids=["as ingested", "compacted"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    monkeypatch.setattr(choice, "encode_by_templates", lambda array: None)
+    monkeypatch.setattr(choice, "encode_by_templates", lambda *_: None)
     store = MemoryStore()
     for table in some_rows():
         append_table(store, table, "trace", IngestOptions(skips=SKIPS), max_rows=400)

@@ -28,6 +28,7 @@ from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool, Work
 
@@ -80,6 +81,7 @@ class FilesIngest:
         set_up_heap()
         self._pool = ThreadPool(options.threads)
         self._reader = self._pool if options.threads > 1 else ThreadPool(2)
+        self._precedents: dict[str, Precedent] = {}
         self._begun: Work[_OpenFile] | None = None
         """The pending opening of the next file."""
 
@@ -111,6 +113,7 @@ class FilesIngest:
                 ids=self._ids,
                 on_progress=on_progress,
                 pool=self._pool,
+                precedents=self._precedents,
             )
         return replace(report, not_promoted=opened.not_promoted)
 
@@ -233,13 +236,16 @@ def ingest_batches(
     on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = unchanged,
     pool: ThreadPool = ALONE,
+    precedents: dict[str, Precedent] | None = None,
 ) -> IngestReport:
     """Like `FilesIngest.add`, for batches opened with the snapshot's schema."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
     plan = plan_ingest(log, snapshot, file.schema, file.path, sort or sort_of_file, options)
-    written = write_fragments(store, plan, file, ids(), on_progress=on_progress, pool=pool)
+    written = write_fragments(
+        store, plan, file, ids(), on_progress=on_progress, pool=pool, precedents=precedents
+    )
     after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)
     return IngestReport(

@@ -30,6 +30,7 @@ from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, heaviest_valu
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.validity import ValueCheck
 from lsm_fragment.container.writer import FragmentWriter
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.names import names_text
@@ -58,12 +59,15 @@ def write_fragments(
     *,
     on_progress: ByteProgress = lambda _done, _total: None,
     pool: ThreadPool = ALONE,
+    precedents: dict[str, Precedent] | None = None,
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
-    attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that overflows.
+    attempt_id: unique to this call. precedents: see `FragmentWriter`. Raises `InputError`, and `FoldError`
+    for a sum that overflows.
     """
-    writer = _FragmentsOfFile(store, plan, file, attempt_id, pool)
+    before = {} if precedents is None else precedents
+    writer = _FragmentsOfFile(store, plan, file, attempt_id, pool, before)
     try:
         entries = list(writer.write(on_progress))
     except FoldError as error:
@@ -74,7 +78,13 @@ def write_fragments(
 
 class _FragmentsOfFile:
     def __init__(
-        self, store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str, pool: ThreadPool
+        self,
+        store: Store,
+        plan: IngestPlan,
+        file: FileBatches,
+        attempt_id: str,
+        pool: ThreadPool,
+        precedents: dict[str, Precedent],
     ) -> None:
         self._file = file
         self._names = plan.names
@@ -85,6 +95,7 @@ class _FragmentsOfFile:
         self._base_version = plan.base_version
         self._attempt_id = attempt_id
         self._pool = pool
+        self._precedents = precedents
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one per row group of the current fragment."""
@@ -161,6 +172,7 @@ class _FragmentsOfFile:
                 spool_memory_bytes=self._options.spool_memory_bytes,
                 on_row_group=self._summarise,
                 pool=self._pool,
+                precedents=self._precedents,
             ) as writer,
         ):
             row_statistics = RowStatistics()

@@ -28,7 +28,9 @@ from lsm_fragment.arrays.types import is_large_offsets
 _SAMPLE_ROWS: Final = 4096
 _ROUNDS: Final = 16
 _SAMPLE_BYTES: Final = 1 << 20
-"""Look for varying words in at most this many rows and bytes."""
+"""Look for varying words in at most this many rows, and bytes in proportion."""
+_MAX_SCALE: Final = 32
+"""Extrapolate from a sampled row to at most this many: a sample shows too few templates for more."""
 _MANY_TEMPLATES_DIVISOR: Final = 32
 """Look for varying words only if there are fewer rows than this per template."""
 _NEVER_MANY: Final = 64
@@ -49,13 +51,13 @@ NO_VARYING_WORDS: Final = VaryingWords(
 )
 
 
-def find_varying_words(array: pa.Array) -> VaryingWords:
+def find_varying_words(array: pa.Array, max_rows: int = _SAMPLE_ROWS) -> VaryingWords:
     """Finds the places where words vary so much that they would make too many templates.
 
-    Looks at a sample spread over all rows.
+    Looks at a sample of at most `max_rows`, spread over all rows.
     """
     offsets, data = binary_parts(array)
-    rows = _spread_rows(array, offsets)
+    rows = _spread_rows(array, offsets, max_rows)
     if not len(rows):
         return NO_VARYING_WORDS
     found = native.encodings.varying.look(offsets, native.as_bytes(data), rows)
@@ -68,7 +70,7 @@ def find_varying_words(array: pa.Array) -> VaryingWords:
     native.encodings.varying.choose(
         order, np.append(begins, len(order)), firsts, np.frombuffer(found[2], np.uint64),
         np.frombuffer(found[3], np.uint8), (offsets[rows + 1] - offsets[rows]).astype(np.int64),
-        len(array) / len(rows), places,
+        min(len(array) / len(rows), _MAX_SCALE), places,
     )  # fmt: skip
     has_any = places.any(axis=1)
     return VaryingWords(in_order[begins[has_any]], places[has_any])
@@ -102,15 +104,16 @@ def _words_of(templates: pa.Array) -> VaryingWords:
     return VaryingWords(shapes[has_any], places[has_any])
 
 
-def _spread_rows(array: pa.Array, offsets: npt.NDArray[Any]) -> I64:
+def _spread_rows(array: pa.Array, offsets: npt.NDArray[Any], max_rows: int) -> I64:
     """Returns the rows of a sample, without nulls and very long strings. Its first rows are spread, too."""
-    rows = np.linspace(0, max(0, len(array) - 1), min(len(array), _SAMPLE_ROWS), dtype=np.int64)
+    rows = np.linspace(0, max(0, len(array) - 1), min(len(array), max_rows), dtype=np.int64)
     rows = np.concatenate([rows[first::_ROUNDS] for first in range(_ROUNDS)])
     lengths = (offsets[rows + 1] - offsets[rows]).astype(np.int64)
-    is_chosen = lengths <= _SAMPLE_BYTES // _ROUNDS
+    max_bytes = _SAMPLE_BYTES * max_rows // _SAMPLE_ROWS
+    is_chosen = lengths <= max_bytes // _ROUNDS
     if array.null_count:
         is_chosen &= array.is_valid().to_numpy(zero_copy_only=False)[rows]
-    chosen: I64 = rows[is_chosen & (np.cumsum(lengths * is_chosen) <= _SAMPLE_BYTES)]
+    chosen: I64 = rows[is_chosen & (np.cumsum(lengths * is_chosen) <= max_bytes)]
     return chosen
 
 

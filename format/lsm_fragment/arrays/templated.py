@@ -29,8 +29,12 @@ NUMBER: Final = 0x11
 """The mark of a variable of 1 to 19 digits."""
 WORD: Final = 0x13
 """The mark of a token taken as a word."""
-TEMPLATES_DIVISOR: Final = 4
-"""Use templates only if there are at least this many rows per template."""
+_TEMPLATES_DIVISOR: Final = 16
+"""Use templates only if there are at least this many rows per template: merges look templates up for each
+input, and many cost more time than the text."""
+_FEW_TEMPLATES_DIVISOR: Final = 4
+_FEW_TEMPLATES: Final = 1024
+"""Let up to this many templates have 4 rows each: young fragments are small, and merges search anew."""
 MAX_GROWTH: Final = 3
 """Maximum bytes of text per byte of a number."""
 SLACK_BYTES: Final = 32
@@ -74,6 +78,11 @@ class Layout(NamedTuple):
             self.offsets, self.data, offsets.astype(np.int64), native.as_bytes(data), found
         )
         return found.view(np.bool_)
+
+
+def max_templates(rows: int) -> int:
+    """Returns the maximum number of templates of this many strings."""
+    return min(rows // _FEW_TEMPLATES_DIVISOR, max(_FEW_TEMPLATES, rows // _TEMPLATES_DIVISOR))
 
 
 def count_marks(templates: pa.Array) -> int:

@@ -21,6 +21,7 @@ from lsm_fragment.encodings.coding import EncodedArray
 from lsm_fragment.encodings.dictionary import Coding
 from lsm_fragment.encodings.fitting import encode_fitting
 from lsm_fragment.encodings.node import Encoding
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.keys.bounds import Value
 from lsm_fragment.keys.extremes import min_max
 from lsm_fragment.limits import max_metadata_bytes
@@ -80,12 +81,18 @@ class Chunk:
 
 
 def make_chunk(
-    array: pa.Array, *, level: int, coding: Coding = Coding.OPEN, seen: TextSurvey | None = None
+    array: pa.Array,
+    *,
+    level: int,
+    coding: Coding = Coding.OPEN,
+    seen: TextSurvey | None = None,
+    precedent: Precedent | None = None,
 ) -> Chunk:
     """Encodes and compresses a storage array, possibly dictionary-coded or templated.
 
     level: zstd's; 0 for no compression. coding: `Coding.FINAL` for the result of
-    `lsm_fragment.encodings.dictionary.by_dictionary`. seen: the survey of a final templated array. Raises
+    `lsm_fragment.encodings.dictionary.by_dictionary`. seen: the survey of a final templated array.
+    precedent: what became of the column's last chunks, if they are made one after the other. Raises
     `LimitError` if readers would refuse the chunk.
     """
     is_coded, has_templates = pt.is_dictionary(array.type), is_templated(array.type)
@@ -96,7 +103,9 @@ def make_chunk(
         seen = seen or survey_texts(array)
         compared = seen.extremes
     is_decided = coding is not Coding.OPEN
-    encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided, seen=seen)
+    encoded, codec, stored = encode_fitting(
+        array, level=level, is_decided=is_decided, seen=seen, precedent=precedent
+    )
     low, high = min_max(compared)
     return Chunk(
         meta=encoded.meta,

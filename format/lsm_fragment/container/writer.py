@@ -30,6 +30,7 @@ from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.row_buffer import Pending
 from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES, ColumnSpool
 from lsm_fragment.encodings.dictionary import Coding, by_dictionary, recoded
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.errors import LimitError, OrderError, SchemaError
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import KeyComparator
@@ -98,8 +99,12 @@ class FragmentWriter:
         spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
         pool: ThreadPool = ALONE,
+        precedents: dict[str, Precedent] | None = None,
     ) -> None:
         """on_row_group: called with the columns of each row group, as storage arrays.
+
+        precedents: of each column's last chunks, if the writer continues a sequence of fragments; the writer
+        adds its own.
 
         pool: encodes the columns of a row group; the bytes are the same for any number of threads.
         """
@@ -120,6 +125,7 @@ class FragmentWriter:
         self._pending = Pending()
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
+        self._precedents = {} if precedents is None else precedents
         self._spool = ColumnSpool(spool_directory, spool_memory_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -219,7 +225,8 @@ class FragmentWriter:
         level = self._options.compression_level
         try:
             try:
-                return make_chunk(coded, level=level, coding=coding)
+                precedent = self._precedents.setdefault(name, Precedent())
+                return make_chunk(coded, level=level, coding=coding, precedent=precedent)
             except LimitError:
                 if coding is Coding.OPEN or not pt.is_dictionary(coded.type):
                     raise

@@ -56,14 +56,16 @@ from lsm_fragment.encodings.null import encode_nulls
 from lsm_fragment.encodings.packed import encode_backed_ints, sampled, survey
 from lsm_fragment.encodings.plain import encode_bool, encode_plain, encode_wide, plain_is_dense
 from lsm_fragment.encodings.struct import encode_structs
-from lsm_fragment.encodings.template import encode_by_templates, encode_templated
+from lsm_fragment.encodings.template import Precedent, encode_by_templates, encode_templated
 from lsm_fragment.encodings.varlen import encode_varlen
 
 _WIDE_BITS: Final = 4
 """Try other integer encodings once bit-packing needs more than this many bits per value."""
 
 
-def encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) -> Node:
+def encode_root(
+    array: pa.Array, *, is_decided: bool, seen: TextSurvey | None, precedent: Precedent | None
+) -> Node:
     """Encodes a plain array, a templated one, or strings that may become templates."""
     if array.null_count == len(array):
         return encode(array)
@@ -74,7 +76,7 @@ def encode_root(array: pa.Array, *, is_decided: bool, seen: TextSurvey | None) -
         )
     if is_string(array.type):
         coded = None if is_decided else encode_by_sampled_dictionary(array, encode_undivided)
-        return coded or encode_by_templates(array) or encode_strings(array)
+        return coded or encode_by_templates(array, precedent) or encode_strings(array)
     return encode(array, is_decided=is_decided)
 
 

@@ -30,6 +30,7 @@ from lsm_fragment.encodings.node import (
 )
 from lsm_fragment.encodings.reading import ChunkReader, Keep
 from lsm_fragment.encodings.registry import MODULES
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.limits import chunk_limit_bytes
 from lsm_fragment.native.encodings.decode import Cursor
 
@@ -105,16 +106,19 @@ def encode_array(
     is_decided: bool = False,
     is_backed: bool = False,
     seen: TextSurvey | None = None,
+    precedent: Precedent | None = None,
 ) -> EncodedArray:
     """Encodes an array.
 
     array: a storage array, or a dictionary-coded or templated one whose dictionary or templates are exactly
     those in use, in the order of use. is_decided: skip choosing a dictionary; see `Coding`.
     is_backed: use only encodings in which every value takes bytes; `array` must not be dictionary-coded.
-    seen: the survey of a templated array, if there is one.
+    seen: the survey of a templated array, if there is one. precedent: see `encode_by_templates`.
     """
     root = (
-        encode_backed(array) if is_backed else encode_root(array, is_decided=is_decided, seen=seen)
+        encode_backed(array)
+        if is_backed
+        else encode_root(array, is_decided=is_decided, seen=seen, precedent=precedent)
     )
     nodes = list(root.walk())
     return EncodedArray(

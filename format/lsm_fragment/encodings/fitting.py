@@ -20,6 +20,7 @@ from lsm_fragment.blocks.compression import compress
 from lsm_fragment.blocks.layout import MAX_META_BYTES, Codec
 from lsm_fragment.encodings.coding import EncodedArray, decode_array, encode_array
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.errors import LimitError
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, written_limit_bytes
 from lsm_fragment.value_errors import OF_VALUES
@@ -29,14 +30,19 @@ _NO_COMPRESSION: Final = 0
 
 
 def encode_fitting(
-    array: pa.Array, *, level: int, is_decided: bool, seen: TextSurvey | None
+    array: pa.Array,
+    *,
+    level: int,
+    is_decided: bool,
+    seen: TextSurvey | None,
+    precedent: Precedent | None,
 ) -> tuple[EncodedArray, Codec, bytes]:
     """Encodes and compresses a chunk. level: see `lsm_fragment.container.chunk.make_chunk`. is_decided,
-    seen: see `encode_array`.
+    seen, precedent: see `encode_array`.
 
     Raises `LimitError` if readers would refuse the values in every encoding.
     """
-    encoded = encode_array(array, is_decided=is_decided, seen=seen)
+    encoded = encode_array(array, is_decided=is_decided, seen=seen, precedent=precedent)
     if len(encoded.meta) > MAX_META_BYTES:
         raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
     if (stored := _stored(encoded, array, level)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from lsm_fragment.arrays.alphabets import DIGITS
 from lsm_fragment.arrays.buffers import binary_parts, valid_mask
 from lsm_fragment.arrays.dividing import (
     NO_VARYING_WORDS,
+    VaryingWords,
     divide,
     find_varying_words,
     has_many_templates,
@@ -22,7 +24,6 @@ from lsm_fragment.arrays.dividing import (
 from lsm_fragment.arrays.sizes import rows_within, total_bytes
 from lsm_fragment.arrays.templated import (
     NUMBER,
-    TEMPLATES_DIVISOR,
     U64,
     Bits,
     Layout,
@@ -31,6 +32,7 @@ from lsm_fragment.arrays.templated import (
     count_marks,
     layout_bytes,
     layout_of,
+    max_templates,
     max_text_bytes,
     numbers_of,
     slots_of,
@@ -71,8 +73,10 @@ _SAMPLE_TEXT_BYTES: Final = 128 << 10
 _LENGTH_BYTES: Final = 4
 _OFFSET_BYTES: Final = 4
 _SAMPLE_VARIABLES_BYTES: Final = 64 << 10
-_SAMPLE_TEMPLATES_DIVISOR: Final = 2
-"""Below 2 sampled rows per template, templates are treated as non-recurring."""
+_RARE: Final = 0.5
+"""Look for words if the sample has more templates per row."""
+_ALL_RARE: Final = 0.8
+"""Store text if the sample has more templates per row although words are variables."""
 _TEMPLATE_BYTES_DIVISOR: Final = 2
 """Require at least 2 bytes of text per byte of template."""
 _MAX_TEMPLATES_FRACTION: Final = 1.05
@@ -81,41 +85,135 @@ _ALL_VARIABLE: Final = 0.95
 """Skip templates above this variable-byte fraction (ids, tokens): they would save nothing."""
 _MOSTLY_VARIABLE: Final = 0.75
 """Above this variable-byte fraction, templates must also save bytes: they no longer save time."""
+_MAX_SEARCHED_FRACTION: Final = 0.75
+"""Require templates to save a quarter of the bytes if there are many, or words that vary: finding words,
+dividing, and looking templates up in each merge takes more time than compressing the text."""
+_FIRST_LOOK_ROWS: Final = 1024
+"""Look for words in this many rows first, and in a whole sample only if that is promising."""
+_PROMISING_FRACTION: Final = 0.85
+_MIN_PRECEDENT_ROWS: Final = 8192
+_MAX_PRECEDENT_FACTOR: Final = 4
+"""Let a chunk of at least this many rows be a precedent of others, up to 4 times as large."""
+_MAX_USES: Final = 16
+"""Search anew after at most this many chunks."""
 
 
-def encode_by_templates(array: pa.Array) -> Node | None:
-    """Encodes strings by templates and variables; None if a sample shows too small a saving."""
-    sample = _stretch(array)
-    if len(sample) < _MIN_TEMPLATED:
+class Precedent:
+    """What became of a column's last chunks, so that not every chunk is searched.
+
+    For one thread at a time. Two processes may so store the same rows in other bytes.
+    """
+
+    def __init__(self) -> None:
+        self._words: VaryingWords | None = None
+        self._rows = 0
+        self._searches = self._uses = 0
+
+    def note(self, words: VaryingWords | None, rows: int) -> None:
+        """Notes the result of a search. words: None if the strings stay text."""
+        is_same = (words is None) == (self._words is None) and self._rows > 0
+        self._searches = self._searches + 1 if is_same else 1
+        self._words, self._rows = words, rows
+        self._uses = min(1 << self._searches, _MAX_USES) if rows >= _MIN_PRECEDENT_ROWS else 0
+
+    def use(self, rows: int) -> tuple[bool, VaryingWords | None]:
+        """Returns whether the last result holds for a chunk of this many rows, and the words; each search
+        with the same result holds for twice as many chunks."""
+        if self._uses == 0 or rows > _MAX_PRECEDENT_FACTOR * self._rows:
+            return False, None
+        self._uses -= 1
+        return True, self._words
+
+
+def encode_by_templates(array: pa.Array, precedent: Precedent | None = None) -> Node | None:
+    """Encodes strings by templates and variables; None if a sample shows too small a saving.
+
+    precedent: of the column's chunks before, changed by this one.
+    """
+    sample = _Sample(_stretch(array))
+    if len(sample.strings) < _MIN_TEMPLATED:
         return None
-    words, found = NO_VARYING_WORDS, divide(sample, len(sample))
+    if precedent is not None:
+        holds, words = precedent.use(len(array))
+        if holds and words is None:
+            return None
+        if words is not None and (node := _encoded(array, sample, words)) is not None:
+            return node
+    words = _search(array, sample)
+    node = None if words is None else _encoded(array, sample, words)
+    if precedent is not None:
+        precedent.note(None if node is None else words, len(array))
+    return node
+
+
+def _search(array: pa.Array, sample: _Sample) -> VaryingWords | None:
+    """Returns the words that are variables; None if a sample shows that text is better."""
+    if (found := sample.divided(NO_VARYING_WORDS)) is None:
+        return None
+    estimate = _all_templates(found)
+    if sample.rarity(found) <= _RARE and not has_many_templates(estimate, len(array)):
+        return NO_VARYING_WORDS
+    words = find_varying_words(array, _FIRST_LOOK_ROWS)
+    if not len(words.shapes) and estimate > max_templates(len(array)):
+        return None
+    found = sample.divided(words)
+    if found is None or sample.rarity(found) > _ALL_RARE:
+        return None
+    return None if sample.fraction(found) > _PROMISING_FRACTION else find_varying_words(array)
+
+
+def _encoded(array: pa.Array, sample: _Sample, words: VaryingWords) -> Node | None:
+    """Encodes strings with these words as variables; None if that saves too little."""
+    found = sample.divided(words)
     if found is None:
         return None
-    hardly_recur = len(templates_of(found.array)) * _SAMPLE_TEMPLATES_DIVISOR > len(sample)
-    if hardly_recur or has_many_templates(_all_templates(found.array), len(array)):
-        words = find_varying_words(array)
-        if len(words.shapes):
-            found = divide(sample, len(sample), words)
-        elif hardly_recur:
-            return None
-    if found is None or not count_marks(templates_of(found.array)):
+    is_searched = len(words.shapes) or has_many_templates(_all_templates(found), len(array))
+    max_fraction = _MAX_SEARCHED_FRACTION if is_searched else _MAX_TEMPLATES_FRACTION
+    if (by_row := sample.fraction(found)) > max_fraction:
         return None
-    codes, *variables = _by_row(found.array)
-    fraction = sum(map(raw_bytes, variables)) / max(1, _text_bytes(sample))
-    if fraction > _ALL_VARIABLE:
-        return None
-    by_row = stored_bytes(codes, *variables) / (as_text := stored_bytes(encode_strings(sample)))
-    is_variable = fraction > _MOSTLY_VARIABLE
-    max_fraction = CODEC_FRACTION if is_variable else _MAX_TEMPLATES_FRACTION
-    if by_row > max_fraction:
-        return None
-    found = divide(array, len(array) // TEMPLATES_DIVISOR, words)
-    node = None if found is None else encode_templated(*found, _text_bytes(array))
+    divided = divide(array, max_templates(len(array)), words)
+    node = None if divided is None else encode_templated(*divided, _text_bytes(array))
     if node is None:
         return None
     # Few rows of a sample have most templates and slots of the whole: their cost is taken from the whole.
-    by_slot = stored_bytes(*_by_slot(node)) / as_text * _text_bytes(sample) / node.text_bytes
+    by_slot = (
+        stored_bytes(*_by_slot(node)) / node.text_bytes * sample.text_bytes / sample.stored_bytes
+    )
     return node if by_row + by_slot <= max_fraction else None
+
+
+class _Sample:
+    """Some strings of a chunk, and what they take as text."""
+
+    def __init__(self, strings: pa.Array) -> None:
+        self.strings = strings
+        self.text_bytes = max(1, _text_bytes(strings))
+
+    @cached_property
+    def stored_bytes(self) -> int:
+        """Compressed bytes as text."""
+        return stored_bytes(encode_strings(self.strings))
+
+    def divided(self, words: VaryingWords = NO_VARYING_WORDS) -> pa.Array | None:
+        found = divide(self.strings, len(self.strings), words)
+        return None if found is None else found.array
+
+    def rarity(self, found: pa.Array) -> float:
+        """Returns the number of templates per row."""
+        return len(templates_of(found)) / len(self.strings)
+
+    def fraction(self, found: pa.Array) -> float:
+        """Returns the compressed bytes that grow with the rows as a fraction of those of text; infinity if
+        templates would save nothing."""
+        if not count_marks(templates_of(found)):
+            return math.inf
+        codes, *variables = _by_row(found)
+        variable = sum(map(raw_bytes, variables)) / self.text_bytes
+        if variable > _ALL_VARIABLE:
+            return math.inf
+        fraction = stored_bytes(codes, *variables) / self.stored_bytes
+        is_worth_it = variable <= _MOSTLY_VARIABLE or fraction <= CODEC_FRACTION
+        return fraction if is_worth_it else math.inf
 
 
 def _all_templates(sample: pa.Array) -> float:
@@ -158,7 +256,7 @@ def encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node |
     alphabets, text_bytes: see `lsm_fragment.arrays.templated.TextSurvey`.
     """
     templates = templates_of(array)
-    is_many = len(templates) * TEMPLATES_DIVISOR > len(array) - array.null_count
+    is_many = len(templates) > max_templates(len(array) - array.null_count)
     if is_many or total_bytes(templates) * _TEMPLATE_BYTES_DIVISOR > text_bytes:
         return None
     return _templated_node(array, alphabets, text_bytes)

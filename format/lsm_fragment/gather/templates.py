@@ -10,10 +10,10 @@ from lsm_fragment.arrays.dividing import NO_VARYING_WORDS, VaryingWords, split, 
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import (
-    TEMPLATES_DIVISOR,
     codes_of,
     have_words,
     joined,
+    max_templates,
     templated,
     templates_of,
     text,
@@ -30,27 +30,23 @@ def with_few_templates(array: pa.Array) -> pa.Array:
     Whether rows stay templated then depends on them alone, not on how they were divided into pieces. `gather`
     leaves this to its callers, since text may take far more memory than templates: they check the size first.
     """
-    if is_templated(array.type) and len(templates_of(array)) > _max_templates(len(array)):
+    if is_templated(array.type) and len(templates_of(array)) > max_templates(len(array)):
         return joined(array)
     return array
-
-
-def _max_templates(rows: int) -> int:
-    return rows // TEMPLATES_DIVISOR
 
 
 def gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
     """Gathers pieces when at least one is templated: converts the rest to templates, or everything to text if
     one piece exceeds the template limit."""
-    max_templates = _max_templates(len(origins))
     is_divided = np.isin(pieces.fields[:, KIND], (TEMPLATES, NULLS))
     words = NO_VARYING_WORDS if is_divided.all() else _varying_words(pieces)
+    most = max_templates(len(origins))
     divided: list[GatherArray | pa.Array] = []
     for number in range(len(pieces)):
         if is_divided[number]:
             divided.append(pieces.arrays[number])
             continue
-        if (array := split(plain(pieces.array(number)), max_templates, words)) is None:
+        if (array := split(plain(pieces.array(number)), most, words)) is None:
             divided.clear()  # frees as much memory as the text takes
             joined_rows = [text(pieces.array(number)) for number in range(len(pieces))]
             return Table(renewed(pieces, joined_rows), origins).strings()
