@@ -1,6 +1,6 @@
 """Measures all figures of docs/explanation/benchmarks.md from one checkout, and writes the CSV of the page.
 
-    make figures LINES=loghub                      at most 20 minutes on two quiet cores
+    make figures LINES=loghub                      about half an hour on two quiet cores
     make figures LINES=loghub FIGURES="--rows 2000 --rounds 1 --only merge,scan --out some.csv"
 
 Each set is a command of its own (`bench.vs_peers` and others); its result file stays where RESULTS says.
@@ -27,6 +27,7 @@ from typing import Any, Final, cast
 from bench.peers.contract import Measure
 from bench.peers.measurements import Result
 from bench.results import RESULTS, ROOT
+from bench.string_kinds import KINDS
 
 CSV: Final = ROOT / "docs/explanation/benchmarks.csv"
 OUR_LABEL: Final = "lsm-compactor"
@@ -39,6 +40,7 @@ _SCANS: Final = {
     Measure.SCAN_STRING: "largest strings",
     Measure.SCAN_NUMBERS: "two numbers",
 }
+_KINDS: Final = ",".join(KINDS)
 _FAN_IN: Final = (4, 64, 256)
 
 
@@ -106,6 +108,10 @@ def sets() -> list[Set]:
         _peers("merge", "merge", _HARD, _MERGERS, f"{alike} --cores 1,2"),
         _peers("ingest", "ingest", _INGESTED, "ours,clickhouse,polars-sort",
                f"{alike} --cores 1,2"),
+        _peers("merge by kind", "merge", _KINDS, "ours,clickhouse,polars-sort",
+               "--rounds 1 --cores 1,2 --work {work}"),
+        _peers("ingest by kind", "ingest", _KINDS, "ours,clickhouse,polars-sort",
+               "--rounds 1 --cores 1,2 --work {work}"),
         _peers("scan", "scan", _HARD, _SCANNERS, f"{alike} --cores 1"),
         _peers("all engines", "merge", "grouped,interleaved,mostly-disjoint", all_engines, once),
         *(

@@ -16,6 +16,7 @@ from bench.kinds import accounts, made_in_parts, requests, samples, trips
 from bench.peers.contract import Measure
 from bench.peers.parquet import write_source
 from bench.real_logs import read_lines, real_log_rows
+from bench.string_kinds import KINDS
 from bench.whole_lines import lines
 from bench.workload import SortOrder, make_batch, make_overlapping_inputs, sort_rows
 
@@ -75,6 +76,10 @@ def known_workloads(folder: Path | None) -> list[Workload]:
         Workload("accounts", ("id",), partial(made_in_parts, accounts, _SEED)),
         Workload("trips", ("pickup",), partial(made_in_parts, trips, _SEED)),
         Workload("samples", ("metric", "host", "time"), partial(made_in_parts, samples, _SEED)),
+        *(
+            Workload(name, ("time",), partial(made_in_parts, make, _SEED))
+            for name, make in KINDS.items()
+        ),
         Workload("grouped", _GROUPED, _overlapping),
         Workload("interleaved", _INTERLEAVED, _overlapping),
         Workload("mostly-disjoint", _INTERLEAVED, _disjoint_runs),

@@ -3,16 +3,17 @@
     python -m docs.tools.benchmark_page
 
 A table stands between `<!-- figures: TOPIC | FIGURE -->` and `<!-- end of figures -->`; a third part, ` |
-WORKLOAD;...`, chooses workloads. A row is a workload and a case, a column an engine. The number in
-parentheses is the engine's figure divided by that of lsm-compactor.
+WORKLOAD;...`, chooses workloads, and ` | smallest ratio first` orders the rows. A row is a workload and a
+case, a column an engine. The number in parentheses is the engine's figure divided by that of lsm-compactor.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ _TABLE: Final = re.compile(
     r"(<!-- figures: (?P<words>[^>]+?) -->\n).*?(<!-- end of figures -->)", re.DOTALL
 )
 _PANELS: Final = 4
+_BY_RATIO: Final = "smallest ratio first"
 _OUR_COLOR: Final = "#1f6fb4"
 _PEER_COLOR: Final = "#b9c2cb"
 
@@ -36,7 +38,8 @@ def page_with_figures(text: str, figures: Sequence[Figure]) -> str:
 
     def table(found: re.Match[str]) -> str:
         topic, figure, *more = (word.strip() for word in found["words"].split("|"))
-        workloads = more[0].split(";") if more else None
+        by_ratio = _BY_RATIO in more
+        workloads = next((names.split(";") for names in more if names != _BY_RATIO), None)
         chosen = [
             each
             for each in figures
@@ -45,17 +48,22 @@ def page_with_figures(text: str, figures: Sequence[Figure]) -> str:
         ]
         if not chosen:
             raise ValueError(f"{CSV.name} has no figures of {found['words']}")
-        return f"{found[1]}\n{as_table(chosen)}\n\n{_where(chosen)}\n{found[3]}"
+        return f"{found[1]}\n{as_table(chosen, by_ratio=by_ratio)}\n\n{_where(chosen)}\n{found[3]}"
 
     return _TABLE.sub(table, text)
 
 
-def as_table(figures: Sequence[Figure]) -> str:
-    """Returns a Markdown table of one kind of figures."""
+def as_table(figures: Sequence[Figure], *, by_ratio: bool = False) -> str:
+    """Returns a Markdown table of one kind of figures.
+
+    by_ratio: begins with the rows where a peer does best.
+    """
     engines = _in_order(figures)
     lines: dict[tuple[str, str], dict[str, float]] = {}
     for each in figures:
         lines.setdefault((each.workload, each.case), {})[each.engine] = each.value
+    if by_ratio:
+        lines = dict(sorted(lines.items(), key=lambda line: _smallest_ratio(line[1])))
     has_cases = any(case for _, case in lines)
     head = [figures[0].figure, *([""] if has_cases else []), *engines]
     rows = [
@@ -64,6 +72,11 @@ def as_table(figures: Sequence[Figure]) -> str:
     ]
     ruler = ["---"] * (1 + has_cases) + ["--:"] * len(engines)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ruler, *rows))
+
+
+def _smallest_ratio(values: Mapping[str, float]) -> float:
+    ours = values[OUR_LABEL]
+    return min((v / ours for engine, v in values.items() if engine != OUR_LABEL), default=math.inf)
 
 
 def _in_order(figures: Sequence[Figure]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from bench.fleet import fleet
 from bench.log_files import write_log_file
 from bench.log_messages import templates
 from bench.log_parameters import known_parameters
+from bench.string_kinds import KINDS
 from bench.workload import (
     SCHEMA,
     SORT_COLUMNS,
@@ -160,3 +163,31 @@ def test_files_hold_the_rows_in_every_format(tmp_path: Path, batch: pa.Table) ->
 def test_unknown_file_ending_is_refused(tmp_path: Path, batch: pa.Table) -> None:
     with pytest.raises(ValueError, match="the name must end with"):
         write_log_file(batch, tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_each_kind_follow_from_the_seed(kind: str) -> None:
+    one, again, other = (KINDS[kind](np.random.default_rng(seed), 500) for seed in (1, 1, 2))
+    assert one.num_rows == 500
+    assert one.equals(again)
+    assert not one.equals(other)
+    assert one.schema.names[0] == "time"
+
+
+def test_kinds_of_strings_are_what_they_are_called() -> None:
+    rng = np.random.default_rng(3)
+    found = {
+        name: make(rng, 2000)["value"].to_pylist()
+        for name, make in KINDS.items()
+        if name != "counters"
+    }
+    assert all(json.loads(text)["number"] < 977 for text in found["documents"])
+    assert all(re.fullmatch(r"[A-Za-z0-9]{40}", text) for text in found["random-letters"])
+    assert all(re.fullmatch(r"(/[a-z]+)+-\d+\.[a-z.]+", text) for text in found["paths"])
+    assert all(re.fullmatch(r"[A-Z][a-z]+ [A-Z][a-z]+", text) for text in found["names"])
+    assert all("\n\tat " in text for text in found["stack-traces"])
+    shapes = {re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", text) for text in found["templates"]}
+    assert 500 < len(shapes) < 2000
+    assert (
+        len({word for text in found["prose"] for word in text.lower().rstrip(".").split()}) > 3000
+    )

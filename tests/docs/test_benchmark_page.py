@@ -51,6 +51,20 @@ def test_a_table_has_the_ratio_of_each_peer_and_where_it_was_measured() -> None:
     )
 
 
+def test_a_table_may_begin_where_a_peer_does_best() -> None:
+    page = EMPTY.replace("seconds", "seconds | smallest ratio first")
+    close, far = (replace(OURS, workload=name) for name in ("close", "far"))
+    figures = [
+        far,
+        replace(PEER, workload="far"),
+        close,
+        replace(PEER, workload="close", value=0.4),
+    ]
+    shown = page_with_figures(page, figures)
+    assert shown.index("| close |") < shown.index("| far |")
+    assert page_with_figures(page.replace("first", "first | far"), figures).count("| close |") == 0
+
+
 def test_a_table_without_figures_is_refused() -> None:
     with pytest.raises(ValueError, match=r"benchmarks\.csv has no figures of merge \| seconds"):
         page_with_figures(EMPTY, [])

@@ -34,8 +34,10 @@ from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.container.chunk import Chunk, make_chunk
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
+from lsm_fragment.encodings import template
 from lsm_fragment.encodings.coding import decode_array, encode_array
-from lsm_fragment.encodings.node import NODE_BYTES, Encoding
+from lsm_fragment.encodings.node import NODE_BYTES, Encoding, pack_nodes
+from lsm_fragment.encodings.template import Precedent, encode_by_templates
 from lsm_fragment.gather.columns import gather, gather_arrays
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import pieces_of
@@ -411,6 +413,58 @@ def test_free_text_repeated_values_and_binaries_are_not_divided() -> None:
     binary = logs(3000).cast(pa.binary())
     found = [make_chunk(array, level=1).encoding for array in (free, json, few, binary)]
     assert found == ["VARLEN", "VARLEN", "DICTIONARY", "VARLEN"]
+
+
+def free_text(rows: int, seed: int = 2) -> pa.Array:
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefghij", k=rng.randrange(3, 9))) for _ in range(2000)]
+    return pa.array([" ".join(rng.choices(words, k=rng.randrange(5, 14))) for _ in range(rows)])
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each chunk that was searched."""
+    found: list[int] = []
+    search = template._search
+
+    def noted(array: pa.Array, sample: template._Sample) -> VaryingWords | None:
+        found.append(len(array))
+        return search(array, sample)
+
+    monkeypatch.setattr(template, "_search", noted)
+    return found
+
+
+@pytest.mark.parametrize(("made", "encoding"), [(free_text, None), (requests, Encoding.TEMPLATE)])
+def test_what_was_found_for_a_column_holds_for_its_next_chunks(
+    made: Callable[[int], pa.Array], encoding: Encoding | None, searches: list[int]
+) -> None:
+    array, precedent = made(9000), Precedent()
+    alone = encode_by_templates(array)
+    nodes = [encode_by_templates(array, precedent) for _ in range(20)]
+    assert {None if node is None else node.encoding for node in nodes} == {encoding}
+    assert (
+        len(searches) == 5
+    )  # the one alone, then before 2, 4, 8 and more chunks that are not searched
+    if alone is not None:
+        assert all(node is not None and pack_nodes(node) == pack_nodes(alone) for node in nodes)
+
+
+def test_a_column_that_changes_is_searched_anew(searches: list[int]) -> None:
+    """At once if its templates no longer fit, soon if it was text."""
+    precedent = Precedent()
+    assert encode_by_templates(requests(9000), precedent) is not None
+    assert encode_by_templates(free_text(9000), precedent) is None
+    assert len(searches) == 2
+    found = [encode_by_templates(requests(9000), precedent) for _ in range(4)]
+    assert [node is not None for node in found] == [False, False, True, True]
+
+
+def test_small_chunks_tell_nothing_of_larger_ones(searches: list[int]) -> None:
+    precedent = Precedent()
+    for rows in (300, 8192, 8 * 8192):
+        encode_by_templates(free_text(rows), precedent)
+    assert searches == [300, 8192, 8 * 8192]
 
 
 def long_lines(rows: int) -> pa.Array:

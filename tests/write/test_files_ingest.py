@@ -7,6 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -83,6 +84,31 @@ def test_files_read_ahead_make_the_same_fragments(tmp_path: Path) -> None:
     assert len(ahead.fragments) == 5
     assert list(ahead.fragments.values()) == list(one_by_one.fragments.values())
     assert ahead.rows == one_by_one.rows
+
+
+def test_encodings_of_earlier_files_hold_for_later_ones_with_any_number_of_threads(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(3)
+    words = ["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(2000)]
+    tables = [
+        pa.table(
+            {
+                "k": np.arange(9000),
+                "text": [" ".join(rng.choice(words, 9)) for _ in range(9000)],
+                "log": [f"user {rng.choice(words)} took {n} ms" for n in range(9000)],
+            }
+        )
+        for _ in range(3)
+    ]
+    paths = write(tmp_path, *tables, row_group_size=9000)
+    one, two = (Ingested(paths, IngestOptions(threads=threads), "k") for threads in (1, 2))
+    assert list(one.fragments.values()) == list(two.fragments.values())
+    assert (
+        pa.Table.from_pylist(one.rows)
+        .sort_by("text")
+        .equals(pa.concat_tables(tables).sort_by("text"))
+    )
 
 
 def test_a_file_that_has_its_types_is_opened_once(
