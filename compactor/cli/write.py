@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from compactor.errors import CompactorError, InputError, message_of
 from compactor.planner.debt import Debt, Pressure
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
-from compactor.write.ingest import FilesIngest, IngestReport
+from compactor.write.ingest import ByteProgress, FilesIngest, IngestReport, OnFile
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.sort_schema import sort_text
@@ -32,7 +34,7 @@ from lsm_fragment.keys.sort_schema import sort_text
 _INGEST_EPILOG = """\b
 Examples:
   compactor ingest ./logs app.ndjson --sort-by service,host,timestamp:desc
-  compactor ingest s3://bucket/logs part-*.parquet
+  compactor ingest s3://bucket/logs part-*.parquet --one-commit
   compactor ingest ./logs big.csv.gz --rows-per-fragment 250000
   compactor ingest ./users users.ndjson --sort-by id --row-policy last --sequence updated_at
 
@@ -55,6 +57,8 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
               help="Turn a map or struct column into one column for each key, COLUMN.KEY.")  # fmt: skip
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
               show_default=True, help="What to do when compactions lag behind.")  # fmt: skip
+@click.option("--one-commit", is_flag=True,
+              help="Add all files in one commit: all of their rows appear at once, or none do.")  # fmt: skip
 @log_options
 @metrics_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -63,6 +67,7 @@ def ingest_command(
     files: tuple[str, ...],
     promotes: tuple[str, ...],
     back_pressure: str,
+    one_commit: bool,
     as_json: bool,
     targets: MetricsTargets,
     **given: Any,
@@ -79,26 +84,25 @@ def ingest_command(
         for path in files:
             check_input(path)
         log = told.open_log(table)
+
+        @contextmanager
+        def on_file(path: str) -> Iterator[ByteProgress]:
+            pressure.admit(log, warner)
+            with progress(f"ingest {Path(path).name}", None) as advance:
+                yield advance
+
         reports: list[IngestReport] = []
         with FilesIngest(log.store, log, sort, options) as ingest:
-            for path, following in itertools.zip_longest(files, files[1:]):
-                try:
-                    pressure.admit(log, warner)
-                    with progress(f"ingest {Path(path).name}", None) as advance:
-                        report = ingest.add(path, following=following, on_progress=advance)
-                except (CompactorError, FormatError) as error:
-                    if reports:
-                        before = counted(len(reports), "file before is", "files before are")
-                        done = f"the {before} in the table, version {reports[-1].version}"
-                        error.args = (Message(message_of(error), f" ({done})"),)
-                    raise
+            add = _together if one_commit else _one_by_one
+            for report in add(ingest, files, on_file):
                 reports.append(report)
                 for name in report.not_promoted:
-                    warn(Message(PROMOTE, f": {path} has no column {name!r}; nothing was promoted"))
+                    text = f": {report.path} has no column {name!r}; nothing was promoted"
+                    warn(Message(PROMOTE, text))
                 told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
                 if not as_json:
                     echo_line(
-                        f"{path}: {counted(report.rows, 'row')}{_superseded(report)} in "
+                        f"{report.path}: {counted(report.rows, 'row')}{_superseded(report)} in "
                         f"{counted(report.fragments, 'fragment')}, "
                         f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
                     )
@@ -114,6 +118,32 @@ def ingest_command(
                 "sort_of_file": sort_text(reports[0].sort_of_file),
             }
         )
+
+
+def _together(ingest: FilesIngest, files: Sequence[str], on_file: OnFile) -> Iterator[IngestReport]:
+    try:
+        yield from ingest.add_together(files, on_file)
+    except (CompactorError, FormatError) as error:
+        if len(files) > 1:
+            error.args = (Message(message_of(error), " (none of the files was added)"),)
+        raise
+
+
+def _one_by_one(
+    ingest: FilesIngest, files: Sequence[str], on_file: OnFile
+) -> Iterator[IngestReport]:
+    done: list[IngestReport] = []
+    for path, following in itertools.zip_longest(files, files[1:]):
+        try:
+            with on_file(path) as advance:
+                done.append(ingest.add(path, following=following, on_progress=advance))
+        except (CompactorError, FormatError) as error:
+            if done:
+                before = counted(len(done), "file before is", "files before are")
+                text = f" (the {before} in the table, version {done[-1].version})"
+                error.args = (Message(message_of(error), text),)
+            raise
+        yield done[-1]
 
 
 def _superseded(report: IngestReport) -> str:

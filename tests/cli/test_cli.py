@@ -141,6 +141,20 @@ def test_ingest_compact_verify_export_and_head_agree(
     assert [row["id"] for row in head] == expected["id"].to_pylist()[:7]
 
 
+def test_files_of_one_commit_are_added_together_or_not_at_all(cli: Cli, tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.ndjson" for n in range(3)]
+    for number, file in enumerate(files):
+        file.write_text(f'{{"k": {number}}}\n')
+    said = cli("ingest", tmp_path / "t", *files, "--sort-by", "k", "--one-commit")
+    assert [line.rpartition(", ")[2] for line in said.splitlines()] == ["version 1"] * 3
+    files[1].write_text('{"other": 1}\n')
+    assert "none of the files was added" in cli.fails(
+        3, "ingest", tmp_path / "t", *files, "--one-commit"
+    )
+    report = json.loads(cli("ingest", tmp_path / "t", files[0], "--one-commit", "--json"))
+    assert (report["version"], report["rows"]) == (2, 1)
+
+
 @pytest.mark.parametrize(
     "ending", ["parquet", "arrow", "ndjson", "ndjson.zst", "ndjson.gz", "csv", "csv.gz"]
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from compactor import Policy, RowKind, RowPolicy, Strategy, Table
 from compactor.errors import InputError
 from compactor.files.columnar import ParquetBatches
 from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
-from compactor.write.ingest import FilesIngest, IngestOptions
+from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions
 from compactor.write.schema_union import OnConflict
 from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -205,3 +208,89 @@ def test_leaving_early_closes_the_file_that_follows(
             ingest.add("elsewhere.parquet")
     assert all(file._file.closed for file in opened)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
+
+
+def together(folder: Path, *tables: pa.Table, sort: str = "k", **options: Any) -> Table:
+    """Returns a new table to which the files were added in one commit."""
+    store = LocalStore(folder / "table")
+    paths = list(map(str, write(folder, *tables)))
+    ids = iter(f"{number:032x}" for number in range(100))
+    with FilesIngest(
+        store,
+        CommitLog(store),
+        parse_sort_schema(sort),
+        IngestOptions(**options),
+        ids=lambda: next(ids),
+    ) as ingest:
+        reports = ingest.add_together(paths)
+    assert [(report.path, report.version) for report in reports] == [(path, 1) for path in paths]
+    assert [report.rows for report in reports] == [table.num_rows for table in tables]
+    return Table.open(store.url)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_of_one_commit_make_the_same_fragments(tmp_path: Path, threads: int) -> None:
+    tables = [log_rows(170, seed) for seed in range(4)]
+    found = together(tmp_path, *tables, sort="service,ts", threads=threads)
+    assert found.version == 1
+    store = LocalStore(found.url)
+    alone = Ingested(write(tmp_path, *tables), IngestOptions(threads=1))
+    keys = sorted(CommitLog(store).refresh().fragments)
+    assert [store.read(key) for key in keys] == list(alone.fragments.values())
+    assert table_rows(store) == alone.rows
+
+
+def test_a_later_file_of_one_commit_has_the_newer_rows(tmp_path: Path) -> None:
+    tables = [pa.table({"k": [1, 2], "v": [n, 10 + n]}) for n in range(3)]
+    found = together(tmp_path, *tables, rows=RowPolicy(RowKind.LAST))
+    assert found.scan().to_table().to_pylist() == [{"k": 1, "v": 2}, {"k": 2, "v": 12}]
+    found.compact(policy=Policy(strategy=Strategy.FULL))
+    assert found.scan().to_table().to_pylist() == [{"k": 1, "v": 2}, {"k": 2, "v": 12}]
+
+
+def test_columns_come_and_widen_between_files_of_one_commit(tmp_path: Path) -> None:
+    tables = [
+        pa.table({"k": [1], "v": pa.array([7], pa.int8())}),
+        pa.table({"k": [2], "v": pa.array([2**30], pa.int32()), "w": ["x"]}),
+        pa.table({"k": [3], "v": pa.array([0.5], pa.float64())}),
+    ]
+    found = together(tmp_path, *tables).scan().to_table()
+    assert found.to_pylist() == [
+        {"k": 1, "v": 7.0, "w": None},
+        {"k": 2, "v": float(2**30), "w": "x"},
+        {"k": 3, "v": 0.5, "w": None},
+    ]
+
+
+def test_a_value_that_a_later_file_widens_wrongly_adds_no_file(tmp_path: Path) -> None:
+    tables = [
+        pa.table({"k": [1], "v": pa.array([2**60], pa.timestamp("ms"))}),
+        pa.table({"k": [2], "v": pa.array([1], pa.timestamp("us"))}),
+    ]
+    with refuses(InputError):
+        together(tmp_path, *tables)
+    assert CommitLog(LocalStore(tmp_path / "table")).refresh().version == 0
+
+
+def test_a_bad_file_of_one_commit_adds_none(tmp_path: Path) -> None:
+    with refuses(InputError):
+        together(tmp_path, pa.table({"k": [1]}), pa.table({"other": [2]}), pa.table({"k": [3]}))
+    assert CommitLog(LocalStore(tmp_path / "table")).refresh().version == 0
+
+
+def test_a_column_that_is_dropped_meanwhile_stays_dropped_for_all_files_of_one_commit(
+    tmp_path: Path,
+) -> None:
+    first = together(tmp_path, pa.table({"k": [0], "v": [0]}))
+    store = LocalStore(first.url)
+    paths = list(map(str, write(tmp_path, *(pa.table({"k": [n], "v": [n]}) for n in (1, 2)))))
+
+    @contextmanager
+    def on_file(path: str) -> Iterator[ByteProgress]:
+        if path == paths[1]:
+            Table.open(store.url).alter(drops=["v"])
+        yield lambda _done, _total: None
+
+    with FilesIngest(store, CommitLog(store), None, IngestOptions()) as ingest:
+        ingest.add_together(paths, on_file)
+    assert Table.open(store.url).scan().to_table().to_pylist() == [{"k": n} for n in range(3)]

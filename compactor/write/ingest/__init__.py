@@ -1,4 +1,4 @@
-"""Ingests rows as level-0 fragments: plan, write, commit. Each file is one commit.
+"""Ingests rows as level-0 fragments: plan, write, commit. Each file is one commit, or all of a call are.
 
 An `IngestPlan` (`plan`) fixes metadata and schema before any row is read; `fragments` writes the rows by it;
 `commit` adds the fragments to the newest snapshot, or fails if the table has changed incompatibly.
@@ -10,7 +10,13 @@ options    options as values; settings defines how users write them
 """
 
 from compactor.write.ingest.commit import Amend, commit_fragments
-from compactor.write.ingest.files import FilesIngest, IngestReport, ingest_batches, ingest_file
+from compactor.write.ingest.files import (
+    FilesIngest,
+    IngestReport,
+    OnFile,
+    ingest_batches,
+    ingest_file,
+)
 from compactor.write.ingest.fragments import ByteProgress, WrittenFragments, write_fragments
 from compactor.write.ingest.options import BUFFER_BYTES, IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
@@ -23,6 +29,7 @@ __all__ = [
     "IngestOptions",
     "IngestPlan",
     "IngestReport",
+    "OnFile",
     "WrittenFragments",
     "commit_fragments",
     "ingest_batches",

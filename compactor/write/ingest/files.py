@@ -1,8 +1,10 @@
-"""Ingests files as level-0 fragments: read, conform, sort, write, commit. Each file is one commit."""
+"""Ingests files as level-0 fragments: read, conform, sort, write, commit; file by file, or all at once."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self
@@ -19,19 +21,22 @@ from compactor.files.source import FileBatches
 from compactor.rows.policy import APPEND, RowPolicy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
+from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
-from compactor.write.ingest.plan import plan_ingest
+from compactor.write.ingest.plan import IngestPlan, plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
 from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool, Work
 
+OnFile = Callable[[str], AbstractContextManager[ByteProgress]]
 _PARQUET_BATCH_BYTES: Final = 32 << 20
 """Decode batches of this size. Larger batches split fewer row groups, whose rows must be copied; memory
 hardly grows, since sorting holds all rows of a fragment anyway."""
@@ -55,8 +60,13 @@ class IngestReport:
     """Columns to promote that the file lacks."""
 
 
+@contextmanager
+def _without_progress(_path: str) -> Iterator[ByteProgress]:
+    yield lambda _done, _total: None
+
+
 class FilesIngest:
-    """An ingest of several files in order, with one commit each. Use it as a context manager.
+    """An ingest of several files in order. Use it as a context manager.
 
     A thread reads ahead. With several threads it reads the next rows of a file, and the first rows of the
     next file while the last ones are written and committed; with one thread it reads only the next file,
@@ -99,11 +109,42 @@ class FilesIngest:
         `UsageError` for a sort schema other than the table's.
         """
         snapshot = self._log.refresh()
+        written = self._write(path, following, snapshot, on_progress)
+        after = commit_fragments(self._log, snapshot, written.plan, written.entries)
+        return written.report(after.version)
+
+    def add_together(
+        self, paths: Sequence[str], on_file: OnFile = _without_progress
+    ) -> list[IngestReport]:
+        """Adds the files' rows in one commit: all of them appear at once, or none do.
+
+        on_file: entered with each path while the file is read and written; yields a progress callback. Raises
+        what `add` raises.
+        """
+        before = snapshot = self._log.refresh()
+        files: list[_Written] = []
+        entries: list[FragmentEntry] = []
+        for path, following in itertools.zip_longest(paths, paths[1:]):
+            with on_file(path) as on_progress:
+                written = self._write(path, following, snapshot, on_progress)
+            if snapshot.metadata is not None:  # the files before may have narrower types
+                fitting = FittingCheck(self._store, path)
+                fitting.check_own(entries, snapshot.metadata, written.plan.metadata)
+            files.append(written)
+            entries += written.entries
+            snapshot = replace(snapshot, metadata=written.plan.metadata)
+        after = commit_fragments(self._log, before, files[-1].plan, entries)
+        return [written.report(after.version) for written in files]
+
+    def _write(
+        self, path: str, following: str | None, snapshot: Snapshot, on_progress: ByteProgress
+    ) -> _Written:
+        """Writes a file's fragments; nothing is visible before they are committed."""
         opened = self._take_begun(path, snapshot.metadata) or self._open(path, snapshot.metadata)
         with opened.batches as batches:
             if following is not None:
                 batches.on_end = partial(self._begin, following, snapshot.metadata)
-            report = ingest_batches(
+            written = _write_batches(
                 self._store,
                 self._log,
                 snapshot,
@@ -115,7 +156,7 @@ class FilesIngest:
                 pool=self._pool,
                 precedents=self._precedents,
             )
-        return replace(report, not_promoted=opened.not_promoted)
+        return replace(written, not_promoted=opened.not_promoted)
 
     def __enter__(self) -> Self:
         return self
@@ -161,6 +202,30 @@ class FilesIngest:
             file, absent = open_file(), ()
         batches = BatchesAhead(file, self._reader, is_free=self._pool.threads > 1)
         return _OpenFile(path, table, batches, absent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A file's fragments, not committed yet."""
+
+    plan: IngestPlan
+    entries: list[FragmentEntry]
+    rows: int
+    """Rows read."""
+    sort_of_file: SortSchema | None
+    not_promoted: tuple[str, ...] = ()
+
+    def report(self, version: int) -> IngestReport:
+        return IngestReport(
+            path=self.plan.path,
+            version=version,
+            rows=self.rows,
+            superseded_rows=self.rows - sum(entry.rows for entry in self.entries),
+            fragments=len(self.entries),
+            bytes_written=sum(entry.size_bytes for entry in self.entries),
+            sort_of_file=self.sort_of_file,
+            not_promoted=self.not_promoted,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +301,28 @@ def ingest_batches(
     on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = unchanged,
     pool: ThreadPool = ALONE,
-    precedents: dict[str, Precedent] | None = None,
 ) -> IngestReport:
     """Like `FilesIngest.add`, for batches opened with the snapshot's schema."""
+    written = _write_batches(
+        store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress, pool=pool
+    )
+    after = commit_fragments(log, snapshot, written.plan, written.entries, amend=amend)
+    return written.report(after.version)
+
+
+def _write_batches(
+    store: Store,
+    log: CommitLog,
+    snapshot: Snapshot,
+    file: FileBatches,
+    sort: SortSchema | None,
+    options: IngestOptions,
+    *,
+    ids: Ids,
+    on_progress: ByteProgress,
+    pool: ThreadPool,
+    precedents: dict[str, Precedent] | None = None,
+) -> _Written:
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
@@ -246,16 +330,8 @@ def ingest_batches(
     written = write_fragments(
         store, plan, file, ids(), on_progress=on_progress, pool=pool, precedents=precedents
     )
-    after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
-    kept = sum(entry.rows for entry in written.entries)
-    return IngestReport(
-        path=file.path,
-        version=after.version,
-        rows=written.rows,
-        superseded_rows=written.rows - kept,
-        fragments=len(written.entries),
-        bytes_written=sum(entry.size_bytes for entry in written.entries),
-        sort_of_file=sort_of_file,
+    return _Written(
+        plan=plan, entries=written.entries, rows=written.rows, sort_of_file=sort_of_file
     )
 
 
