@@ -1,6 +1,6 @@
 """Measures all figures of docs/explanation/benchmarks.md from one checkout, and writes the CSV of the page.
 
-    make figures LINES=loghub                      about half an hour on two quiet cores
+    make figures LINES=loghub                      a quarter of an hour on two quiet cores
     make figures LINES=loghub FIGURES="--rows 2000 --rounds 1 --only merge,scan --out some.csv"
 
 Each set is a command of its own (`bench.vs_peers` and others); its result file stays where RESULTS says.
