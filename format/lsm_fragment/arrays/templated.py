@@ -29,12 +29,13 @@ NUMBER: Final = 0x11
 """The mark of a variable of 1 to 19 digits."""
 WORD: Final = 0x13
 """The mark of a token taken as a word."""
-_TEMPLATES_DIVISOR: Final = 16
-"""Use templates only if there are at least this many rows per template: merges look templates up for each
+_NEW_DIVISOR: Final = 16
+"""Divide strings only if there are at least this many rows per template: merges look templates up for each
 input, and many cost more time than the text."""
-_FEW_TEMPLATES_DIVISOR: Final = 4
 _FEW_TEMPLATES: Final = 1024
-"""Let up to this many templates have 4 rows each: young fragments are small, and merges search anew."""
+"""Let up to this many templates have fewer rows: young fragments are small, and merges search anew."""
+_KEPT_DIVISOR: Final = 4
+"""Join strings that are divided if there are fewer rows per template."""
 MAX_GROWTH: Final = 3
 """Maximum bytes of text per byte of a number."""
 SLACK_BYTES: Final = 32
@@ -81,8 +82,13 @@ class Layout(NamedTuple):
 
 
 def max_templates(rows: int) -> int:
-    """Returns the maximum number of templates of this many strings."""
-    return min(rows // _FEW_TEMPLATES_DIVISOR, max(_FEW_TEMPLATES, rows // _TEMPLATES_DIVISOR))
+    """Returns the maximum number of templates into which this many strings are divided."""
+    return min(max_kept_templates(rows), max(_FEW_TEMPLATES, rows // _NEW_DIVISOR))
+
+
+def max_kept_templates(rows: int) -> int:
+    """Returns the maximum number of templates of this many strings that are divided already."""
+    return rows // _KEPT_DIVISOR
 
 
 def count_marks(templates: pa.Array) -> int:

@@ -32,6 +32,7 @@ from lsm_fragment.arrays.templated import (
     count_marks,
     layout_bytes,
     layout_of,
+    max_kept_templates,
     max_templates,
     max_text_bytes,
     numbers_of,
@@ -256,7 +257,7 @@ def encode_templated(array: pa.Array, alphabets: U64, text_bytes: int) -> Node |
     alphabets, text_bytes: see `lsm_fragment.arrays.templated.TextSurvey`.
     """
     templates = templates_of(array)
-    is_many = len(templates) > max_templates(len(array) - array.null_count)
+    is_many = len(templates) > max_kept_templates(len(array) - array.null_count)
     if is_many or total_bytes(templates) * _TEMPLATE_BYTES_DIVISOR > text_bytes:
         return None
     return _templated_node(array, alphabets, text_bytes)

@@ -13,7 +13,7 @@ from lsm_fragment.arrays.templated import (
     codes_of,
     have_words,
     joined,
-    max_templates,
+    max_kept_templates,
     templated,
     templates_of,
     text,
@@ -30,7 +30,7 @@ def with_few_templates(array: pa.Array) -> pa.Array:
     Whether rows stay templated then depends on them alone, not on how they were divided into pieces. `gather`
     leaves this to its callers, since text may take far more memory than templates: they check the size first.
     """
-    if is_templated(array.type) and len(templates_of(array)) > max_templates(len(array)):
+    if is_templated(array.type) and len(templates_of(array)) > max_kept_templates(len(array)):
         return joined(array)
     return array
 
@@ -40,7 +40,7 @@ def gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
     one piece exceeds the template limit."""
     is_divided = np.isin(pieces.fields[:, KIND], (TEMPLATES, NULLS))
     words = NO_VARYING_WORDS if is_divided.all() else _varying_words(pieces)
-    most = max_templates(len(origins))
+    most = max_kept_templates(len(origins))
     divided: list[GatherArray | pa.Array] = []
     for number in range(len(pieces)):
         if is_divided[number]:
