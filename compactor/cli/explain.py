@@ -44,7 +44,7 @@ def _print_compaction(spec: CompactionSpec, memory: MergePlan) -> None:
         f"{_mib(stages.limit_bytes * 4 // 5)} fetching pauses and stages spill, in this order of priority"
     )
     click.echo(
-        f"  {human_bytes(memory.window_bytes)} fetched ahead of each input, "
+        f"  {human_bytes(memory.ahead_bytes)} fetched ahead of each input, "
         f"{counted(memory.batch_rows, 'row')} put "
         f"in order at a time, {'inputs' if memory.keeps_inputs else 'no inputs'} copied to local disk for a "
         "second pass"

@@ -8,7 +8,7 @@ from compactor.common.counts import counted
 from compactor.merge.context import MergeContext
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.order.row_order import GroupOrder
-from compactor.merge.outputs.sinks import OutputFragment, Page
+from compactor.merge.outputs.sinks import GroupNumbers, OutputFragment
 from compactor.rows.flags import KEPT
 from lsm_fragment.arrays.hashing import combine
 
@@ -31,9 +31,9 @@ def check_rows(
         orders = context.order.groups()
         hash_out = combine(
             *(
-                _hash_taken(context, output, page, next(orders))
+                _hash_taken(context, output, group, next(orders))
                 for output in context.outputs
-                for page in output.pages
+                for group in output.row_groups
             )
         )
     if (rows_in, hash_in) != (rows_out, hash_out):
@@ -54,29 +54,29 @@ def _row_hashes(
     context: MergeContext, output: OutputFragment, orders: Iterator[GroupOrder]
 ) -> list[int]:
     """Returns the hashes of an output's row groups, except those without rows."""
-    hashes = (_row_hash(context, output, page, next(orders)) for page in output.pages)
+    hashes = (_row_hash(context, output, group, next(orders)) for group in output.row_groups)
     return [value for value in hashes if value is not None]
 
 
 def _row_hash(
-    context: MergeContext, output: OutputFragment, page: Page | None, order: GroupOrder
+    context: MergeContext, output: OutputFragment, group: GroupNumbers | None, order: GroupOrder
 ) -> int | None:
     """Returns the hash of a row group as it is written; None if none of its rows is written."""
-    if page is None:
+    if group is None:
         assert order.copied is not None
         return context.copied[int(order.inputs[0])].row_hash(order.copied)
-    if page.folded is not None:
-        return output.folded.hash_of(page.folded)
+    if group.folded is not None:
+        return output.folded.hash_of(group.folded)
     if order.flags is not None and not (order.flags & KEPT).any():
         return None
-    return output.row_numbers.hash_of(page.number, order.flags)
+    return output.row_numbers.hash_of(group.number, order.flags)
 
 
 def _hash_taken(
-    context: MergeContext, output: OutputFragment, page: Page | None, order: GroupOrder
+    context: MergeContext, output: OutputFragment, group: GroupNumbers | None, order: GroupOrder
 ) -> int:
     """Returns the hash of a row group as it was taken."""
-    if page is None:
+    if group is None:
         assert order.copied is not None
         return context.copied[int(order.inputs[0])].row_hash(order.copied)
-    return output.row_numbers.hash_of(page.number)
+    return output.row_numbers.hash_of(group.number)

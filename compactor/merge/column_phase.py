@@ -19,7 +19,7 @@ from compactor.merge.groups.column_pieces import ColumnPieces
 from compactor.merge.groups.group_work import ColumnChunk, ColumnRows, make_column_chunk
 from compactor.merge.groups.splits import Splits, stops_within
 from compactor.merge.order.row_order import GroupOrder
-from compactor.merge.outputs.sinks import OutputFragment, Page
+from compactor.merge.outputs.sinks import GroupNumbers, OutputFragment
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.merge_stages import DECODE
 from compactor.resources.reservation import Reservation
@@ -113,12 +113,12 @@ class ColumnPhase:
         with self._context.column_cursors(present, dtype) as cursors:
             for output in self._context.outputs:
                 self._context.tasks.then(partial(self._begin_column, output, name))
-                for page in output.pages:
+                for group in output.row_groups:
                     order = next(orders)
-                    if page is None:
+                    if group is None:
                         self._copy_chunk(name, dtype, order, present, output)
                     else:
-                        self._merge_chunk(name, dtype, order, cursors, output, page, number)
+                        self._merge_chunk(name, dtype, order, cursors, output, group, number)
                     number += 1
                 if output.skips.wants(name):
                     self._context.tasks.then(partial(output.skips.end_column, name))
@@ -164,7 +164,7 @@ class ColumnPhase:
         order: GroupOrder,
         cursors: ColumnCursors,
         output: OutputFragment,
-        page: Page,
+        group: GroupNumbers,
         number: int,
     ) -> None:
         """Takes the rows of one output row group of one column; threads make its chunk."""
@@ -184,7 +184,7 @@ class ColumnPhase:
             pieces=pieces.pieces,
             origins=order.origins(),
             flags=order.flags,
-            function=self._function(name, page),
+            function=self._function(name, group),
             max_bytes=max_bytes,
             level=self._context.settings.options.compression_level,
             summarise=partial(output.skips.summary, name) if output.skips.wants(name) else None,
@@ -192,7 +192,7 @@ class ColumnPhase:
         )
         self._context.tasks.put(
             partial(_made, rows, number),
-            partial(self._write, name, output, page, number),
+            partial(self._write, name, output, group, number),
             size=self._work_bytes(pieces, order.rows),
             pins=pins,
         )
@@ -204,9 +204,9 @@ class ColumnPhase:
             size = WORK_COPIES * pieces.work_bytes(rows, is_exact=True)
         return size + WORK_ROW_BYTES * rows
 
-    def _function(self, name: str, page: Page) -> RowFunction | None:
+    def _function(self, name: str, group: GroupNumbers) -> RowFunction | None:
         """Returns how rows of the column are folded; None where rows are written as they are."""
-        if page.folded is None:
+        if group.folded is None:
             return None
         assert self._context.settings.rule is not None
         return self._context.settings.rule.policy.function(name)
@@ -215,7 +215,7 @@ class ColumnPhase:
         self,
         name: str,
         output: OutputFragment,
-        page: Page,
+        group: GroupNumbers,
         number: int,
         made: ColumnChunk,
     ) -> None:
@@ -225,9 +225,9 @@ class ColumnPhase:
         if self.splits:
             return
         if made.contributions is not None:
-            output.row_numbers.add(page.number, made.contributions)
-        if page.folded is not None and made.folded_contributions is not None:
-            output.folded.add(page.folded, made.folded_contributions)
+            output.row_numbers.add(group.number, made.contributions)
+        if group.folded is not None and made.folded_contributions is not None:
+            output.folded.add(group.folded, made.folded_contributions)
         if made.chunk is None:
             return
         if output.skips.wants(name):

@@ -25,7 +25,7 @@ _PAGE_ENTRY_BYTES: Final = 128
 def _copied_values(context: MergeContext, output: OutputFragment) -> KnownValues | None:
     """Returns a function that looks up the statistics of copied chunks' values, which only the inputs'
     footers have; None if no chunk was copied."""
-    if None not in output.pages:
+    if None not in output.row_groups:
         return None
 
     def known(column: str, group: int) -> ValueStats | None:
@@ -66,8 +66,8 @@ def _footer_bytes(output: OutputFragment) -> int:
     records = len(output.emitter.header.sort) + _RECORD_OBJECTS
     return (
         4 * PAGE_BYTES
-        + records * output.shelf.largest_bytes
-        + _PAGE_ENTRY_BYTES * len(output.shelf)
+        + records * output.footer_records.largest_bytes
+        + _PAGE_ENTRY_BYTES * len(output.footer_records)
     )
 
 

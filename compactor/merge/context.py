@@ -51,7 +51,7 @@ class MergeContext:
         budget.spill_by(ROW_ORDER, lambda _: self.order.spill())
         budget.spill_by(ROW_HASHES, self._spill_row_hashes)
         budget.spill_by(
-            FOOTER, lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
+            FOOTER, lambda _: sum(o.footer_records.spill() + o.skips.spill() for o in self.outputs)
         )
         budget.spill_by(CHUNKS, self._spill_chunks)
         budget.spill_by(PARTS, self._spill_parts)

@@ -22,10 +22,10 @@ from compactor.merge.groups.row_groups import (
 from compactor.merge.groups.splits import Splits
 from compactor.merge.inputs.copied import CopiedRowGroups
 from compactor.merge.inputs.schemas import InputSchemas
-from compactor.merge.order.key_merge import CopiedRowGroup, MergeWindow, merge_keys
+from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch, merge_keys
 from compactor.merge.order.keys_in_order import WaitingKeys
 from compactor.merge.outputs.row_numbers import RowNumbers
-from compactor.merge.outputs.sinks import OpenOutput, OutputFragment, Page, TimedSink
+from compactor.merge.outputs.sinks import GroupNumbers, OpenOutput, OutputFragment, TimedSink
 from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.merge_stages import FOOTER, ORDER
@@ -69,7 +69,7 @@ class KeyPhase:
     def run(self) -> None:
         """Runs the phase. Raises what `merge_fragments` raises; then outputs are open, and the caller must
         abort them."""
-        windows = merge_keys(
+        batches = merge_keys(
             self._context.inputs,
             self._compare,
             self._context.settings.sort,
@@ -77,10 +77,10 @@ class KeyPhase:
             self._context.plan.batch_bytes,
             self._context.settings.rule,
         )
-        # Reserved in advance for all windows, because a window takes most memory while it is made.
+        # Reserved in advance for all batches, because a batch takes most memory while it is made.
         with Reservation(self._context.budget, ORDER, self._context.plan.order_bytes):
             groups = cut_row_groups(
-                self._noted(windows), self._cut_rule(), self._keys, self._waiting
+                self._noted(batches), self._cut_rule(), self._keys, self._waiting
             )
             for number, whole in enumerate(groups):
                 if isinstance(whole, CopiedOutputGroup):
@@ -96,14 +96,14 @@ class KeyPhase:
         return self._context.outputs[-1]
 
     def _noted(
-        self, windows: Iterator[MergeWindow | CopiedRowGroup]
-    ) -> Iterator[MergeWindow | CopiedRowGroup]:
-        """Yields windows, and counts the rows that are not written."""
-        for window in windows:
+        self, batches: Iterator[MergedBatch | CopiedRowGroup]
+    ) -> Iterator[MergedBatch | CopiedRowGroup]:
+        """Yields batches, and counts the rows that are not written."""
+        for batch in batches:
             self.began = self.began or (time.perf_counter(), time.thread_time())
-            if isinstance(window, MergeWindow):
-                self._context.order.note_dropped(window.dropped)
-            yield window
+            if isinstance(batch, MergedBatch):
+                self._context.order.note_dropped(batch.dropped)
+            yield batch
 
     def _cut_rule(self) -> CutRule:
         sizes = np.array([s.fragment.size_bytes for s in self._context.inputs], dtype=np.int64)
@@ -138,10 +138,10 @@ class KeyPhase:
             writer=options.writer_json(),
             sources=tuple(source.fragment.source_id for source in self._context.inputs),
         )
-        shelf = RecordBuffer(self._context.budget, FOOTER, self._context.disk)
+        footer_records = RecordBuffer(self._context.budget, FOOTER, self._context.disk)
         try:
             numbers = RowNumbers(self._context.budget, self._context.disk)
-            emitter = FragmentEmitter(TimedSink(sink, self._context.watch), header, shelf)
+            emitter = FragmentEmitter(TimedSink(sink, self._context.watch), header, footer_records)
             skips = OutputSkips(
                 self._context.settings.skips, self._context.budget, self._context.disk
             )
@@ -150,7 +150,7 @@ class KeyPhase:
                 emitter=emitter,
                 sink=sink,
                 row_numbers=numbers,
-                shelf=shelf,
+                footer_records=footer_records,
                 skips=skips,
                 folded=folded_numbers,
             )
@@ -188,8 +188,8 @@ class KeyPhase:
             output.groups += 1
             output.row_statistics += made.row_statistics
         is_folded = made.folded_contributions is not None
-        output.pages.append(
-            Page(len(output.row_numbers), len(output.folded) if is_folded else None)
+        output.row_groups.append(
+            GroupNumbers(len(output.row_numbers), len(output.folded) if is_folded else None)
         )
         output.row_numbers.append(made.contributions)
         if made.folded_contributions is not None:
@@ -202,7 +202,7 @@ class KeyPhase:
         output.emitter.copy_key_group(group.stored.take(), group.first_key, group.last_key)
         output.copied_from[output.groups] = whole.input, group.number
         output.groups += 1
-        output.pages.append(None)
+        output.row_groups.append(None)
         if (rule := self._context.settings.rule) is not None:
             output.row_statistics = sum(
                 map(rule.row_statistics, whole.pieces), start=output.row_statistics

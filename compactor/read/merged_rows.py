@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
-from compactor.merge.order.key_merge import MergeWindow, merge_rows
+from compactor.merge.order.key_merge import MergedBatch, merge_rows
 from compactor.merge.order.keys_in_order import borrowed
 from compactor.predicate.tree import matching
 from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
@@ -43,7 +43,7 @@ from lsm_fragment.threads import ALONE, ThreadPool
 
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096
-"""Gather smaller windows in the calling thread: handing them over would take longer."""
+"""Gather smaller batches in the calling thread: handing them over would take longer."""
 _PLAN: Final = StagePlan(
     1 << 62,  # Readers spill, but are never refused.
     0,
@@ -67,20 +67,20 @@ def merged_rows(
     pool: ThreadPool,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the merged rows of the parts in order."""
-    for sources, window in merged_windows(table, readers, parts, wanted, pool):
-        yield _batch(table, sources, window, wanted, pool)
+    for sources, batch in merged_batches(table, readers, parts, wanted, pool):
+        yield _batch(table, sources, batch, wanted, pool)
 
 
-def merged_windows(
+def merged_batches(
     table: TableMetadata,
     readers: Sequence[RowGroupReader],
     parts: Sequence[Part],
     wanted: Wanted,
     pool: ThreadPool,
-) -> Iterator[tuple[Sequence[MergedPart], MergeWindow]]:
-    """Yields windows of the parts' merged rows, with the row rule's decisions.
+) -> Iterator[tuple[Sequence[MergedPart], MergedBatch]]:
+    """Yields batches of the parts' merged rows, with the row rule's decisions.
 
-    The caller takes the columns of each window from the sources, one per part.
+    The caller takes the columns of each batch from the sources, one per part.
     """
     with closing(LocalDisk()) as disk:
         ahead_bytes = AHEAD_BYTES if pool.threads > 1 else 0
@@ -98,20 +98,20 @@ def merged_windows(
             for place, part in enumerate(parts)
         ]
         budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
-        for window in merge_rows(
+        for batch in merge_rows(
             sources, table.comparator(), table.sort, BATCH_ROWS, BATCH_BYTES, wanted.rule
         ):
-            yield sources, window
+            yield sources, batch
 
 
 def _batch(
     table: TableMetadata,
     sources: Sequence[MergedPart],
-    window: MergeWindow,
+    batch: MergedBatch,
     wanted: Wanted,
     pool: ThreadPool,
 ) -> pa.RecordBatch:
-    arrays, rows = columns_of_window(table, sources, window, wanted, pool)
+    arrays, rows = columns_of_batch(table, sources, batch, wanted, pool)
     if wanted.where_merged is not None:
         holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
         rows = holds.true_count
@@ -121,21 +121,21 @@ def _batch(
     return batch_of(columns, wanted.schema, rows)
 
 
-def columns_of_window(
+def columns_of_batch(
     table: TableMetadata,
     sources: Sequence[MergedPart],
-    window: MergeWindow,
+    batch: MergedBatch,
     wanted: Wanted,
     pool: ThreadPool,
 ) -> tuple[dict[str, pa.Array], int]:
-    """Returns the wanted columns of a window, ordered and merged, and the number of rows.
+    """Returns the wanted columns of a batch, ordered and merged, and the number of rows.
 
     Raises `FoldError` for a sum that overflows.
     """
-    origins = Origins.of(window.inputs, len(sources))
+    origins = Origins.of(batch.inputs, len(sources))
     counts, pins = origins.counts.tolist(), Pins()
     taken = [source.take(n, pins) for source, n in zip(sources, counts, strict=True)]
-    flags = window.flags
+    flags = batch.flags
 
     def gathered(column: tuple[int, str]) -> pa.Array:
         index, name = column
@@ -144,20 +144,20 @@ def columns_of_window(
         return array if flags is None else merged_by_key(array, flags, name, wanted.rule)
 
     names = wanted.columns
-    pool = pool if window.rows >= _MIN_ROWS_FOR_THREADS else ALONE
+    pool = pool if batch.rows >= _MIN_ROWS_FOR_THREADS else ALONE
     try:
         with pins:
             arrays = pool.each(gathered, enumerate(names))
     except FoldError as error:
-        raise with_key(error, _keys_of(sources, window), table) from None
-    rows = window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
+        raise with_key(error, _keys_of(sources, batch), table) from None
+    rows = batch.rows if flags is None else int(np.count_nonzero(flags & KEPT))
     return dict(zip(names, arrays, strict=True)), rows
 
 
-def _keys_of(sources: Sequence[MergedPart], window: MergeWindow) -> list[pa.Array]:
-    """Returns the sort columns of a window's rows in order."""
+def _keys_of(sources: Sequence[MergedPart], batch: MergedBatch) -> list[pa.Array]:
+    """Returns the sort columns of a batch's rows in order."""
     keys = [source.keys for source in sources]
-    found = borrowed(keys, window.inputs, np.zeros(len(keys), dtype=np.int64))
+    found = borrowed(keys, batch.inputs, np.zeros(len(keys), dtype=np.int64))
     with found.pins:
         return [gather(pieces, found.origins) for pieces in found.columns]
 

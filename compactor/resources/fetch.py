@@ -1,6 +1,6 @@
-"""Fetches inputs ahead of their consumer, into a bounded window in memory with local disk behind it.
+"""Fetches inputs ahead of their consumer, into a bounded read-ahead buffer with local disk behind it.
 
-One thread for each input reads its stream into the window and pauses while the window is full or memory is
+One thread for each input reads its stream into the buffer and pauses while the buffer is full or memory is
 short: that applies back-pressure to the store, and overlaps fetching with other work. Servers drop idle
 connections, so after a time limit a paused stream goes on to local disk, from where the consumer reads it.
 """
@@ -39,7 +39,7 @@ class ClosableSource(Protocol):
 class FetchSettings:
     """Limits of fetching one input ahead."""
 
-    window_bytes: int
+    ahead_bytes: int
     """Limit of the bytes held in memory; at least one piece is."""
     piece_bytes: int
     """Bytes read from the connection at a time."""
@@ -58,7 +58,7 @@ class _Admission(Enum):
 class FetchedSource:
     """A byte source that one thread reads and another fills.
 
-    The object's bytes from `_read_at` to `_window_end` are in memory, those from there to `_fetched` on disk.
+    The object's bytes from `_read_at` to `_ahead_end` are in memory, those from there to `_fetched` on disk.
     The reader has the first piece to itself, which stays reserved until it has read all of it; so reading a
     few bytes takes no lock. `read` raises the errors of opening and reading the connection.
     """
@@ -78,16 +78,16 @@ class FetchedSource:
         self._open_source = open_source
         self._settings = settings
         self._memory = Reservation(budget, FETCH)
-        """That of the first piece, the window and the credit; used under `_lock`."""
+        """That of the first piece, the buffer and the credit; used under `_lock`."""
         self._disk = disk
         self._region: Region | None = disk.allocate(size_bytes) if size_bytes > 0 else None
         self._keeps_all = settings.keeps_all and self._region is not None
         self._first = b""
         self._first_at = 0
         """How many bytes of the first piece were read."""
-        self._window: deque[bytes] = deque()
+        self._ahead: deque[bytes] = deque()
         """The pieces after the first."""
-        self._read_at = self._window_end = self._fetched = 0
+        self._read_at = self._ahead_end = self._fetched = 0
         self._credit = 0
         """Bytes that the reader has reserved for the next piece."""
         self._ended = self._closed = self._complete = False
@@ -115,10 +115,10 @@ class FetchedSource:
         if self._is_alone:
             return self._read_alone(max_bytes)
         with self._lock:
-            if not (self._window or self._gap or self._ended):
+            if not (self._ahead or self._gap or self._ended):
                 self._wait_for_bytes()
-            if self._window:
-                self._first = self._window.popleft()
+            if self._ahead:
+                self._first = self._ahead.popleft()
                 return self.read(max_bytes)
             gap = self._gap
             if not gap:
@@ -129,7 +129,7 @@ class FetchedSource:
         size = min(max_bytes, gap, self._settings.piece_bytes)
         data = self._disk.read(self._region, self._read_at, size)
         with self._lock:
-            self._read_at = self._window_end = self._read_at + size
+            self._read_at = self._ahead_end = self._read_at + size
             self._changed.notify_all()
         return data
 
@@ -149,12 +149,12 @@ class FetchedSource:
             self._source.close()
 
     def stop(self) -> None:
-        """Begins to close: stops fetching and frees the window, without waiting."""
+        """Begins to close: stops fetching and frees the buffer, without waiting."""
         with self._lock:
             self._closed = True
             self._first, self._first_at = b"", 0
-            self._window.clear()
-            self._window_end = self._read_at = self._fetched
+            self._ahead.clear()
+            self._ahead_end = self._read_at = self._fetched
             self._memory.free()
             self._credit = 0
             self._changed.notify_all()
@@ -163,8 +163,8 @@ class FetchedSource:
 
     @property
     def _gap(self) -> int:
-        """Number of fetched bytes after the window, which are on disk."""
-        return self._fetched - self._window_end
+        """Number of fetched bytes after the buffer, which are on disk."""
+        return self._fetched - self._ahead_end
 
     def _wait_for_bytes(self) -> None:
         started = time.perf_counter()
@@ -173,7 +173,7 @@ class FetchedSource:
             self._memory.grow(self._settings.piece_bytes)
             self._credit = self._settings.piece_bytes
             self._changed.notify_all()
-        self._changed.wait_for(lambda: self._window or self._gap or self._ended)
+        self._changed.wait_for(lambda: self._ahead or self._gap or self._ended)
         self.wait_seconds += time.perf_counter() - started
 
     def _take_rest(self) -> bytes:
@@ -197,7 +197,7 @@ class FetchedSource:
         if piece and self._keeps_all:
             self._put_on_disk(piece)
         self._fetched += len(piece)
-        self._read_at = self._window_end = self._fetched
+        self._read_at = self._ahead_end = self._fetched
         self._complete = not piece
         return piece
 
@@ -247,9 +247,9 @@ class FetchedSource:
         return not self._is_full() and self._memory.try_grow(self._settings.piece_bytes)
 
     def _is_full(self) -> bool:
-        """Returns whether the window has no room; its reader notifies once it has."""
-        held = self._window_end - self._read_at
-        return held > 0 and held + self._settings.piece_bytes > self._settings.window_bytes
+        """Returns whether the buffer has no room; its reader notifies once it has."""
+        held = self._ahead_end - self._read_at
+        return held > 0 and held + self._settings.piece_bytes > self._settings.ahead_bytes
 
     def _accept(self, piece: bytes, admission: _Admission) -> None:
         spooled = admission is _Admission.DISK
@@ -269,8 +269,8 @@ class FetchedSource:
             elif piece:
                 if admission is _Admission.DISK:
                     self._memory.grow_beyond(len(piece))
-                self._window.append(piece)
-                self._window_end += len(piece)
+                self._ahead.append(piece)
+                self._ahead_end += len(piece)
             self._fetched += len(piece)
             self._changed.notify_all()
 
@@ -291,7 +291,7 @@ class FetchedSource:
         return False
 
     def _wait_until_read(self) -> None:
-        """Waits until window and disk are read, so that the next piece belongs in the window."""
+        """Waits until buffer and disk are read, so that the next piece belongs in the buffer."""
         with self._lock:
             self._changed.wait_for(lambda: self._closed or self._read_at == self._fetched)
 

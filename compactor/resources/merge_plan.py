@@ -29,8 +29,8 @@ _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _MIN_PIECE_BYTES: Final = 16 * _KIB
 _MAX_PIECE_BYTES: Final = 256 * _KIB
-_MIN_WINDOW_BYTES: Final = 2 * _MIN_PIECE_BYTES
-_MAX_WINDOW_BYTES: Final = 8 * _MIB
+_MIN_AHEAD_BYTES: Final = 2 * _MIN_PIECE_BYTES
+_MAX_AHEAD_BYTES: Final = 8 * _MIB
 _MIN_SLICE_BYTES: Final = 16 * _KIB
 _MAX_SLICE_BYTES: Final = 1 * _MIB
 MIN_OPEN_BYTES: Final = 96 * _KIB
@@ -118,7 +118,7 @@ class MergePlan:
     """The stages of a merge and their sizes."""
 
     stages: StagePlan
-    window_bytes: int
+    ahead_bytes: int
     """Bytes fetched ahead for each input."""
     piece_bytes: int
     slice_bytes: int
@@ -141,7 +141,7 @@ class MergePlan:
             "memory_limit_bytes": self.stages.limit_bytes,
             "need_bytes": self.stages.need_bytes,
             "batch_rows": self.batch_rows,
-            "window_bytes": self.window_bytes,
+            "ahead_bytes": self.ahead_bytes,
             "keeps_inputs": self.keeps_inputs,
             "stages": [stage.to_json() for stage in self.stages],
         }
@@ -203,12 +203,12 @@ class _Formulas:
         )
 
     @property
-    def window(self) -> int:
-        return _clamp(self.share // self.inputs, _MIN_WINDOW_BYTES, _MAX_WINDOW_BYTES)
+    def ahead(self) -> int:
+        return _clamp(self.share // self.inputs, _MIN_AHEAD_BYTES, _MAX_AHEAD_BYTES)
 
     @property
     def piece(self) -> int:
-        return _clamp(_power_of_two(self.window // 4), _MIN_PIECE_BYTES, _MAX_PIECE_BYTES)
+        return _clamp(_power_of_two(self.ahead // 4), _MIN_PIECE_BYTES, _MAX_PIECE_BYTES)
 
     @property
     def slice(self) -> int:
@@ -260,7 +260,7 @@ class _Formulas:
 
     @property
     def fetch(self) -> int:
-        return self.inputs * (max(self.window, self.piece) + self.piece)
+        return self.inputs * (max(self.ahead, self.piece) + self.piece)
 
     @property
     def spool_disk(self) -> int:
@@ -361,7 +361,7 @@ def plan_merge(
     )
     return MergePlan(
         stages=StagePlan(settings.memory_limit_bytes, f.need, _stages(f)),
-        window_bytes=f.window,
+        ahead_bytes=f.ahead,
         piece_bytes=f.piece,
         slice_bytes=f.slice,
         batch_rows=f.batch_rows,
@@ -398,7 +398,7 @@ def _stages(f: _Formulas) -> tuple[MemoryStage, ...]:
         )
 
     return (
-        stage(FETCH, "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),
+        stage(FETCH, "bytes fetched ahead, a buffer for each input", streaming, f.fetch, waits=True),
         stage("spool", "inputs kept for a second pass, and fetched during long pauses", materialized,
               0, f.spool_disk),
         stage(DECODE, "a chunk as stored, as decompressed and as decoded; with threads, those needed next",

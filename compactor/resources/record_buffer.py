@@ -88,66 +88,66 @@ class RecordBuffer:
         self._segments.append((region, array("I", map(len, records))))
 
 
-class PagedNumbers:
-    """A sequence of pages of u64 numbers, each read and overwritten in place by index."""
+class NumberArrays:
+    """A sequence of arrays of u64 numbers, each read and overwritten in place by index."""
 
     def __init__(self, budget: MemoryBudget, stage: str, disk: LocalDisk) -> None:
         self._memory = Reservation(budget, stage)
         self._disk = disk
-        self._pages: list[npt.NDArray[np.uint64] | Region] = []
+        self._arrays: list[npt.NDArray[np.uint64] | Region] = []
         self._spilled = False
 
     def __len__(self) -> int:
-        return len(self._pages)
+        return len(self._arrays)
 
     def append(self, numbers: npt.NDArray[np.uint64]) -> None:
         if self._spilled:
             region = self._disk.allocate(numbers.nbytes)
             self._disk.write(region, _bytes(numbers))
-            self._pages.append(region)
+            self._arrays.append(region)
             return
         self._memory.grow(numbers.nbytes)
         if self._spilled:  # because there was no memory for them
             self._memory.shrink(numbers.nbytes)
             self.append(numbers)
             return
-        self._pages.append(numbers)
+        self._arrays.append(numbers)
 
     def get(self, index: int) -> npt.NDArray[np.uint64]:
-        """Returns a page; `put` it to make changes permanent."""
-        page = self._pages[index]
-        if isinstance(page, Region):
-            return np.frombuffer(bytearray(self._disk.read(page)), dtype=np.uint64)
-        return page
+        """Returns an array; `put` it to make changes permanent."""
+        numbers = self._arrays[index]
+        if isinstance(numbers, Region):
+            return np.frombuffer(bytearray(self._disk.read(numbers)), dtype=np.uint64)
+        return numbers
 
     def put(self, index: int, numbers: npt.NDArray[np.uint64]) -> None:
-        page = self._pages[index]
-        if isinstance(page, Region):
-            self._disk.write(page, _bytes(numbers))
+        held = self._arrays[index]
+        if isinstance(held, Region):
+            self._disk.write(held, _bytes(numbers))
         else:
-            self._pages[index] = numbers
+            self._arrays[index] = numbers
 
     def add(self, index: int, numbers: npt.NDArray[np.uint64]) -> None:
-        """Adds numbers to those of a page."""
+        """Adds numbers to those of an array."""
         sums = self.get(index)
         sums += numbers
         self.put(index, sums)
 
     def spill(self) -> int:
-        """Moves all pages to disk; returns the bytes freed."""
+        """Moves all arrays to disk; returns the bytes freed."""
         self._spilled = True
-        for index, page in enumerate(self._pages):
-            if not isinstance(page, Region):
-                region = self._disk.allocate(page.nbytes)
-                self._disk.write(region, _bytes(page))
-                self._pages[index] = region
+        for index, numbers in enumerate(self._arrays):
+            if not isinstance(numbers, Region):
+                region = self._disk.allocate(numbers.nbytes)
+                self._disk.write(region, _bytes(numbers))
+                self._arrays[index] = region
         return self._memory.free()
 
     def close(self) -> None:
-        for page in self._pages:
-            if isinstance(page, Region):
-                self._disk.release(page)
-        self._pages = []
+        for numbers in self._arrays:
+            if isinstance(numbers, Region):
+                self._disk.release(numbers)
+        self._arrays = []
         self._memory.free()
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
-from compactor.read.merged_rows import columns_of_window, merged_windows
+from compactor.read.merged_rows import columns_of_batch, merged_batches
 from compactor.read.pruning import bounds_by_keys, overlapping_fragments
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
@@ -53,12 +53,12 @@ def rows_behind(
         found: list[list[_Bits]] = [[] for _ in entries]
         readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in entries]
         whole = whole_fragments([reader.row_groups for reader in readers])
-        for sources, window in merged_windows(table, readers, whole, wanted, pool):
-            arrays, rows = columns_of_window(table, sources, window, wanted, pool)
+        for sources, batch in merged_batches(table, readers, whole, wanted, pool):
+            arrays, rows = columns_of_batch(table, sources, batch, wanted, pool)
             holds = pc.fill_null(matching(where, arrays, rows), False)
-            matches = _spread(holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags)
+            matches = _spread(holds.to_numpy(zero_copy_only=False), batch.starts_key, batch.flags)
             for index, parts in enumerate(found):
-                parts.append(matches[window.inputs == index])
+                parts.append(matches[batch.inputs == index])
         for entry, parts in zip(entries, found, strict=True):
             deleted = read_deletion(store, entry)
             bits = np.zeros(entry.rows, dtype=np.bool_)

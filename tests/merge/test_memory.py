@@ -93,7 +93,7 @@ def test_values_of_every_type_survive_being_spilled(name: str) -> None:
 
 
 @pytest.mark.long
-def test_neither_windows_nor_batches_nor_limits_change_a_byte() -> None:
+def test_neither_read_ahead_nor_batches_nor_limits_change_a_byte() -> None:
     tables = [
         numbered(i, 3000, 5, t=lambda v: [f"text {n}" * (n % 4) for n in v]) for i in range(5)
     ]
@@ -104,7 +104,7 @@ def test_neither_windows_nor_batches_nor_limits_change_a_byte() -> None:
     ):
         merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=128,
                         memory_limit_bytes=limit, batch_size=batch)  # fmt: skip
-        merged.plan = replace(merged.plan, window_bytes=window, piece_bytes=window)
+        merged.plan = replace(merged.plan, ahead_bytes=window, piece_bytes=window)
         results.append(run(merged)[0])
     assert all(result == results[0] for result in results)
 

@@ -103,11 +103,11 @@ def test_the_need_grows_with_inputs_outputs_and_heavy_chunks_and_with_nothing_el
     assert plan_of(peak_chunk_bytes=1 << 30).stages.need_bytes >= 4 << 30
 
 
-def test_windows_share_the_limit_whatever_the_fan_in() -> None:
+def test_read_ahead_buffers_share_the_limit_whatever_the_fan_in() -> None:
     for inputs in (1, 4, 64, 512, 2_000):
         plan = plan_of(inputs=inputs)
         assert plan.stages["fetch"].memory_bytes <= 512 * MIB // 3
-        assert plan.window_bytes >= 2 * plan.piece_bytes
+        assert plan.ahead_bytes >= 2 * plan.piece_bytes
 
 
 def log_like(rows: int, inputs: int, seed: int = 0) -> list[pa.Table]:
@@ -234,7 +234,7 @@ def gated_merge(parts: list[pa.Table], **knobs: Any) -> tuple[Merged, list[list[
     merged = Merged(fragments, parts[0].schema, sort_schema("k"), max_rows=500,
                     target_row_group_bytes=64 << 10, **knobs)  # fmt: skip
     merged.plan = replace(
-        merged.plan, window_bytes=16 << 10, piece_bytes=4 << 10, upload_bytes=64 << 10
+        merged.plan, ahead_bytes=16 << 10, piece_bytes=4 << 10, upload_bytes=64 << 10
     )
     counts: list[list[int]] = [[0] for _ in merged.inputs]
 
@@ -424,7 +424,7 @@ def test_wherever_memory_runs_out_the_error_says_so_and_all_is_given_back(
     merged = Merged(fragments, parts[0].schema, sort_schema("k"), max_rows=100)
     low = replace(merged.plan.stages, limit_bytes=room, need_bytes=0)
     merged.plan = replace(
-        merged.plan, stages=low, window_bytes=1, piece_bytes=500, slice_bytes=500, order_bytes=0
+        merged.plan, stages=low, ahead_bytes=1, piece_bytes=500, slice_bytes=500, order_bytes=0
     )
     budgets: list[MemoryBudget] = []
     honest = MemoryBudget.__init__

@@ -1,4 +1,4 @@
-"""The tournament of keys against sorting, with pages, gates and groups of any size."""
+"""The tournament of keys against sorting, with slices, gates and groups of any size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.merge.order.tournament import MergedRows, Page, Tournament
+from compactor.merge.order.tournament import KeySlice, MergedRows, Tournament
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
 from lsm_fragment.native.keys.key_merge import Stop, place, refer_to_previous
@@ -27,7 +27,7 @@ def keys_of(rows: list[Row], sort: SortSchema) -> KeyColumns:
 
 
 class Inputs:
-    """Inputs that hand out pages of random sizes, and a gate before some."""
+    """Inputs that hand out slices of random sizes, and a gate before some."""
 
     def __init__(self, rows: list[list[Row]], sort: SortSchema, rng: random.Random) -> None:
         self.rows = rows
@@ -37,7 +37,7 @@ class Inputs:
         self.gated = [False] * len(rows)
 
     def bring(self, tournament: Tournament, number: int) -> bool:
-        """Gives the next page or gate. Returns whether it was a gate."""
+        """Gives the next slice or gate. Returns whether it was a gate."""
         rows = self.rows[number][self.given[number] :]
         if not rows:
             tournament.end(number)
@@ -45,12 +45,12 @@ class Inputs:
         keys = keys_of(rows, self.sort)
         if not self.gated[number] and self.rng.random() < 0.2:
             self.gated[number] = True
-            tournament.gate(number, Page.of(keys.keys(0, 1)))
+            tournament.gate(number, KeySlice.of(keys.keys(0, 1)))
             return True
         self.gated[number] = False
-        page = Page.of(keys.keys(0, self.rng.choice([1, 2, 3, 100])))
-        self.given[number] += page.rows
-        tournament.page(number, page, number)
+        piece = KeySlice.of(keys.keys(0, self.rng.choice([1, 2, 3, 100])))
+        self.given[number] += piece.rows
+        tournament.put(number, piece, number)
         return False
 
 
@@ -66,7 +66,7 @@ def merged(tournament: Tournament, inputs: Inputs) -> list[MergedRows]:
                 return parts
             case Stop.FULL:
                 parts.append(tournament.take(tournament.rows - inputs.rng.randrange(2)))
-            case Stop.NEEDS_PAGE:
+            case Stop.NEEDS_SLICE:
                 inputs.bring(tournament, tournament.first)
                 tournament.go_on()
             case Stop.AT_GATE:
@@ -102,8 +102,8 @@ def test_merging_is_sorting(rows: list[list[Row]], most: int, seed: int, by_pref
 
 def test_keys_fill_up_to_their_bytes() -> None:
     tournament = Tournament(1, 100, 50)
-    page = Page.of(keys_of([(n,) for n in range(20)], ONE).keys())
-    tournament.page(0, page, 0, more_bytes=1)
+    piece = KeySlice.of(keys_of([(n,) for n in range(20)], ONE).keys())
+    tournament.put(0, piece, 0, more_bytes=1)
     tournament.start()
     assert tournament.run() is Stop.FULL
     assert tournament.rows == 5  # a key of 64 bits takes 9 bytes
@@ -115,10 +115,10 @@ def test_keys_fill_up_to_their_bytes() -> None:
 
 def test_an_input_that_is_not_sorted_is_found() -> None:
     tournament = Tournament(2, 100, 1 << 30)
-    tournament.page(0, Page.of(keys_of([(1,), (3,)], ONE).keys()), 0)
-    tournament.page(1, Page.of(keys_of([(2,), (4,), (3,)], ONE).keys()), 0)
+    tournament.put(0, KeySlice.of(keys_of([(1,), (3,)], ONE).keys()), 0)
+    tournament.put(1, KeySlice.of(keys_of([(2,), (4,), (3,)], ONE).keys()), 0)
     tournament.start()
-    assert tournament.run() is Stop.NEEDS_PAGE
+    assert tournament.run() is Stop.NEEDS_SLICE
     tournament.end(0)
     tournament.go_on()
     assert tournament.run() is Stop.DISORDER
@@ -126,21 +126,21 @@ def test_an_input_that_is_not_sorted_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "stop"), [([1, 1, 2, 2], Stop.NEEDS_PAGE), ([1, 1, 1], Stop.TOO_MANY)]
+    ("rows", "stop"), [([1, 1, 2, 2], Stop.NEEDS_SLICE), ([1, 1, 1], Stop.TOO_MANY)]
 )
 def test_rows_of_a_group_are_counted_for_each_input(rows: list[int], stop: Stop) -> None:
     tournament = Tournament(2, 100, 1 << 30, None, 2)
-    tournament.page(0, Page.of(keys_of([(1,), (1,)], ONE).keys()), 0)
-    tournament.page(1, Page.of(keys_of([(n,) for n in rows], ONE).keys()), 0)
+    tournament.put(0, KeySlice.of(keys_of([(1,), (1,)], ONE).keys()), 0)
+    tournament.put(1, KeySlice.of(keys_of([(n,) for n in rows], ONE).keys()), 0)
     tournament.start()
-    assert tournament.run() is Stop.NEEDS_PAGE
+    assert tournament.run() is Stop.NEEDS_SLICE
     tournament.end(0)
     tournament.go_on()
     assert tournament.run() is stop
 
 
-def gate(number: int) -> Page:
-    return Page.of(keys_of([(number,)], ONE).keys())
+def gate(number: int) -> KeySlice:
+    return KeySlice.of(keys_of([(number,)], ONE).keys())
 
 
 def key(number: int) -> bytes:
@@ -149,7 +149,7 @@ def key(number: int) -> bytes:
 
 def test_an_input_is_alone_between_the_rows_of_others() -> None:
     tournament = Tournament(3, 100, 1 << 30)
-    tournament.page(0, Page.of(keys_of([(1,), (5,)], ONE).keys()), 0)
+    tournament.put(0, KeySlice.of(keys_of([(1,), (5,)], ONE).keys()), 0)
     tournament.gate(1, gate(2))
     tournament.gate(2, gate(9))
     tournament.start()
@@ -158,9 +158,9 @@ def test_an_input_is_alone_between_the_rows_of_others() -> None:
     assert tournament.is_alone(key(2), key(4))
     assert not tournament.is_alone(key(2), key(5))
     tournament.skip(key(4))
-    tournament.page(1, Page.of(keys_of([(4,), (6,)], ONE).keys()), 0)
+    tournament.put(1, KeySlice.of(keys_of([(4,), (6,)], ONE).keys()), 0)
     tournament.go_on()
-    assert tournament.run() is Stop.NEEDS_PAGE
+    assert tournament.run() is Stop.NEEDS_SLICE
     assert tournament.first == 0
     merged = tournament.take(tournament.rows)
     assert merged.inputs.tolist() == [0, 1, 0]
@@ -176,7 +176,7 @@ def test_an_input_is_alone_between_the_rows_of_others() -> None:
 
 def test_an_input_is_not_alone_after_an_equal_key_of_another() -> None:
     tournament = Tournament(2, 100, 1 << 30)
-    tournament.page(0, Page.of(keys_of([(2,), (8,)], ONE).keys()), 0)
+    tournament.put(0, KeySlice.of(keys_of([(2,), (8,)], ONE).keys()), 0)
     tournament.gate(1, gate(2))
     tournament.start()
     assert tournament.run() is Stop.AT_GATE
@@ -184,7 +184,7 @@ def test_an_input_is_not_alone_after_an_equal_key_of_another() -> None:
     assert tournament.is_alone(key(3), key(4))
 
 
-def test_pages_that_do_not_fit_their_keys_are_refused() -> None:
+def test_slices_that_do_not_fit_their_keys_are_refused() -> None:
     cursors, keys = np.zeros((2, 11), np.int64), np.zeros(8, np.uint8)
     no_offsets = np.array([], np.int64)
     for number, offsets, rows in ((2, [], 1), (0, [], 3), (0, [0, 4], 2), (1, [0, 4, 9], 2)):

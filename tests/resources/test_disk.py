@@ -14,7 +14,7 @@ import pytest
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError
-from compactor.resources.record_buffer import PagedNumbers, RecordBuffer
+from compactor.resources.record_buffer import NumberArrays, RecordBuffer
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from tests.support.wording import refuses
 
@@ -155,16 +155,16 @@ def test_a_record_buffer_that_is_spilled_while_it_is_read_goes_on() -> None:
 
 def test_pages_are_overwritten_in_place_in_memory_and_on_disk() -> None:
     disk, memory = LocalDisk(), budget()
-    pages = PagedNumbers(memory, "s", disk)
+    arrays = NumberArrays(memory, "s", disk)
     for number in range(20):
-        pages.append(np.full(100 + number, number, dtype=np.uint64))
+        arrays.append(np.full(100 + number, number, dtype=np.uint64))
         if number == 10:
-            assert pages.spill() > 0
+            assert arrays.spill() > 0
     for number in range(20):
-        pages.put(number, pages.get(number) + np.uint64(1000))
-    assert [int(pages.get(n).sum()) for n in range(20)] == [
+        arrays.put(number, arrays.get(number) + np.uint64(1000))
+    assert [int(arrays.get(n).sum()) for n in range(20)] == [
         (n + 1000) * (100 + n) for n in range(20)
     ]
-    pages.close()
+    arrays.close()
     assert memory.used_bytes == 0
     disk.close()

@@ -63,14 +63,14 @@ def fetched(
     source: Callable[[], ClosableSource] | CountedSource,
     disk: LocalDisk,
     *,
-    window: int = 4 * PIECE,
+    ahead_bytes: int = 4 * PIECE,
     spool_after_seconds: float = FOR_EVER,
     keeps_all: bool = False,
     size_bytes: int = 1 << 40,
     budget: MemoryBudget | None = None,
 ) -> FetchedSource:
     opened = (lambda: source) if isinstance(source, CountedSource) else source
-    settings = FetchSettings(window, PIECE, spool_after_seconds, keeps_all)
+    settings = FetchSettings(ahead_bytes, PIECE, spool_after_seconds, keeps_all)
     return FetchedSource(opened, settings, budget or budget_of(), disk, size_bytes)
 
 
@@ -91,7 +91,7 @@ def everything(source: ClosableSource, at_once: int = 333) -> bytes:
     return b"".join(pieces)
 
 
-def test_no_more_than_the_window_is_fetched_ahead(disk: LocalDisk) -> None:
+def test_no_more_than_the_buffer_is_fetched_ahead(disk: LocalDisk) -> None:
     source = CountedSource(1 << 40)
     budget = budget_of()
     ahead = fetched(source, disk, budget=budget)
@@ -111,7 +111,7 @@ def test_all_bytes_arrive_in_order_and_then_the_end(
     disk: LocalDisk, spool_after_seconds: float, keeps_all: bool
 ) -> None:
     size = 300 * PIECE + 17
-    ahead = fetched(CountedSource(size), disk, window=1, size_bytes=size,
+    ahead = fetched(CountedSource(size), disk, ahead_bytes=1, size_bytes=size,
                     spool_after_seconds=spool_after_seconds, keeps_all=keeps_all)  # fmt: skip
     assert everything(ahead) == content(0, size)
     assert ahead.read(1) == b""
@@ -138,7 +138,7 @@ def test_a_source_that_does_not_open_raises_when_read(disk: LocalDisk) -> None:
     ahead.close()
 
 
-def test_closing_a_full_window_does_not_hang(disk: LocalDisk) -> None:
+def test_closing_a_full_buffer_does_not_hang(disk: LocalDisk) -> None:
     before = set(threading.enumerate())
     sources = [fetched(CountedSource(1 << 40), disk) for _ in range(50)]
     for source in sources:
@@ -273,7 +273,7 @@ def test_short_memory_pauses_fetching_but_never_whom_the_consumer_waits_for(
     assert budget.held_bytes("fetch") == 0
 
 
-def test_a_full_window_goes_on_when_it_is_read_and_nobody_looks_again(
+def test_a_full_buffer_goes_on_when_it_is_read_and_nobody_looks_again(
     disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "_LOOK_AGAIN_SECONDS", FOR_EVER)

@@ -3,7 +3,7 @@
 Row groups end where the heaviest column reaches its target by the inputs' statistics, or at a number of rows.
 Fragments end only where the key changes, so that outputs are disjoint: at the target size, or earlier at cut
 keys, where fragments of the level below begin. All sums are of whole numbers, because cuts must not depend on
-how the rows were divided into windows.
+how the rows were divided into batches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from compactor.merge.order.key_merge import CopiedRowGroup, MergeWindow
+from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch
 from compactor.merge.order.keys_in_order import WaitingKeys
 from compactor.resources.reservation import Reservation
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
@@ -74,20 +74,20 @@ class CutRule:
 
 
 def cut_row_groups(
-    windows: Iterator[MergeWindow | CopiedRowGroup],
+    batches: Iterator[MergedBatch | CopiedRowGroup],
     rule: CutRule,
     keys: WaitingKeys,
     memory: Reservation,
 ) -> Iterator[OutputGroup | CopiedOutputGroup]:
     """Yields row groups as large as the rule allows, except for a fragment's last ones.
 
-    keys: of the rows of windows that are in no row group yet. memory: that of these windows.
+    keys: of the rows of batches that are in no row group yet. memory: that of these batches.
     """
-    return _Cutter(rule, keys, memory).run(windows)
+    return _Cutter(rule, keys, memory).run(batches)
 
 
-_MANY_WINDOWS: Final = 64
-"""Join small windows once there are this many."""
+_MANY_BATCHES: Final = 64
+"""Join small batches once there are this many."""
 _MIN_GROUP_DIVISOR: Final = 4
 """Join waiting rows with a whole row group that follows, if they are less than one part in this many of a row
 group."""
@@ -101,7 +101,7 @@ class _Cutter:
         self._keys = keys
         self._memory = memory
         self._cut_keys = deque(rule.cut_keys)
-        self._waiting: list[MergeWindow] = []
+        self._waiting: list[MergedBatch] = []
         self._waiting_rows = self._key_bytes = 0
         self._try_at_bytes = rule.group_bytes
         self._fragment_units = 0
@@ -109,13 +109,13 @@ class _Cutter:
         self._max_rows = rule.rows_per_group
 
     def run(
-        self, windows: Iterator[MergeWindow | CopiedRowGroup]
+        self, batches: Iterator[MergedBatch | CopiedRowGroup]
     ) -> Iterator[OutputGroup | CopiedOutputGroup]:
-        for window in windows:
-            if isinstance(window, CopiedRowGroup):
-                yield from self._take_copied(window)
+        for batch in batches:
+            if isinstance(batch, CopiedRowGroup):
+                yield from self._take_copied(batch)
                 continue
-            self._wait([*self._waiting, window])
+            self._wait([*self._waiting, batch])
             if (
                 self._waiting_rows >= 2 * self._rule.rows_per_group
                 or self._key_bytes >= self._try_at_bytes
@@ -127,10 +127,10 @@ class _Cutter:
     def _take_copied(self, whole: CopiedRowGroup) -> Iterator[OutputGroup | CopiedOutputGroup]:
         yield from self._emit(final=False)
         if self._is_cut_within(whole):
-            self._wait([*self._waiting, whole.as_window()])
+            self._wait([*self._waiting, whole.as_batch()])
         elif self._is_little_waiting():
             # Together they make one or two row groups of a fair size; the next row group can be copied again.
-            self._wait([*self._waiting, whole.as_window()])
+            self._wait([*self._waiting, whole.as_batch()])
             yield from self._emit_evenly()
         else:
             yield from self._emit_evenly()
@@ -156,27 +156,27 @@ class _Cutter:
 
     def _is_little_waiting(self) -> bool:
         rows, rule = self._waiting_rows, self._rule
-        weight = sum(int(window.row_bytes.sum()) for window in self._waiting)
+        weight = sum(int(batch.row_bytes.sum()) for batch in self._waiting)
         is_light = weight * _MIN_GROUP_DIVISOR < rule.group_bytes
         return 0 < rows * _MIN_GROUP_DIVISOR < rule.rows_per_group and is_light
 
     def _emit_evenly(self) -> Iterator[OutputGroup]:
         """Yields all waiting rows in row groups of equal size."""
         rows, rule = self._waiting_rows, self._rule
-        weight = sum(int(window.row_bytes.sum()) for window in self._waiting)
+        weight = sum(int(batch.row_bytes.sum()) for batch in self._waiting)
         parts = max(1, -(-rows // rule.rows_per_group), -(-weight // rule.group_bytes))
         self._max_rows = -(-rows // parts)
         yield from self._emit(final=True)
         self._max_rows = rule.rows_per_group
 
-    def _wait(self, windows: list[MergeWindow]) -> None:
-        if len(windows) >= _MANY_WINDOWS:
-            joined = _join(windows)
-            windows = [] if joined is None else [joined]
-        self._waiting = windows
-        self._waiting_rows = sum(window.rows for window in windows)
-        self._key_bytes = sum(window.key_bytes for window in windows)
-        self._memory.resize(sum(window.nbytes for window in windows))
+    def _wait(self, batches: list[MergedBatch]) -> None:
+        if len(batches) >= _MANY_BATCHES:
+            joined = _join(batches)
+            batches = [] if joined is None else [joined]
+        self._waiting = batches
+        self._waiting_rows = sum(batch.rows for batch in batches)
+        self._key_bytes = sum(batch.key_bytes for batch in batches)
+        self._memory.resize(sum(batch.nbytes for batch in batches))
 
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
         """Yields row groups: all if `final`, otherwise those after which another full one is in sight.
@@ -196,7 +196,7 @@ class _Cutter:
             yield group
         self._wait([] if pending is None else [pending])
 
-    def _rows_until_cut(self, pending: MergeWindow) -> int:
+    def _rows_until_cut(self, pending: MergedBatch) -> int:
         """Returns the rows before the fragment must end; all rows in sight if it need not end."""
         cut = self._cut_row(pending)
         if self._fragment_units >= self._rule.fragment_units:
@@ -205,7 +205,7 @@ class _Cutter:
                 return min(int(changes[0]), pending.rows if cut is None else cut)
         return pending.rows if cut is None else cut
 
-    def _rows_by_size(self, pending: MergeWindow, start: int = 0) -> int:
+    def _rows_by_size(self, pending: MergedBatch, start: int = 0) -> int:
         """Returns the rows of a row group that begins at row `start`, by number and weight; at least 1."""
         stop = min(pending.rows, start + self._max_rows)
         rows = max(1, count_within(pending.row_bytes[start:stop], self._rule.group_bytes))
@@ -213,7 +213,7 @@ class _Cutter:
         rows = self._keys.rows_within(pending.inputs[: start + rows], start, self._rule.group_bytes)
         return whole_until(None if pending.flags is None else pending.flags[start:], rows)
 
-    def _cut_row(self, pending: MergeWindow) -> int | None:
+    def _cut_row(self, pending: MergedBatch) -> int | None:
         """Returns the row before which the fragment must end for a cut key; None if the next row group has no
         such row."""
         sight = min(pending.rows, self._rule.rows_per_group)
@@ -231,7 +231,7 @@ class _Cutter:
             self._cut_keys.popleft()
         return None
 
-    def _take(self, pending: MergeWindow, rows: int) -> tuple[OutputGroup, MergeWindow | None]:
+    def _take(self, pending: MergedBatch, rows: int) -> tuple[OutputGroup, MergedBatch | None]:
         group = OutputGroup(
             pending.inputs[:rows],
             self._starts_fragment,
@@ -241,13 +241,13 @@ class _Cutter:
         self._fragment_units += self._units(pending, rows)
         return group, _from(pending, rows)
 
-    def _is_full_in_sight(self, pending: MergeWindow, start: int) -> bool:
+    def _is_full_in_sight(self, pending: MergedBatch, start: int) -> bool:
         rows = pending.rows - start
         return rows > 0 and (
             rows >= self._rule.rows_per_group or self._rows_by_size(pending, start) < rows
         )
 
-    def _units(self, pending: MergeWindow, rows: int) -> int:
+    def _units(self, pending: MergedBatch, rows: int) -> int:
         inputs = pending.inputs[:rows]
         if pending.flags is not None:
             inputs = inputs[(pending.flags[:rows] & KEPT).astype(np.bool_)]
@@ -256,25 +256,25 @@ class _Cutter:
         return int(counts @ self._rule.units_per_row)
 
 
-def _from(window: MergeWindow, row: int) -> MergeWindow | None:
-    """Returns the rest of a window from a row on, or None."""
-    rest = MergeWindow(
-        inputs=window.inputs[row:],
-        starts_key=window.starts_key[row:],
-        row_bytes=window.row_bytes[row:],
-        key_bytes=window.key_bytes * (window.rows - row) // window.rows,
-        flags=None if window.flags is None else window.flags[row:],
+def _from(batch: MergedBatch, row: int) -> MergedBatch | None:
+    """Returns the rest of a batch from a row on, or None."""
+    rest = MergedBatch(
+        inputs=batch.inputs[row:],
+        starts_key=batch.starts_key[row:],
+        row_bytes=batch.row_bytes[row:],
+        key_bytes=batch.key_bytes * (batch.rows - row) // batch.rows,
+        flags=None if batch.flags is None else batch.flags[row:],
     )
     return rest if rest.rows else None
 
 
-def _join(windows: Sequence[MergeWindow]) -> MergeWindow | None:
-    if len(windows) <= 1:
-        return windows[0] if windows else None
-    return MergeWindow(
-        inputs=np.concatenate([window.inputs for window in windows]),
-        starts_key=np.concatenate([window.starts_key for window in windows]),
-        row_bytes=np.concatenate([window.row_bytes for window in windows]),
-        key_bytes=sum(window.key_bytes for window in windows),
-        flags=joined([window.flags for window in windows], [window.rows for window in windows]),
+def _join(batches: Sequence[MergedBatch]) -> MergedBatch | None:
+    if len(batches) <= 1:
+        return batches[0] if batches else None
+    return MergedBatch(
+        inputs=np.concatenate([batch.inputs for batch in batches]),
+        starts_key=np.concatenate([batch.starts_key for batch in batches]),
+        row_bytes=np.concatenate([batch.row_bytes for batch in batches]),
+        key_bytes=sum(batch.key_bytes for batch in batches),
+        flags=joined([batch.flags for batch in batches], [batch.rows for batch in batches]),
     )

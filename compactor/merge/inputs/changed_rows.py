@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from compactor.merge.outputs.row_numbers import hash_of_pages
+from compactor.merge.outputs.row_numbers import hash_of_all
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_stages import ROW_HASHES
-from compactor.resources.record_buffer import PagedNumbers
+from compactor.resources.record_buffer import NumberArrays
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.hashing import column_contributions
 from lsm_fragment.arrays.moves import keep
@@ -27,8 +27,8 @@ class DroppedRows:
         """bits: for each row of the input, whether it is dropped."""
         self._bits = bits
         self._memory = Reservation(budget, ROW_HASHES, bits.nbytes)
-        self._numbers = PagedNumbers(budget, ROW_HASHES, disk)
-        self._page_of: dict[int, int] = {}
+        self._numbers = NumberArrays(budget, ROW_HASHES, disk)
+        self._place_of: dict[int, int] = {}
         self._starts = [0]
         self.rows = int(bits.true_count)
 
@@ -37,12 +37,12 @@ class DroppedRows:
         group = len(self._starts) - 1
         self._starts.append(self._starts[-1] + rows)
         if dropped := self._of(group).true_count:
-            self._page_of[group] = len(self._numbers)
+            self._place_of[group] = len(self._numbers)
             self._numbers.append(np.zeros(dropped, dtype=np.uint64))
 
     def is_whole(self, group: int) -> bool:
         """Returns whether no row of the row group is dropped."""
-        return group not in self._page_of
+        return group not in self._place_of
 
     def is_gone(self, group: int) -> bool:
         """Returns whether all rows of the row group are dropped."""
@@ -54,12 +54,12 @@ class DroppedRows:
             return array
         is_gone = np.asarray(self._of(group))
         gone = keep(array, is_gone)
-        self._numbers.add(self._page_of[group], column_contributions(name, gone))
+        self._numbers.add(self._place_of[group], column_contributions(name, gone))
         return keep(array, ~is_gone)
 
     def row_hash(self) -> int:
         """Returns the hash of all dropped rows, once every column went through `split`."""
-        return hash_of_pages(self._numbers)
+        return hash_of_all(self._numbers)
 
     def spill(self) -> int:
         return self._numbers.spill()
@@ -82,8 +82,8 @@ class ConvertedRows:
     """
 
     def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
-        self._stored = PagedNumbers(budget, ROW_HASHES, disk)
-        self._written = PagedNumbers(budget, ROW_HASHES, disk)
+        self._stored = NumberArrays(budget, ROW_HASHES, disk)
+        self._written = NumberArrays(budget, ROW_HASHES, disk)
 
     def begin_group(self, rows: int) -> None:
         for numbers in (self._stored, self._written):
@@ -102,11 +102,11 @@ class ConvertedRows:
 
     def stored_hash(self) -> int:
         """Returns the hash of all rows as stored, once every column was noted."""
-        return hash_of_pages(self._stored)
+        return hash_of_all(self._stored)
 
     def written_hash(self) -> int:
         """Returns the hash of all rows as written."""
-        return hash_of_pages(self._written)
+        return hash_of_all(self._written)
 
     def spill(self) -> int:
         return self._stored.spill() + self._written.spill()

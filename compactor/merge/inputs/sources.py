@@ -36,7 +36,7 @@ class InputSources:
         self.replayed = sum(replay is not None for replay in replays)
         size_bytes = sum(fragment.size_bytes for fragment in inputs)
         fetch = FetchSettings(
-            plan.window_bytes,
+            plan.ahead_bytes,
             plan.piece_bytes,
             settings.memory.spool_after_seconds,
             keeps_all=plan.keeps_inputs and before is None and disk.free_bytes() > 2 * size_bytes,

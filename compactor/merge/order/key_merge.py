@@ -1,6 +1,6 @@
 """Merges keys of k inputs: turns row groups of sort columns into the order of all rows.
 
-Each input gives its keys to a tournament a page at a time, as normalised keys. A window is what the
+Each input gives its keys to a tournament a slice at a time, as normalised keys. A batch is what the
 tournament has put in order when its rows or their keys reach a limit. It has no sort columns: those stay in
 their inputs until the caller takes them, for as many rows as it likes.
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, LoadedRows
 from compactor.merge.order.keys_in_order import borrowed
-from compactor.merge.order.tournament import Page, Tournament
+from compactor.merge.order.tournament import KeySlice, Tournament
 from compactor.resources.merge_plan import WAITING_ROW_BYTES
 from compactor.resources.reservation import Pins
 from compactor.rows.flags import Decision, Flags, RowRule
@@ -43,10 +43,10 @@ from lsm_fragment.names import names_text
 from lsm_fragment.native.keys.key_merge import Stop
 
 I64 = npt.NDArray[np.int64]
-_MAX_PAGE_BYTES: Final = 256 << 10
-"""Do not make an input's page larger than this, since that saves no more time."""
-_MIN_PAGE_ROWS: Final = 1024
-"""Give a page at least this many rows, even if an input's share of a batch is smaller, unless their keys are
+_MAX_SLICE_BYTES: Final = 256 << 10
+"""Do not make an input's slice larger than this, since that saves no more time."""
+_MIN_SLICE_ROWS: Final = 1024
+"""Give a slice at least this many rows, even if an input's share of a batch is smaller, unless their keys are
 too large."""
 
 
@@ -58,7 +58,7 @@ class KeySource(Protocol):
 
     @property
     def keys(self) -> DecodedRows:
-        """Sort columns that are loaded and not taken yet, as storage arrays. The window's consumer removes
+        """Sort columns that are loaded and not taken yet, as storage arrays. The batch's consumer removes
         its rows, in order; the merge reads ahead of them."""
         ...
 
@@ -72,13 +72,13 @@ class KeySource(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeWindow:
-    """A stretch of merged rows that follows all earlier windows."""
+class MergedBatch:
+    """A stretch of merged rows that follows all earlier batches."""
 
     inputs: npt.NDArray[np.uint16]
     """The input of each row; each input's rows are taken in their order. Shape (rows,)."""
     starts_key: npt.NDArray[np.bool_]
-    """Whether the row's key differs from that of the row before, across windows too. Shape (rows,)."""
+    """Whether the row's key differs from that of the row before, across batches too. Shape (rows,)."""
     row_bytes: I64
     """Bytes of each row in the heaviest column, by the inputs' statistics. Shape (rows,)."""
     key_bytes: int
@@ -100,7 +100,7 @@ class MergeWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedRowGroup:
-    """A row group of one input that comes next as a whole, after all earlier windows."""
+    """A row group of one input that comes next as a whole, after all earlier batches."""
 
     input: int
     group: LoadedGroup
@@ -109,11 +109,11 @@ class CopiedRowGroup:
     starts_key: bool
     """Whether its first key differs from that of the row before it."""
     row_bytes: int
-    as_window: Callable[[], MergeWindow]
-    """Returns its rows as a window, which is not copied then. Callable only until the caller asks for the
+    as_batch: Callable[[], MergedBatch]
+    """Returns its rows as a batch, which is not copied then. Callable only until the caller asks for the
     next event."""
     pieces: Sequence[list[pa.Array]]
-    """Its sort columns in pieces; valid as long as `as_window`."""
+    """Its sort columns in pieces; valid as long as `as_batch`."""
 
     @property
     def rows(self) -> int:
@@ -127,15 +127,15 @@ def merge_keys(
     batch_rows: int,
     batch_bytes: int,
     rule: RowRule | None = None,
-) -> Iterator[MergeWindow | CopiedRowGroup]:
+) -> Iterator[MergedBatch | CopiedRowGroup]:
     """Yields all rows in sort order; rows of equal keys by input, then by position.
 
-    The caller takes the sort columns of a window's rows from the sources when it likes; those of a copied row
+    The caller takes the sort columns of a batch's rows from the sources when it likes; those of a copied row
     group are taken when it asks for the next event, and before that it must have taken all rows before it.
 
-    batch_rows, batch_bytes: the most rows and bytes of a window's keys, or a few rows per input if that is
+    batch_rows, batch_bytes: the most rows and bytes of a batch's keys, or a few rows per input if that is
     more. They do not change the order.
-    rule: merges rows of one key. With a rule, the rule defines the key, every window has all rows of its
+    rule: merges rows of one key. With a rule, the rule defines the key, every batch has all rows of its
     keys, and a row group is copied only if the rule leaves it as it is.
     Raises `OrderError` for an input that is not sorted, or has more rows of one key than the rule allows.
     """
@@ -150,19 +150,19 @@ def merge_rows(
     batch_rows: int,
     batch_bytes: int,
     rule: RowRule | None = None,
-) -> Iterator[MergeWindow]:
-    """Yields windows like `merge_keys`, for callers without use for sort columns: takes these away when it is
-    asked for the next window. No row group of the sources may be copied."""
-    for window in merge_keys(sources, compare, sort, batch_rows, batch_bytes, rule):
-        assert isinstance(window, MergeWindow)
-        yield window
-        counts = Origins.of(window.inputs, len(sources)).counts.tolist()
+) -> Iterator[MergedBatch]:
+    """Yields batches like `merge_keys`, for callers without use for sort columns: takes these away when it is
+    asked for the next batch. No row group of the sources may be copied."""
+    for batch in merge_keys(sources, compare, sort, batch_rows, batch_bytes, rule):
+        assert isinstance(batch, MergedBatch)
+        yield batch
+        counts = Origins.of(batch.inputs, len(sources)).counts.tolist()
         for source, count in zip(sources, counts, strict=True):
             source.keys.drop(count)
 
 
 class _KeyMerge:
-    """One merge of keys: brings pages to the tournament, and decides which row groups are copied."""
+    """One merge of keys: brings slices to the tournament, and decides which row groups are copied."""
 
     def __init__(
         self,
@@ -176,12 +176,14 @@ class _KeyMerge:
         self._sort = sort
         self._rule = rule
         self._rows_per_key = rule.rows_per_key if rule is not None and rule.merges else 0
-        """The most rows of one key in one input; 0 for any number. With it, windows have whole keys."""
-        page_rows = max(_MIN_PAGE_ROWS, batch_rows // len(sources))
-        page_bytes = min(_MAX_PAGE_BYTES, batch_bytes // len(sources))
-        self._inputs = [_Input(source, compare, sort, page_rows, page_bytes) for source in sources]
-        self._in_windows = np.zeros(len(sources), dtype=np.int64)
-        """Rows of each input that were in windows or copied."""
+        """The most rows of one key in one input; 0 for any number. With it, batches have whole keys."""
+        slice_rows = max(_MIN_SLICE_ROWS, batch_rows // len(sources))
+        slice_bytes = min(_MAX_SLICE_BYTES, batch_bytes // len(sources))
+        self._inputs = [
+            _Input(source, compare, sort, slice_rows, slice_bytes) for source in sources
+        ]
+        self._in_batches = np.zeros(len(sources), dtype=np.int64)
+        """Rows of each input that were in batches or copied."""
         key = ordering(sort) if rule is None else rule.key
         self._key: KeyLayout | None = None
         if len(key) < len(ordering(sort)):
@@ -191,7 +193,7 @@ class _KeyMerge:
             len(sources), max_rows, batch_bytes, self._key, self._rows_per_key
         )
 
-    def run(self) -> Iterator[MergeWindow | CopiedRowGroup]:
+    def run(self) -> Iterator[MergedBatch | CopiedRowGroup]:
         tournament = self._tournament
         for number in range(len(self._inputs)):
             self._bring(number)
@@ -201,16 +203,16 @@ class _KeyMerge:
             source = self._inputs[tournament.first]
             match stop:
                 case Stop.DONE:
-                    yield from self._windows(tournament.rows)
+                    yield from self._batches(tournament.rows)
                     return
                 case Stop.FULL:
-                    yield from self._full_windows()
-                case Stop.NEEDS_PAGE:
+                    yield from self._full_batches()
+                case Stop.NEEDS_SLICE:
                     self._bring(tournament.first)
                     tournament.go_on()
                 case Stop.AT_GATE:
                     if self._is_copied(source):
-                        yield from self._windows(tournament.rows)
+                        yield from self._batches(tournament.rows)
                         yield from self._copied(source)
                     else:
                         source.group.merge()
@@ -228,31 +230,31 @@ class _KeyMerge:
         elif source.group.is_candidate:
             self._tournament.gate(number, source.first_key_of_group())
         else:
-            page, more_bytes = source.next_page()
-            self._tournament.page(number, page, source.group.row_bytes, more_bytes)
+            piece, more_bytes = source.next_slice()
+            self._tournament.put(number, piece, source.group.row_bytes, more_bytes)
 
-    def _full_windows(self) -> Iterator[MergeWindow]:
+    def _full_batches(self) -> Iterator[MergedBatch]:
         rows = self._tournament.rows
         if self._rows_per_key:
             rows = self._tournament.rows_of_whole_groups()
             if not rows:
                 self._tournament.allow_more_bytes()
-        yield from self._windows(rows)
+        yield from self._batches(rows)
 
-    def _windows(self, rows: int) -> Iterator[MergeWindow]:
-        """Yields the window of the first rows in order, if there are any."""
+    def _batches(self, rows: int) -> Iterator[MergedBatch]:
+        """Yields the batch of the first rows in order, if there are any."""
         if not rows:
             return
         key_bytes = self._tournament.key_bytes
         merged = self._tournament.take(rows)
         inputs, starts = merged.inputs, merged.starts_group
         if (decision := self._decision(inputs, starts)) is None:
-            yield MergeWindow(
+            yield MergedBatch(
                 inputs=inputs, starts_key=starts, row_bytes=merged.row_bytes, key_bytes=key_bytes
             )
         else:
             flags, dropped = decision.flags, decision.dropped
-            yield MergeWindow(
+            yield MergedBatch(
                 inputs=inputs,
                 starts_key=starts,
                 row_bytes=merged.row_bytes,
@@ -264,12 +266,12 @@ class _KeyMerge:
     def _decision(
         self, inputs: npt.NDArray[np.uint16], starts: npt.NDArray[np.bool_]
     ) -> Decision | None:
-        """Returns what becomes of a window's rows; None if all are written as they are."""
+        """Returns what becomes of a batch's rows; None if all are written as they are."""
         if self._rule is None:
             return None
         sources = [source.keys for source in self._inputs]
-        skips = self._in_windows - np.array([source.taken for source in sources])
-        self._in_windows += Origins.of(inputs, len(sources)).counts
+        skips = self._in_batches - np.array([source.taken for source in sources])
+        self._in_batches += Origins.of(inputs, len(sources)).counts
         columns = {}
         if self._rule.decides_by:
             keys = borrowed(sources, inputs, skips)
@@ -295,7 +297,7 @@ class _KeyMerge:
         pieces = source.borrow_group(pins)
         starts_key = self._tournament.starts_group(group.first_key)
 
-        def as_window() -> MergeWindow:
+        def as_batch() -> MergedBatch:
             nonlocal is_copied
             is_copied = False
             columns = [concat_storage(list(parts)) for parts in zip(*pieces, strict=True)]
@@ -305,7 +307,7 @@ class _KeyMerge:
             inputs = np.full(len(starts), number, dtype=np.uint16)
             row_bytes = np.full(len(starts), group.row_bytes, dtype=np.int64)
             key_bytes = sum(map(total_bytes, columns))
-            return MergeWindow(
+            return MergedBatch(
                 inputs=inputs, starts_key=starts, row_bytes=row_bytes, key_bytes=key_bytes
             )
 
@@ -318,7 +320,7 @@ class _KeyMerge:
             last_key=self._part(group.last_key),
             starts_key=starts_key,
             row_bytes=group.row_bytes,
-            as_window=as_window,
+            as_batch=as_batch,
             pieces=pieces,
         )
         if loaded.stored is not None:
@@ -326,7 +328,7 @@ class _KeyMerge:
         if is_copied:
             source.keys.drop(loaded.rows)
         pins.free()
-        self._in_windows[number] += loaded.rows
+        self._in_batches[number] += loaded.rows
         self._bring(number)
         self._tournament.go_on()
 
@@ -355,15 +357,15 @@ class _Input:
         source: KeySource,
         compare: KeyComparator,
         sort: SortSchema,
-        page_rows: int,
-        page_bytes: int,
+        slice_rows: int,
+        slice_bytes: int,
     ) -> None:
         self._source = source
         self._compare = compare
         self._carried = range(len(ordering(sort)), len(sort))
         """Places of the sort columns that do not decide the order."""
-        self._page_rows = page_rows
-        self._page_bytes = page_bytes
+        self._slice_rows = slice_rows
+        self._slice_bytes = slice_bytes
         self._given = 0
         """Rows that were given to the tournament, or copied."""
         self._group: LoadedRows | None = None
@@ -401,21 +403,21 @@ class _Input:
             self._group = LoadedRows.candidate(loaded, row_bytes, first_key, last_key)
         return True
 
-    def first_key_of_group(self) -> Page:
+    def first_key_of_group(self) -> KeySlice:
         key = np.frombuffer(self.group.first_key, dtype=np.uint8)
-        return Page.of(SortKeys(1, key, np.array([0, len(key)]), 0))
+        return KeySlice.of(SortKeys(1, key, np.array([0, len(key)]), 0))
 
-    def next_page(self) -> tuple[Page, int]:
-        """Gives the next rows of the row group. Returns the page of keys, and the extra bytes of each row."""
+    def next_slice(self) -> tuple[KeySlice, int]:
+        """Takes the next rows of the row group. Returns their keys, and the extra bytes of each row."""
         ahead = self.keys.key_rows(self._waiting_rows, self._compare.layout)
-        rows = min(ahead.rows, self._page_rows, self.group.rows)
-        keys = ahead.keys.keys(ahead.start, rows, self._page_bytes)
+        rows = min(ahead.rows, self._slice_rows, self.group.rows)
+        keys = ahead.keys.keys(ahead.start, rows, self._slice_bytes)
         if keys.key(0) < self._last_key:
             raise _not_sorted(self.name)
         self._last_key = keys.key(keys.rows - 1)
         self._given += self.group.take(keys.rows)
         carried = (ahead.arrays[place].slice(ahead.start, rows) for place in self._carried)
-        return Page.of(keys), sum(map(heaviest_value_bytes, carried))
+        return KeySlice.of(keys), sum(map(heaviest_value_bytes, carried))
 
     def ahead(self) -> list[list[pa.Array]]:
         """Returns the sort columns of the row group's next rows, in pieces."""

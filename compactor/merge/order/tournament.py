@@ -1,4 +1,4 @@
-"""Merges sorted inputs by their normalised keys, which come in pages. `lsm_fragment.native.keys.key_merge`
+"""Merges sorted inputs by their normalised keys, which come in slices. `lsm_fragment.native.keys.key_merge`
 has the loop."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MergedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class KeySlice:
     """Consecutive keys of one input."""
 
     keys: SortKeys
@@ -43,7 +43,7 @@ class Page:
     """Where each key differs from the one before it. Shape (rows,)."""
 
     @classmethod
-    def of(cls, keys: SortKeys) -> Page:
+    def of(cls, keys: SortKeys) -> KeySlice:
         codes = np.empty(keys.rows, dtype=np.uint64)
         native.refer_to_previous(keys.data, keys.offsets, keys.width, codes)
         return cls(keys, codes)
@@ -66,7 +66,7 @@ class _Progress:
 class Tournament:
     """The merge of one input's keys with another's. Rows of equal keys come by input, then in their order.
 
-    Give every input a page or a gate, or end it, and then `start`. `run` says what it needs next. A gate has
+    Give every input a slice or a gate, or end it, and then `start`. `run` says what it needs next. A gate has
     one key, before which the merge stops.
     """
 
@@ -85,7 +85,7 @@ class Tournament:
         """
         self._cursors = np.zeros((inputs, _CURSOR_FIELDS), dtype=np.int64)
         self._cursors[:, 0] = State.ENDED
-        self._pages: list[Page | None] = [None] * inputs
+        self._slices: list[KeySlice | None] = [None] * inputs
         self._losers = np.zeros(inputs, dtype=np.int32)
         self._codes = np.zeros(inputs, dtype=np.uint64)
         self._group = group
@@ -113,25 +113,25 @@ class Tournament:
         """About how many bytes their keys have."""
         return int(self._progress[_Progress.KEY_BYTES])
 
-    def page(self, number: int, page: Page, row_bytes: int, more_bytes: int = 0) -> None:
+    def put(self, number: int, piece: KeySlice, row_bytes: int, more_bytes: int = 0) -> None:
         """Gives an input its next keys. more_bytes: what counts of each row besides its key."""
-        self._place(number, State.PAGE, page, row_bytes, more_bytes)
+        self._place(number, State.SLICE, piece, row_bytes, more_bytes)
 
-    def gate(self, number: int, key: Page) -> None:
+    def gate(self, number: int, key: KeySlice) -> None:
         """Gives an input a key before which the merge stops."""
         self._place(number, State.GATE, key, 0, 0)
 
     def end(self, number: int) -> None:
         """Ends an input."""
         self._cursors[number, 0] = State.ENDED
-        self._pages[number] = None
+        self._slices[number] = None
 
     def start(self) -> None:
-        """Begins the merge, once every input has a page or a gate, or has ended."""
+        """Begins the merge, once every input has a slice or a gate, or has ended."""
         native.build(self._cursors, self._losers, self._codes)
 
     def go_on(self) -> None:
-        """Goes on after the first input got its next page or gate, or ended."""
+        """Goes on after the first input got its next slice or gate, or ended."""
         native.enter(self._cursors, self._losers, self._codes, self.first, self._last_key)
 
     def run(self) -> Stop:
@@ -151,9 +151,9 @@ class Tournament:
         )
         if self.rows > before:
             last = int(self._inputs[self.rows - 1])
-            page = self._pages[last]
-            assert page is not None
-            self._last_key = page.key(int(self._cursors[last, 4]) - 1)
+            piece = self._slices[last]
+            assert piece is not None
+            self._last_key = piece.key(int(self._cursors[last, 4]) - 1)
         return Stop(stop)
 
     def take(self, rows: int) -> MergedRows:
@@ -194,9 +194,9 @@ class Tournament:
         other = native.runner_up(self._cursors, self._losers)
         if other < 0:
             return True
-        page = self._pages[other]
-        assert page is not None
-        return self._part(page.key(int(self._cursors[other, 4]))) > self._part(last_key)
+        piece = self._slices[other]
+        assert piece is not None
+        return self._part(piece.key(int(self._cursors[other, 4]))) > self._part(last_key)
 
     def skip(self, last_key: bytes) -> None:
         """Notes that the first input has given rows up to this key beside the merge."""
@@ -209,17 +209,17 @@ class Tournament:
         return key if self._group is None else self._group.prefix_of(key)
 
     def _place(
-        self, number: int, state: State, page: Page, row_bytes: int, more_bytes: int
+        self, number: int, state: State, piece: KeySlice, row_bytes: int, more_bytes: int
     ) -> None:
-        self._pages[number] = page
+        self._slices[number] = piece
         native.place(
             self._cursors,
             number,
             state,
-            page.keys.data,
-            page.keys.offsets,
-            page.keys.width,
-            page.codes,
+            piece.keys.data,
+            piece.keys.offsets,
+            piece.keys.width,
+            piece.codes,
             row_bytes,
             more_bytes,
         )

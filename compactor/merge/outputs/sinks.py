@@ -45,13 +45,13 @@ class TimedSink:
 OpenOutput = Callable[[UploadMemory], OutputSink]
 
 
-class Page(NamedTuple):
+class GroupNumbers(NamedTuple):
     """The row numbers of one row group."""
 
     number: int
-    """Page of its rows as they were taken, in `row_numbers`."""
+    """Place of its rows' numbers as they were taken, in `row_numbers`."""
     folded: int | None
-    """Page of its rows as they are written, in `folded`; None if these are among the rows taken."""
+    """Place of its rows' numbers as they are written, in `folded`; None if these are among the rows taken."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,14 +61,14 @@ class OutputFragment:
     emitter: FragmentEmitter
     sink: OutputSink
     row_numbers: RowNumbers
-    shelf: RecordBuffer
+    footer_records: RecordBuffer
     skips: OutputSkips
     folded: RowNumbers
-    """Numbers of rows into which others were folded: a page for each row group that has such rows."""
-    pages: list[Page | None] = field(default_factory=list)
-    """The page of each row group's numbers; None if the row group was copied."""
+    """Numbers of rows into which others were folded: an array for each row group that has such rows."""
+    row_groups: list[GroupNumbers | None] = field(default_factory=list)
+    """Where each row group's numbers are; None if the row group was copied."""
     groups: int = 0
-    """Number of row groups written; `pages` also has row groups whose rows are all left out."""
+    """Number of row groups written; `row_groups` also has those whose rows are all left out."""
     row_statistics: RowStatistics = NONE_SEEN
     copied_from: dict[int, tuple[int, int]] = field(default_factory=dict)
     """For each copied row group, by its number: the input, and the row group's number there."""
@@ -78,4 +78,4 @@ class OutputFragment:
         self.row_numbers.close()
         self.folded.close()
         self.skips.close()
-        self.shelf.close()
+        self.footer_records.close()

@@ -38,7 +38,7 @@ class _OpenGroup:
     last_key: Bound
 
 
-class Shelf(Protocol):
+class RecordSequence(Protocol):
     """Storage for the records of finished columns: a list, or one that spills."""
 
     def append(self, record: bytes, /) -> None: ...
@@ -53,11 +53,13 @@ class FragmentEmitter:
     order, then `finish`. The caller guarantees sorted rows and equal row counts.
     """
 
-    def __init__(self, sink: ByteSink, header: FragmentHeader, shelf: Shelf | None = None) -> None:
-        """shelf: used only by this emitter; a list by default."""
+    def __init__(
+        self, sink: ByteSink, header: FragmentHeader, records: RecordSequence | None = None
+    ) -> None:
+        """records: used only by this emitter; a list by default."""
         self._sink = sink
         self._header = header
-        self._shelf: Shelf = [] if shelf is None else shelf
+        self._records: RecordSequence = [] if records is None else records
         self._groups: list[_OpenGroup] = []
         self._last_key: Bound = ()
         self._keys: list[list[ChunkStats]] = [[] for _ in header.sort]
@@ -119,7 +121,7 @@ class FragmentEmitter:
             RowGroupStats(group.rows, row_hash, group.first_key, group.last_key)
             for group, row_hash in zip(self._groups, row_hashes, strict=True)
         ]
-        records = iter(self._shelf)
+        records = iter(self._records)
         if known is not None:
             records = (self._completed(record, known) for record in records)
         keys = [next(records) for _ in self._header.sort]
@@ -151,17 +153,17 @@ class FragmentEmitter:
         )
 
     def _end_column(self) -> None:
-        """Puts the records of the sort columns, or of the last column, on the shelf."""
+        """Puts the records of the sort columns, or of the last column, among the records."""
         if self._column is not None:
-            self._shelve(self._column, self._chunks, self._column_start)
+            self._keep_record(self._column, self._chunks, self._column_start)
             self._column, self._chunks = None, []
         for column, chunks in zip(self._header.sort, self._keys, strict=False):
-            self._shelve(column.column, chunks, self._key_start)
+            self._keep_record(column.column, chunks, self._key_start)
         self._keys = []
 
-    def _shelve(self, name: str, chunks: Sequence[ChunkStats], start: int) -> None:
+    def _keep_record(self, name: str, chunks: Sequence[ChunkStats], start: int) -> None:
         place = (start, self.bytes_written) if chunks else (0, 0)
-        self._shelf.append(pack_record(self._header.schema.field(name), chunks, *place))
+        self._records.append(pack_record(self._header.schema.field(name), chunks, *place))
         self._summary.add_column(name, chunks, [group.rows for group in self._groups])
 
     def _completed(self, record: bytes, known: KnownValues) -> bytes:

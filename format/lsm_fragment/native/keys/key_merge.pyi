@@ -10,14 +10,14 @@ I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
 class State(enum.IntEnum):
-    PAGE = 0
+    SLICE = 0
     GATE = 1
     ENDED = 2
 
 class Stop(enum.IntEnum):
     DONE = 0
     FULL = 1
-    NEEDS_PAGE = 2
+    NEEDS_SLICE = 2
     AT_GATE = 3
     DISORDER = 4
     TOO_MANY = 5

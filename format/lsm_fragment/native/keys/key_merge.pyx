@@ -2,15 +2,15 @@
 """Merges sorted inputs by their normalised keys (`lsm_fragment.native.keys.normalised`): a tree of losers with
 offset-value coding.
 
-Each input has a cursor over a key page, a batch of its keys. The root of the tree has the input with the least key,
+Each input has a cursor over a key slice, a batch of its keys. The root of the tree has the input with the least key,
 every other node the input that lost there. Each loser keeps a code: the position where its key first differs from the
 key that it lost to, in units of four bytes, and these bytes. Codes relative to the same key compare as their keys do,
 so most comparisons read no key. The code of the root's key is relative to the previous key in merged order, and tells
-whether the two are equal. A page comes with the codes of its keys, each relative to the key before it in the page: the
+whether the two are equal. A slice comes with the codes of its keys, each relative to the key before it in the slice: the
 merge reads keys only where two codes are equal.
 
 Cursors are rows of a table of 64-bit integers with the layout of `Cursor`; addresses must stay valid while a cursor has
-them. The caller supplies pages as the merge asks for them, so neither pages nor output limit the number of rows.
+them. The caller supplies slices as the merge asks for them, so neither slices nor output limit the number of rows.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -19,14 +19,14 @@ from libc.stdlib cimport free, malloc
 from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, symbol
 
 cpdef enum State:
-    PAGE
+    SLICE
     GATE
     ENDED
 
 cpdef enum Stop:
     DONE
     FULL
-    NEEDS_PAGE
+    NEEDS_SLICE
     AT_GATE
     DISORDER
     TOO_MANY
@@ -44,7 +44,7 @@ cdef struct Cursor:
     int64_t row
     int64_t rows
     const uint64_t* codes
-    # Weight of every row of the page: in the heaviest column, and beside its key.
+    # Weight of every row of the slice: in the heaviest column, and beside its key.
     int64_t row_bytes
     int64_t more_bytes
     # The current key group, and its rows from this input.
@@ -75,7 +75,7 @@ def place(
     int64_t[:, ::1] cursors, int64_t number, int64_t state, const uint8_t[::1] keys, const int64_t[::1] offsets,
     int64_t width, const uint64_t[::1] codes, int64_t row_bytes, int64_t more_bytes,
 ):
-    """Gives a cursor a key page, or a gate. offsets: of the keys and their end; empty if all have the same width.
+    """Gives a cursor a key slice, or a gate. offsets: of the keys and their end; empty if all have the same width.
     codes: the result of `refer_to_previous`. more_bytes: weight of each row beside its key."""
     cdef Cursor* cursor
     cdef int64_t rows = codes.shape[0]
@@ -349,7 +349,7 @@ def merge(
             last = key
             cursor.row += 1
             if cursor.row == cursor.rows:
-                result = NEEDS_PAGE
+                result = NEEDS_SLICE
                 break
             code = cursor.codes[cursor.row]
             if code == LAST:
