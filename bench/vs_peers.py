@@ -10,6 +10,7 @@ measured, and names every setting.
     python -m bench.vs_peers --files FOLDER --sort-by service,time your own sorted Parquet files
     python -m bench.vs_peers --rows 1000000 --rounds 1 --cores 1   a look
     python -m bench.vs_peers --engines ours,floor,clickhouse --measures merge
+    python -m bench.vs_peers --engines ours,duckdb,polars --measures ingest,ingest-csv,ingest-ndjson
 """
 
 from __future__ import annotations

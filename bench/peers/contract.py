@@ -18,6 +18,10 @@ class Measure(StrEnum):
     """Reads sorted files of the engine's format, writes one sorted output of that format."""
     INGEST = "ingest"
     """Reads sorted Parquet files, writes sorted files of the engine's format."""
+    INGEST_CSV = "ingest-csv"
+    """Reads sorted CSV files without nested columns, and finds their types; otherwise as `INGEST`."""
+    INGEST_NDJSON = "ingest-ndjson"
+    """Reads sorted NDJSON files, and finds their types; otherwise as `INGEST`."""
     SCAN_ALL = "scan-all"
     """Reads all columns of one sorted output into Arrow."""
     SCAN_STRING = "scan-string"
@@ -27,7 +31,16 @@ class Measure(StrEnum):
 
     @property
     def is_scan(self) -> bool:
-        return self not in (Measure.MERGE, Measure.INGEST)
+        return self.startswith("scan")
+
+    @property
+    def is_ingest(self) -> bool:
+        return self.startswith("ingest")
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether only workloads with suitable columns have it."""
+        return self.is_scan or self is Measure.INGEST_CSV
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +48,7 @@ class Task:
     """The input and output of one run."""
 
     sources: Sequence[Path]
-    """Parquet files, each sorted by `sort`."""
+    """Parquet files, each sorted by `sort`; their texts are in `prepared`."""
     sort: Sequence[str]
     """Columns, all ascending and without nulls."""
     prepared: Path

@@ -39,12 +39,15 @@ class Engine:
 
 
 _INGEST: Final = (Measure.INGEST,)
+_TEXTS: Final = {"csv": Measure.INGEST_CSV, "ndjson": Measure.INGEST_NDJSON}
 SOURCES: Final = "parquet"
 """The format of engines that read the sources directly."""
 PREPARED_BY: Final = {
     "fragments": "bench.peers.with_floor:CodecFloor",
     "clickhouse": "bench.peers.with_clickhouse:ClickHouseMerge",
     "clickhouse-low-cardinality": "bench.peers.with_clickhouse:ClickHouseLowCardinality",
+    "csv": "bench.peers.texts:CsvSources",
+    "ndjson": "bench.peers.texts:NdjsonSources",
     "sorted-run": "bench.peers.with_ours:OursScan",
     "sorted-parquet": "bench.peers.with_pyarrow:PyArrowScan",
     "sorted-vortex": "bench.peers.with_vortex:VortexScan",
@@ -188,6 +191,29 @@ ENGINES: Final = (
         form=SOURCES,
         family="Spark",
         package="pyspark",
+    ),
+    *(
+        Engine(
+            name=name,
+            label=label,
+            target=target,
+            form=form,
+            family=family,
+            package=package,
+            measures=(measure,),
+        )
+        for form, measure in _TEXTS.items()
+        for name, label, target, family, package in (
+            (OURS, "lsm-compactor", "bench.peers.with_ours:OursTextIngest", OURS, "pyarrow"),
+            ("duckdb", "DuckDB", "bench.peers.with_duckdb:DuckDbTextIngest", "DuckDB", "duckdb"),
+            (
+                "polars-sort",
+                "Polars, sort",
+                "bench.peers.with_polars:PolarsTextIngest",
+                "Polars",
+                "polars",
+            ),
+        )
     ),
 )
 

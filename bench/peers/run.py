@@ -118,7 +118,7 @@ def _work(peer: Any, task: Task, measure: Measure) -> Used | int | None:
     """Runs the measured work; returns the rows of a scan."""
     if measure.is_scan:
         return cast("Scanner", peer).scan(task)
-    if measure == "ingest":
+    if measure.is_ingest:
         cast("Ingester", peer).ingest(task)
         return None
     return cast("Merger", peer).compact(task)

@@ -94,7 +94,7 @@ class Session:
             (engine, measure)
             for measure in self._plan.measures
             for engine in self._plan.engines
-            if measure in engine.measures and (not measure.is_scan or measure in columns)
+            if measure in engine.measures and (not measure.needs_columns or measure in columns)
         ]
 
     def run(self, on_step: Callable[[], None]) -> None:

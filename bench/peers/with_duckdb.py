@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 
 from bench.peers.contract import Task
 from bench.peers.parquet import ROW_GROUP_ROWS, ParquetPeer, inputs, output, sync
+from bench.peers.texts import text_inputs
 
 
 class DuckDbSort(ParquetPeer):
@@ -20,9 +23,24 @@ class DuckDbSort(ParquetPeer):
         self._connection.execute(f"SET temp_directory = '{task.folder / 'spill'}'")
 
     def compact(self, task: Task) -> None:
+        self._copy(f"read_parquet({inputs(task)})", task, output(task))
+
+    def _copy(self, rows: str, task: Task, path: Path) -> None:
         self._connection.execute(
-            f"COPY (SELECT * FROM read_parquet({inputs(task)}) ORDER BY {', '.join(task.sort)}) "
-            f"TO '{output(task)}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, "
+            f"COPY (SELECT * FROM {rows} ORDER BY {', '.join(task.sort)}) "
+            f"TO '{path}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, "
             f"ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
         )
-        sync(output(task))
+        sync(path)
+
+
+class DuckDbTextIngest(DuckDbSort):
+    settings = DuckDbSort.settings.replace(
+        "read_parquet(...)", "read_csv or read_json of each file"
+    )
+
+    def ingest(self, task: Task) -> None:
+        output(task).mkdir()
+        for number, path in enumerate(text_inputs(task)):
+            read = "read_csv" if path.endswith(".csv") else "read_json"
+            self._copy(f"{read}('{path}')", task, output(task) / f"{number:03d}.parquet")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.peers.contract import Task
+from bench.peers.texts import text_inputs
 from compactor import Policy, Strategy, Table
 from compactor.common.clock import random_id
 from compactor.compaction.attempt import run_compaction
@@ -54,12 +55,12 @@ def compact_fragments(
     return outcome.outputs
 
 
-def ingest_sources(store: LocalStore, task: Task) -> CommitLog:
-    """Commits each source; a large one becomes several fragments, in sort order."""
+def ingest_sources(store: LocalStore, task: Task, paths: Sequence[str] | None = None) -> CommitLog:
+    """Commits each source, or each of `paths`; a large one becomes several fragments, in sort order."""
     log = CommitLog(store)
     options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
     sort = parse_sort_schema(",".join(task.sort))
-    paths = list(map(str, task.sources))
+    paths = list(map(str, task.sources)) if paths is None else paths
     with FilesIngest(store, log, sort, options) as ingest:
         for path, following in zip_longest(paths, paths[1:]):
             ingest.add(path, following=following)
@@ -129,6 +130,11 @@ class OursIngest:
 
     def output_rows(self, task: Task) -> int:
         return sum(entry.rows for entry in entries_of(self._log.latest))
+
+
+class OursTextIngest(OursIngest):
+    def ingest(self, task: Task) -> None:
+        self._log = ingest_sources(LocalStore(task.folder / "table"), task, text_inputs(task))
 
 
 class OursScan:

@@ -9,6 +9,7 @@ import polars as pl
 
 from bench.peers.contract import Task
 from bench.peers.parquet import ROW_GROUP_ROWS, ParquetPeer, inputs, output
+from bench.peers.texts import text_inputs
 
 
 class PolarsSort(ParquetPeer):
@@ -55,6 +56,20 @@ class PolarsIngest(PolarsSort):
         for number, path in enumerate(task.sources):
             rows = pl.scan_parquet(path).sort(list(task.sort))
             _write(rows, output(task) / f"{number:03d}.parquet")
+
+
+class PolarsTextIngest(PolarsIngest):
+    settings = PolarsIngest.settings.replace("scan_parquet", "scan_csv with dates or scan_ndjson")
+
+    def ingest(self, task: Task) -> None:
+        output(task).mkdir()
+        for number, path in enumerate(text_inputs(task)):
+            rows = (
+                pl.scan_csv(path, try_parse_dates=True)
+                if path.endswith(".csv")
+                else pl.scan_ndjson(path)
+            )
+            _write(rows.sort(list(task.sort)), output(task) / f"{number:03d}.parquet")
 
 
 def _write(frame: pl.LazyFrame, path: Path) -> None:

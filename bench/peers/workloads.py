@@ -121,6 +121,8 @@ def facts_of(workload: Workload, folder: Path) -> Facts:
     integers = [f.name for f in numbers if pa.types.is_integer(f.type)]
     others = [f.name for f in numbers if pa.types.is_floating(f.type)]
     columns = {str(Measure.SCAN_ALL): schema.names}
+    if not any(pa.types.is_nested(field.type) for field in schema):
+        columns[Measure.INGEST_CSV] = schema.names
     if strings:
         columns[Measure.SCAN_STRING] = [max(strings, key=lambda name: _raw_bytes(files, name))]
     if len(found := [*integers, *others][:2]) == 2:

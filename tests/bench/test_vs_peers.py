@@ -27,11 +27,19 @@ def test_engines_that_did_the_same_work_are_shown_side_by_side(tmp_path: Path, c
     printed = capsys.readouterr().out
     for name in ("lsm-compactor", "PyArrow", "codec floor", "interleaved", "mostly-disjoint"):
         assert name in printed
-    for measure in ("merge", "ingest", "scan-all", "scan-string of", "scan-numbers of"):
+    for measure in (
+        "merge",
+        "ingest",
+        "ingest-ndjson",
+        "scan-all",
+        "scan-string of",
+        "scan-numbers of",
+    ):
         assert f"interleaved, {measure}" in printed
+    assert "ingest-csv" not in printed  # they have nested columns
     assert "FAILED" not in printed
     document = json.loads((tmp_path / "result.json").read_text())
-    assert len(document["runs"]) == 3 * (3 + 1 + 3 * 2)
+    assert len(document["runs"]) == 3 * (3 + 2 + 3 * 2)
     assert all(run["failure"] is None for run in document["runs"])
     assert not any(path.name.startswith("output") for path in (tmp_path / "work").rglob("runs/*/*"))
 
@@ -44,6 +52,18 @@ def test_rows_of_other_kinds_are_workloads(tmp_path: Path, capsys) -> None:
     for kind in kinds:
         for measure in ("merge", "ingest", "scan-all", "scan-string of", "scan-numbers of"):
             assert f"{kind}, {measure}" in printed
+
+
+@pytest.mark.long
+def test_files_of_text_are_ingested_side_by_side(tmp_path: Path, capsys) -> None:
+    measures = "ingest-csv,ingest-ndjson"
+    engines = ("--engines", "ours,duckdb", "--workloads", "names,counters")
+    assert run(tmp_path, *engines, "--measures", measures) == 0
+    document = json.loads((tmp_path / "result.json").read_text())
+    assert {(run["engine"], run["measure"]) for run in document["runs"]} == {
+        (engine, measure) for engine in ("ours", "duckdb") for measure in measures.split(",")
+    }
+    assert all((run["failure"], run["output_rows"]) == (None, 6000) for run in document["runs"])
 
 
 @pytest.mark.long
