@@ -112,6 +112,11 @@ def sets() -> list[Set]:
                "--rounds 1 --cores 1,2 --work {work}"),
         _peers("ingest by kind", "ingest", _KINDS, "ours,clickhouse,polars-sort",
                "--rounds 1 --cores 1,2 --work {work}"),
+        *(
+            _peers(f"ingest of {name}", f"ingest-{name.lower()}", "lines,prose,trips",
+                   "ours,duckdb,polars-sort", "--rounds 1 --cores 1,2 --work {work}", name.lower())
+            for name in ("CSV", "NDJSON")
+        ),
         _peers("scan", "scan", _HARD, _SCANNERS, f"{alike} --cores 1"),
         _peers("all engines", "merge", "grouped,interleaved,mostly-disjoint", all_engines, once),
         *(
