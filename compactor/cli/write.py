@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from compactor.errors import CompactorError, InputError, message_of
 from compactor.planner.debt import Debt, Pressure
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
-from compactor.write.ingest import ByteProgress, FilesIngest, IngestReport, OnFile
+from compactor.write.ingest import ByteProgress, FilesIngest, IngestReport
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.sort_schema import sort_text
@@ -74,7 +74,8 @@ def ingest_command(
 ) -> None:
     """Add FILEs to TABLE as sorted level-0 fragments; creates TABLE if needed.
 
-    Each file is one commit: all of its rows appear at once, or none do.
+    Each file is one commit, and with --one-commit all files together: all rows of a commit appear at once,
+    or none do.
     """
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes)
@@ -85,21 +86,15 @@ def ingest_command(
             check_input(path)
         log = told.open_log(table)
 
-        @contextmanager
-        def on_file(path: str) -> Iterator[ByteProgress]:
-            pressure.admit(log, warner)
-            with progress(f"ingest {Path(path).name}", None) as advance:
-                yield advance
-
         reports: list[IngestReport] = []
         with FilesIngest(log.store, log, sort, options) as ingest:
             add = _together if one_commit else _one_by_one
-            for report in add(ingest, files, on_file):
+            for report in add(ingest, files, partial(pressure.admit, log, warner)):
                 reports.append(report)
                 for name in report.not_promoted:
                     text = f": {report.path} has no column {name!r}; nothing was promoted"
                     warn(Message(PROMOTE, text))
-                told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
+                told.record(partial(mapping.of_ingest, report=report), log.store.url)
                 if not as_json:
                     echo_line(
                         f"{report.path}: {counted(report.rows, 'row')}{_superseded(report)} in "
@@ -120,22 +115,31 @@ def ingest_command(
         )
 
 
-def _together(ingest: FilesIngest, files: Sequence[str], on_file: OnFile) -> Iterator[IngestReport]:
-    try:
-        yield from ingest.add_together(files, on_file)
-    except (CompactorError, FormatError) as error:
-        if len(files) > 1:
-            error.args = (Message(message_of(error), " (none of the files was added)"),)
-        raise
+def _together(
+    ingest: FilesIngest, files: Sequence[str], admit: Callable[[], None]
+) -> Iterator[IngestReport]:
+    @contextmanager
+    def on_file(path: str) -> Iterator[ByteProgress]:
+        try:
+            with _progress_of(path) as advance:
+                yield advance
+        except (CompactorError, FormatError) as error:
+            if len(files) > 1:
+                error.args = (Message(message_of(error), " (none of the files was added)"),)
+            raise
+
+    admit()
+    yield from ingest.add_together(files, on_file)
 
 
 def _one_by_one(
-    ingest: FilesIngest, files: Sequence[str], on_file: OnFile
+    ingest: FilesIngest, files: Sequence[str], admit: Callable[[], None]
 ) -> Iterator[IngestReport]:
     done: list[IngestReport] = []
     for path, following in itertools.zip_longest(files, files[1:]):
         try:
-            with on_file(path) as advance:
+            admit()
+            with _progress_of(path) as advance:
                 done.append(ingest.add(path, following=following, on_progress=advance))
         except (CompactorError, FormatError) as error:
             if done:
@@ -144,6 +148,10 @@ def _one_by_one(
                 error.args = (Message(message_of(error), text),)
             raise
         yield done[-1]
+
+
+def _progress_of(path: str) -> AbstractContextManager[ByteProgress]:
+    return progress(f"ingest {Path(path).name}", None)
 
 
 def _superseded(report: IngestReport) -> str:

@@ -19,8 +19,10 @@ import zstandard
 
 from compactor import IngestOptions, Table, WriterOptions
 from compactor.cli.main import run
+from compactor.errors import UnknownOutcomeError
 from compactor.files.read import open_table_file
 from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, log_rows
 from tests.support.wording import says
@@ -153,6 +155,25 @@ def test_files_of_one_commit_are_added_together_or_not_at_all(cli: Cli, tmp_path
     )
     report = json.loads(cli("ingest", tmp_path / "t", files[0], "--one-commit", "--json"))
     assert (report["version"], report["rows"]) == (2, 1)
+
+
+def test_files_of_one_commit_whose_outcome_is_unknown_may_be_in_the_table(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{n}.ndjson" for n in range(2)]
+    for number, file in enumerate(files):
+        file.write_text(f'{{"k": {number}}}\n')
+    publish = CommitLog._publish
+
+    def unknown(self: CommitLog, *given: Any, **named: Any) -> Any:
+        publish(self, *given, **named)
+        raise UnknownOutcomeError("version 1 may be committed")
+
+    monkeypatch.setattr(CommitLog, "_publish", unknown)
+    cli("ingest", tmp_path / "t", *files, "--sort-by", "k", "--one-commit", code=4)
+    assert "version 1 may be committed" in cli.err
+    assert "none of the files" not in cli.err
+    assert len(cli("query", tmp_path / "t").splitlines()) == 2
 
 
 @pytest.mark.parametrize(

@@ -294,3 +294,22 @@ def test_a_column_that_is_dropped_meanwhile_stays_dropped_for_all_files_of_one_c
     with FilesIngest(store, CommitLog(store), None, IngestOptions()) as ingest:
         ingest.add_together(paths, on_file)
     assert Table.open(store.url).scan().to_table().to_pylist() == [{"k": n} for n in range(3)]
+
+
+def test_a_conflict_of_one_commit_names_all_of_its_files(tmp_path: Path) -> None:
+    store = LocalStore(together(tmp_path, pa.table({"k": [0], "v": [0]})).url)
+    tables = [pa.table({"k": [1], "v": [1]}), pa.table({"k": [2]})]
+    paths = list(map(str, write(tmp_path, *tables)))
+
+    @contextmanager
+    def on_file(path: str) -> Iterator[ByteProgress]:
+        if path == paths[1]:
+            rows = pa.table({"k": [9], "v": ["text"]})
+            Table.open(store.url).append(rows, IngestOptions(on_conflict=OnConflict.STRING))
+        yield lambda _done, _total: None
+
+    with FilesIngest(store, CommitLog(store), None, IngestOptions()) as ingest:
+        with refuses(InputError, "one of 2 files", paths[0], paths[1]):
+            ingest.add_together(paths, on_file)
+        assert ingest.add_together([]) == []
+    assert Table.open(store.url).scan().to_table().num_rows == 2

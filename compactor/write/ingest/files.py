@@ -121,19 +121,23 @@ class FilesIngest:
         on_file: entered with each path while the file is read and written; yields a progress callback. Raises
         what `add` raises.
         """
+        if not paths:
+            return []
         before = snapshot = self._log.refresh()
         files: list[_Written] = []
-        entries: list[FragmentEntry] = []
         for path, following in itertools.zip_longest(paths, paths[1:]):
             with on_file(path) as on_progress:
                 written = self._write(path, following, snapshot, on_progress)
-            if snapshot.metadata is not None:  # the files before may have narrower types
-                fitting = FittingCheck(self._store, path)
-                fitting.check_own(entries, snapshot.metadata, written.plan.metadata)
+            table = written.plan.metadata
+            for earlier in files if table != snapshot.metadata else ():
+                FittingCheck(self._store, path).check_earlier(
+                    earlier.entries, earlier.plan.path, earlier.plan.metadata, table
+                )
             files.append(written)
-            entries += written.entries
-            snapshot = replace(snapshot, metadata=written.plan.metadata)
-        after = commit_fragments(self._log, before, files[-1].plan, entries)
+            snapshot = replace(snapshot, metadata=table)
+        plan = replace(files[-1].plan, path=_names_of(paths))
+        entries = list(itertools.chain.from_iterable(written.entries for written in files))
+        after = commit_fragments(self._log, before, plan, entries)
         return [written.report(after.version) for written in files]
 
     def _write(
@@ -226,6 +230,11 @@ class _Written:
             sort_of_file=self.sort_of_file,
             not_promoted=self.not_promoted,
         )
+
+
+def _names_of(paths: Sequence[str]) -> str:
+    """Returns the files' names for errors of their common commit."""
+    return paths[0] if len(paths) == 1 else f"one of {len(paths)} files, {paths[0]} to {paths[-1]}"
 
 
 @dataclass(frozen=True, slots=True)

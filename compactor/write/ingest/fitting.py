@@ -43,6 +43,22 @@ class FittingCheck:
                 "file again"
             )
 
+    def check_earlier(
+        self,
+        entries: Iterable[FragmentEntry],
+        file: str,
+        before: TableMetadata,
+        after: TableMetadata,
+    ) -> None:
+        """Raises `InputError` for the first value of an earlier file of the same commit that does not fit its
+        column's new type."""
+        for column, value, stored, _ in self._misfits(entries, before.schema, after):
+            wanted = after.shown_schema.field(column).type
+            raise InputError(
+                f"{self._path}: column {column!r} would become {wanted}, which does not hold {value} of type "
+                f"{stored} in {file}; no file was added: leave that row or this file out"
+            )
+
     def check_own(
         self, entries: Iterable[FragmentEntry], planned: TableMetadata, after: TableMetadata
     ) -> None:
