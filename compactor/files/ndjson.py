@@ -27,6 +27,7 @@ from compactor.files.json_fields import (
     TooManyColumnsError,
     TooManyValuesError,
     check_values,
+    count_of,
     fields_in_lists,
     have_too_many_values,
     line_with,
@@ -61,7 +62,7 @@ class _Line(NamedTuple):
 
 def _divided(block: LineBlock, max_lines: int) -> Iterator[LineBlock]:
     """Splits the block into blocks of at most `max_lines` lines."""
-    if block.data.count(b"\n") < max_lines:
+    if count_of(b"\n", block.data) < max_lines:
         yield block
         return
     lines = block.data.split(b"\n")
@@ -257,7 +258,7 @@ def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[Line
         block, rest = rest[:cut], rest[cut:] + more
         if block.strip():
             yield LineBlock(block, first_line)
-        first_line += block.count(b"\n")
+        first_line += count_of(b"\n", block)
         if not cut and len(rest) > MAX_LINE_BYTES:
             raise InputError(
                 f"{path}, line {first_line:,}: is longer than {MAX_LINE_BYTES >> 20} MiB: "
