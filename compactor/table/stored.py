@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar, get_type_hints
 import msgspec
 import pyarrow as pa
 
+from compactor.common.conversion import convertible
 from compactor.table.json_text import from_json_text, to_json_text
 from compactor.table.numbers import MAX_INT64, check_number
 
@@ -154,6 +155,9 @@ class Converted(Form):
 
     type: Any
 
+    def __post_init__(self) -> None:
+        convertible(self.type)
+
     def to_json(self, value: Any) -> Any:
         return _builtins(value)
 
@@ -167,6 +171,9 @@ class Keyed(Form):
 
     type: Any
     key: str
+
+    def __post_init__(self) -> None:
+        convertible(list[self.type])  # type: ignore[name-defined]
 
     def to_json(self, value: Mapping[str, Any]) -> Any:
         return _builtins(list(value.values()))

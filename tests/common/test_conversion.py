@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import compactor
+from compactor.table import stored
+from compactor.table.stored import Converted, Keyed
+from compactor.table.version import Lease, Quarantine
 
 _FOLDER = Path(compactor.__file__).parent
 
@@ -30,14 +33,7 @@ _BY_KEYWORD = "@dataclass(frozen=True, slots=True, kw_only=True)\n"
 def test_every_type_that_values_are_converted_to_is_looked_at_by_the_thread_that_imports_it() -> (
     None
 ):
-    assert {
-        "Quarantine",
-        "CompactionRecord",
-        "Ttl",
-        "TimeWindows",
-        "Totals",
-        "CompactionCost",
-    } <= converted_types()
+    assert {"CompactionRecord", "Ttl", "TimeWindows"} <= converted_types()
     text = "".join(path.read_text() for path in _FOLDER.rglob("*.py"))
     for name in converted_types():
         assert any(
@@ -45,6 +41,14 @@ def test_every_type_that_values_are_converted_to_is_looked_at_by_the_thread_that
             or f"@convertible\n{kind}class {name}:" in text
             for kind in ("", "@dataclass(frozen=True, slots=True)\n", _BY_KEYWORD)
         ), name
+
+
+def test_a_form_looks_at_its_type_when_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(stored, "convertible", seen.append)
+    Converted(tuple[Lease, ...])
+    Keyed(Quarantine, "key")
+    assert seen == [tuple[Lease, ...], list[Quarantine]]
 
 
 _RACE = """
