@@ -70,7 +70,11 @@ def decode(meta: bytes, raw: bytes, rows: int, dtype: pa.DataType, **lies: objec
 
 
 def frame(size: int) -> bytes:
-    return zstandard.ZstdCompressor(level=1).compress(bytes(size))
+    """Returns a frame of zeros. size: in bytes, whole MiB; a MiB is in memory at a time, because the limit of
+    this process holds here too."""
+    compressor, block = zstandard.ZstdCompressor(level=1).compressobj(size=size), bytes(1 << 20)
+    parts = [compressor.compress(block) for _ in range(size >> 20)]
+    return b"".join([*parts, compressor.flush()])
 
 
 LISTS = pa.list_(pa.int64())
