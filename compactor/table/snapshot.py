@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Final, Self
 
-from compactor.common.conversion import convertible
 from compactor.errors import DataError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
@@ -17,7 +16,6 @@ from compactor.table.suspects import Suspect, abandoned, rewritten
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 
 
-@convertible
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Sums over all versions so far."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.common.conversion import convertible
 from compactor.common.counts import counted
 from compactor.table.numbers import Natural
 
@@ -23,7 +22,6 @@ One or two prove little: machines are taken away, and a lease also ends while sl
 """
 
 
-@convertible
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """A live fragment that was among the inputs of abandoned leases."""

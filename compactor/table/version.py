@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Self
 import msgspec
 import xxhash
 
-from compactor.common.conversion import convertible
 from compactor.errors import DataError
 from compactor.table.compaction_record import CompactionRecord, records_from_json, records_to_json
 from compactor.table.entry import FragmentEntry
@@ -53,7 +52,6 @@ class Operation(StrEnum):
     """The minimum base version is raised before unreferenced objects are removed."""
 
 
-@convertible
 @dataclass(frozen=True, slots=True)
 class Lease:
     """A decided compaction. Its outputs can be committed only while the lease stands.
@@ -70,7 +68,6 @@ class Lease:
     expires_unix_ms: UnixMs
 
 
-@convertible
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """A fragment that is kept from compactions, and the reason."""
@@ -80,7 +77,6 @@ class Quarantine:
     since_unix_ms: UnixMs
 
 
-@convertible
 @dataclass(frozen=True, slots=True)
 class CompactionCost:
     """The cost of the compactions of a commit; later predictions use it."""
