@@ -128,9 +128,9 @@ class FilesIngest:
         for path, following in itertools.zip_longest(paths, paths[1:]):
             with on_file(path) as on_progress:
                 written = self._write(path, following, snapshot, on_progress)
-            table = written.plan.metadata
+            table, fitting = written.plan.metadata, FittingCheck(self._store, path)
             for earlier in files if table != snapshot.metadata else ():
-                FittingCheck(self._store, path).check_earlier(
+                fitting.check_earlier(
                     earlier.entries, earlier.plan.path, earlier.plan.metadata, table
                 )
             files.append(written)

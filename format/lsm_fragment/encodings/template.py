@@ -189,15 +189,19 @@ class _Sample:
     def __init__(self, strings: pa.Array) -> None:
         self.strings = strings
         self.text_bytes = max(1, _text_bytes(strings))
+        self._last: tuple[VaryingWords, pa.Array | None] | None = None
 
     @cached_property
     def stored_bytes(self) -> int:
         """Compressed bytes as text."""
         return stored_bytes(encode_strings(self.strings))
 
-    def divided(self, words: VaryingWords = NO_VARYING_WORDS) -> pa.Array | None:
-        found = divide(self.strings, len(self.strings), words)
-        return None if found is None else found.array
+    def divided(self, words: VaryingWords) -> pa.Array | None:
+        """Returns the strings in templates, if they have any; remembers the last words."""
+        if self._last is None or self._last[0] is not words:
+            found = divide(self.strings, len(self.strings), words)
+            self._last = words, None if found is None else found.array
+        return self._last[1]
 
     def rarity(self, found: pa.Array) -> float:
         """Returns the number of templates per row."""
