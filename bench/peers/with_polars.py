@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -53,23 +54,20 @@ class PolarsIngest(PolarsSort):
 
     def ingest(self, task: Task) -> None:
         output(task).mkdir()
-        for number, path in enumerate(task.sources):
-            rows = pl.scan_parquet(path).sort(list(task.sort))
-            _write(rows, output(task) / f"{number:03d}.parquet")
+        for number, rows in enumerate(self.frames(task)):
+            _write(rows.sort(list(task.sort)), output(task) / f"{number:03d}.parquet")
+
+    def frames(self, task: Task) -> Iterator[pl.LazyFrame]:
+        return map(pl.scan_parquet, inputs(task))
 
 
 class PolarsTextIngest(PolarsIngest):
     settings = PolarsIngest.settings.replace("scan_parquet", "scan_csv with dates or scan_ndjson")
 
-    def ingest(self, task: Task) -> None:
-        output(task).mkdir()
-        for number, path in enumerate(text_inputs(task)):
-            rows = (
-                pl.scan_csv(path, try_parse_dates=True)
-                if path.endswith(".csv")
-                else pl.scan_ndjson(path)
-            )
-            _write(rows.sort(list(task.sort)), output(task) / f"{number:03d}.parquet")
+    def frames(self, task: Task) -> Iterator[pl.LazyFrame]:
+        for path in text_inputs(task):
+            is_csv = path.endswith(".csv")
+            yield pl.scan_csv(path, try_parse_dates=True) if is_csv else pl.scan_ndjson(path)
 
 
 def _write(frame: pl.LazyFrame, path: Path) -> None:

@@ -85,7 +85,6 @@ def ingest_command(
         for path in files:
             check_input(path)
         log = told.open_log(table)
-
         reports: list[IngestReport] = []
         with FilesIngest(log.store, log, sort, options) as ingest:
             add = _together if one_commit else _one_by_one
