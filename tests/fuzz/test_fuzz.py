@@ -23,6 +23,7 @@ from tests.fuzz.anatomy import Anatomy
 from tests.fuzz.seeds import Seed, fragments
 from tests.fuzz.targets import FindingError, check_damaged, check_forged, inspect, merge, one, table
 from tests.golden.build_corpus import CORPUS, FOLDER
+from tests.support.arrow_pool import counting_pool
 from tests.support.fragments import read_random, read_stream, write_fragment
 from tests.support.wording import refuses
 
@@ -80,28 +81,27 @@ def test_fragments_cut_off_anywhere_or_filled_with_zeros_from_there_are_refused(
 def test_what_was_found_once_is_refused_without_much_memory(path: Path) -> None:
     data = path.read_bytes()
     for read in (read_random, read_stream):
-        before = pa.total_allocated_bytes()
         tracemalloc.start()
         try:
-            with refuses(CorruptFragmentError):
+            with counting_pool() as pool, refuses(CorruptFragmentError):
                 read(data)
             assert tracemalloc.get_traced_memory()[1] < 40 << 20
         finally:
             tracemalloc.stop()
-        assert pa.total_allocated_bytes() - before < 40 << 20
+        assert pool.max_memory() < 40 << 20
 
 
 @pytest.mark.parametrize("name", READABLE)
 def test_what_stands_for_much_is_read_as_few_rows_at_a_time_as_there_is_room_for(name: str) -> None:
     [path] = [path for path in FILES if path.stem == name]
     reader, rows = open_fragment(path), 0
-    before = pa.total_allocated_bytes()
-    for batch in reader.scan():
-        rows += batch.num_rows
-        assert pa.total_allocated_bytes() - before < 200 << 20
-        assert pc.all(pc.equal(batch.column("v"), "a" * 10_000)).as_py()
-        del batch
+    with counting_pool() as pool:
+        for batch in reader.scan():
+            rows += batch.num_rows
+            assert pc.all(pc.equal(batch.column("v"), "a" * 10_000)).as_py()
+            del batch
     assert rows == reader.footer.rows
+    assert pool.max_memory() < 200 << 20
 
 
 def test_the_corpus_is_what_its_builder_makes() -> None:
