@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lsm_fragment.arrays.dividing import VaryingWords, find_varying_words, split, varying_words_in
 from lsm_fragment.arrays.hashing import column_contributions
 from lsm_fragment.arrays.sizes import cumulative_bits, max_templated_bytes, total_bytes
+from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import (
     coded_templates,
     codes_of,
@@ -352,6 +353,32 @@ def test_text_is_divided_as_the_rows_that_it_is_gathered_with(sizes: list[int]) 
     ]
     whole = gather(pieces_of([[templated], [array]], pa.string()), origins)
     assert make_chunk(found, level=1) == make_chunk(whole, level=1)
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 4_000, 1 << 20])
+def test_small_pieces_of_many_sources_are_divided_together(
+    batch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many are divided at once changes no byte, whatever form the pieces between them have."""
+    forms: list[Callable[[pa.Array], pa.Array]] = [
+        lambda array: array, lambda array: split(array, len(array)), lambda array: array[3:],
+        lambda array: array.dictionary_encode(), lambda array: pa.nulls(len(array)),
+    ]  # fmt: skip
+    sources = [[forms[n % 5](logs(20 + n, seed=n)), logs(n % 3, seed=n)] for n in range(100)]
+    rows = [[row for array in source for row in plain(array).to_pylist()] for source in sources]
+    order = np.repeat(np.arange(100), [len(source) for source in rows]).astype(np.uint16)
+    order = np.random.default_rng(4).permutation(order)
+
+    def gathered() -> pa.Array:
+        return gather(pieces_of(sources, pa.string()), Origins.of(order, 100))
+
+    whole = gathered()
+    monkeypatch.setattr("lsm_fragment.gather.templates._BATCH_BYTES", batch_bytes)
+    found = gathered()
+    assert is_templated(found.type)
+    assert make_chunk(found, level=1) == make_chunk(whole, level=1)
+    taken = [iter(source) for source in rows]
+    assert joined(found).to_pylist() == [next(taken[source]) for source in order.tolist()]
 
 
 def test_a_reader_gives_templates_to_those_who_ask() -> None:

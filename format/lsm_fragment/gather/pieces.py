@@ -32,6 +32,7 @@ _NO_STRINGS: Final = (0, 0)
 _NO_IDS: Final = (0, 0, 0)
 _NO_FIELDS: Final = (0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, *_NO_IDS)
 _CODE_BYTES, _OFFSET_BYTES = 4, 4
+_NO_NUMBERS: Final = np.empty(0, dtype=np.int32)
 DISTINCT_DIVISOR: Final = 3
 """Keep a dictionary if there are at least this many values per distinct one."""
 MAX_OFFSET_32: Final = 2**31 - 1
@@ -42,9 +43,14 @@ class NumberedStrings(NamedTuple):
 
     numbers: npt.NDArray[np.int32]
     series: int
-    """Number of the series, from 1 on."""
+    """Number of the series, from 1 on; negative for pieces of one dictionary, whose codes are the numbers."""
     stop: int
     """Upper bound of the numbers, exclusive."""
+
+    @staticmethod
+    def shared(series: int) -> NumberedStrings:
+        """Numbers the strings of a dictionary that several pieces share. series: from 1 on."""
+        return NumberedStrings(_NO_NUMBERS, -series, 0)
 
 
 class GatherArray:

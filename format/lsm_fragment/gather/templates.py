@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
@@ -20,8 +23,22 @@ from lsm_fragment.arrays.templated import (
 )
 from lsm_fragment.arrays.types import is_templated
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.gather.pieces import CODES, KIND, NULLS, TEMPLATES, GatherArray, Pieces, renewed
+from lsm_fragment.gather.pieces import (
+    CODES,
+    KIND,
+    NULLS,
+    ROWS,
+    START,
+    TEMPLATES,
+    GatherArray,
+    NumberedStrings,
+    Pieces,
+    renewed,
+)
 from lsm_fragment.gather.table import Table
+
+_BATCH_BYTES: Final = 1 << 20
+"""Divide small pieces together up to this size, which bounds the copy of their strings."""
 
 
 def with_few_templates(array: pa.Array) -> pa.Array:
@@ -37,29 +54,56 @@ def with_few_templates(array: pa.Array) -> pa.Array:
 
 def gather_templates(pieces: Pieces, origins: Origins) -> pa.Array:
     """Gathers pieces when at least one is templated: converts the rest to templates, or everything to text if
-    one piece exceeds the template limit."""
-    is_divided = np.isin(pieces.fields[:, KIND], (TEMPLATES, NULLS))
-    words = NO_VARYING_WORDS if is_divided.all() else _varying_words(pieces)
-    most = max_kept_templates(len(origins))
-    divided: list[GatherArray | pa.Array] = []
-    for number in range(len(pieces)):
-        if is_divided[number]:
-            divided.append(pieces.arrays[number])
-            continue
-        if (array := split(plain(pieces.array(number)), most, words)) is None:
-            divided.clear()  # frees as much memory as the text takes
-            joined_rows = [text(pieces.array(number)) for number in range(len(pieces))]
-            return Table(renewed(pieces, joined_rows), origins).strings()
-        divided.append(array)
-    pieces = renewed(pieces, divided)
-    places = pieces.places_of_templates()
-    parts = pieces.variables(places)
-    pieces.fields[places, KIND] = CODES
-    coded = Table(pieces, origins).codes(0)
+    some of them exceed the template limit."""
+    divided = _divided(pieces, max_kept_templates(len(origins)))
+    if divided is None:
+        joined_rows = [text(pieces.array(number)) for number in range(len(pieces))]
+        return Table(renewed(pieces, joined_rows), origins).strings()
+    places = divided.places_of_templates()
+    parts = divided.variables(places)
+    divided.fields[places, KIND] = CODES
+    coded = Table(divided, origins).codes(0)
     if coded is None:
         return pa.nulls(len(origins), pieces.dtype)
     numbers, texts = (_without_nulls(Table(part, origins).strings()) for part in parts)
     return templated(coded.dictionary, coded.indices, numbers, texts)
+
+
+def _divided(pieces: Pieces, max_templates: int) -> Pieces | None:
+    """Divides the pieces without templates; None if there are more than `max_templates` in one division."""
+    numbers = np.flatnonzero(~np.isin(pieces.fields[:, KIND], (TEMPLATES, NULLS))).tolist()
+    words = _varying_words(pieces) if numbers else NO_VARYING_WORDS
+    arrays, fields = list(pieces.arrays), pieces.fields.copy()
+    for series, (batch, strings) in enumerate(_batches(pieces, numbers), 1):
+        if (divided := split(strings, max_templates, words)) is None:
+            return None
+        array = GatherArray(divided, pieces.dtype, numbered=NumberedStrings.shared(series))
+        rows = pieces.fields[batch, ROWS]
+        fields[batch] = array.fields
+        fields[batch, ROWS] = rows
+        fields[batch, START] = np.cumsum(rows) - rows
+        for number in batch:
+            arrays[number] = array
+    return Pieces(arrays, fields, pieces.firsts, pieces.dtype)
+
+
+def _batches(pieces: Pieces, numbers: Sequence[int]) -> Iterator[tuple[list[int], pa.Array]]:
+    """Joins the strings of small pieces, since a division costs as much as some hundred rows."""
+    batch, arrays, size = list[int](), list[pa.Array](), 0
+    for number in numbers:
+        array = plain(pieces.array(number))
+        size += array.nbytes
+        if batch and size > _BATCH_BYTES:
+            yield batch, _joined(arrays)
+            batch, arrays, size = [], [], array.nbytes
+        batch.append(number)
+        arrays.append(array)
+    if batch:
+        yield batch, _joined(arrays)
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def _varying_words(pieces: Pieces) -> VaryingWords:

@@ -52,6 +52,7 @@ cdef struct Piece:
     int64_t heaviest_bytes
     int64_t dictionary_bytes
     # Numbers of the dictionary's strings, below `stop`, comparable within one series; NULL and 0 if there are none.
+    # A negative series marks pieces of one dictionary, which have no numbers.
     const int32_t* ids
     int64_t series
     int64_t stop
@@ -743,13 +744,13 @@ cdef inline int32_t _new_code(
 
 
 def assign_memos(int64_t[:, ::1] pieces, int64_t divisor, int64_t rows):
-    """Assigns each piece a memo slot for `codes`. Pieces with strings numbered in the latest series share one; others
-    get their own if they have at most `divisor` dictionary values per row.
+    """Assigns each piece a memo slot for `codes`. Pieces with strings numbered in the latest series share one, and so do
+    pieces of one dictionary; others get their own if they have at most `divisor` dictionary values per row.
 
     rows: of all pieces. Returns the total size of the memos, an upper bound of the distinct strings, and whether memos
     are complete: then a string without a memo is a new one.
     """
-    cdef int64_t number, series = 0, stop = 0, size, coded = 0, values = 0
+    cdef int64_t number, series = 0, stop = 0, size, coded = 0, values = 0, shared = 0, shared_memo = -1
     cdef bint are_complete = True
     cdef Piece* piece
     for number in range(pieces.shape[0]):
@@ -771,8 +772,15 @@ def assign_memos(int64_t[:, ::1] pieces, int64_t divisor, int64_t rows):
             piece.memo = 0
             continue
         piece.ids = NULL
-        piece.series = 0
         are_complete = False
+        if piece.series < 0:
+            if piece.series != shared:
+                shared, shared_memo = piece.series, size
+                size += piece.dictionary_size
+                values += piece.dictionary_size
+            piece.memo = shared_memo
+            continue
+        piece.series = 0
         values += piece.dictionary_size
         if piece.dictionary_size <= divisor * piece.rows:
             piece.memo = size
