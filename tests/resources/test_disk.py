@@ -16,6 +16,7 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError
 from compactor.resources.record_buffer import NumberArrays, RecordBuffer
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
+from tests.support.open_files import open_files_in
 from tests.support.wording import refuses
 
 
@@ -48,15 +49,15 @@ def test_regions_keep_what_was_written_and_are_used_again() -> None:
 
 
 def test_nothing_is_left_in_the_folder_and_no_file_stays_open(tmp_path: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
     disk = LocalDisk(str(tmp_path))
     region = disk.allocate(10)
     disk.write(region, b"0123456789")
     assert disk.read(region, 2, 3) == b"234"
     assert list(tmp_path.iterdir()) == []
+    assert len(open_files_in(tmp_path)) == 1
     disk.close()
     disk.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_files_in(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
