@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from compactor.table.vacuum import VacuumReport as VacuumReport
     from compactor.write.alter import AlterReport as AlterReport
     from compactor.write.delete import DeleteReport as DeleteReport
+    from compactor.write.file_schema import OnConflict as OnConflict
     from compactor.write.ingest import IngestOptions as IngestOptions
     from compactor.write.ingest import IngestReport as IngestReport
     from compactor.write.lost_fragments import DropReport as DropReport
-    from compactor.write.schema_union import OnConflict as OnConflict
     from lsm_fragment.container.writer import WriterOptions as WriterOptions
 
 _PLACES = {
@@ -64,7 +64,7 @@ _PLACES = {
     "ExportReport": "compactor.read.read_reports",
     "IngestOptions": "compactor.write.ingest",
     "IngestReport": "compactor.write.ingest",
-    "OnConflict": "compactor.write.schema_union",
+    "OnConflict": "compactor.write.file_schema",
     "PlanReport": "compactor.compaction.plan_report",
     "PlannedCompaction": "compactor.compaction.plan_report",
     "PlannedMove": "compactor.compaction.plan_report",

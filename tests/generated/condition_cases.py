@@ -38,8 +38,8 @@ from compactor.table.deletions import read_deletion
 from compactor.table.snapshot import Snapshot
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
+from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import IngestOptions
-from compactor.write.schema_union import OnConflict
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.arrays.widening import widens_to

@@ -179,7 +179,7 @@ def test_verify_tells_of_a_null_that_should_not_be_there(
 ) -> None:
     options = IngestOptions(not_null=("l.element.x",))
     with monkeypatch.context() as patched:
-        patched.setattr("compactor.write.schema_union.null_place", lambda *_: None)
+        patched.setattr("compactor.write.file_schema.null_place", lambda *_: None)
         Table.create(tmp_path / "t", rows(BAD["l.element.x"]), "k", options)
     store = LocalStore(tmp_path / "t")
     (fault,) = verify(store, CommitLog(store).current()).faults

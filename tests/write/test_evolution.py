@@ -26,8 +26,8 @@ from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
+from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
-from compactor.write.schema_union import OnConflict
 from lsm_fragment.container.reader import FragmentReader
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table

@@ -19,8 +19,8 @@ from compactor.errors import InputError
 from compactor.files.columnar import ParquetBatches
 from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
+from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions
-from compactor.write.schema_union import OnConflict
 from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore

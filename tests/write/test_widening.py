@@ -19,8 +19,8 @@ from compactor.read.verify import verify
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
-from compactor.write.schema_union import OnConflict
 from lsm_fragment.arrays.cast import widened
 from lsm_fragment.arrays.hashing import column_contributions
 from lsm_fragment.arrays.widening import widens_to

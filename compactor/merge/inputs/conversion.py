@@ -1,5 +1,5 @@
-"""Turns the chunks of one input into rows of the table: decodes them, leaves deleted rows and dropped columns
-out, and converts columns whose type the table has changed."""
+"""Turns the chunks of one input into rows of the table, as `schemas` bound them: decodes them, leaves deleted
+rows and dropped columns out, and converts columns whose type the table has changed."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, with_result_types
 from compactor.table.metadata import TableMetadata
-from compactor.write.schema_union import OnConflict, conflicting, split_name
+from compactor.write.file_schema import OnConflict, conflicting, split_name
 
 
 class StoredNames:

@@ -15,10 +15,10 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.not_null import not_null_paths
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from compactor.write.file_schema import OnConflict, merged_schema
 from compactor.write.ingest.columns import fixed_columns
 from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.plan import IngestPlan
-from compactor.write.schema_union import OnConflict, merged_schema
 from lsm_fragment.arrays.widening import is_stored_as
 
 Amend = Callable[[Snapshot, Changes], Changes]

@@ -24,6 +24,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from compactor.write.file_schema import OnConflict, conflicting, same_kind
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
@@ -31,7 +32,6 @@ from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
-from compactor.write.schema_union import OnConflict, conflicting, same_kind
 from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool, Work

@@ -20,11 +20,11 @@ from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.table.object_names import fragment_key, skip_index_key
 from compactor.table.windows import rows_by_window
+from compactor.write.file_schema import conform_batch
 from compactor.write.ingest.columns import with_counts
 from compactor.write.ingest.incoming import IncomingRows, check_stored
 from compactor.write.ingest.plan import IngestPlan
 from compactor.write.ingest.sorting import SortedRows
-from compactor.write.schema_union import conform_batch
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from lsm_fragment.arrays.storage import to_storage

@@ -12,7 +12,7 @@ from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy, Ttl
 from compactor.table.metadata import TimeWindows
-from compactor.write.schema_union import OnConflict
+from compactor.write.file_schema import OnConflict
 from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
 from lsm_fragment.container.writer import WriterOptions
 

@@ -17,9 +17,9 @@ from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.not_null import not_null_paths, with_not_null
 from compactor.table.snapshot import Snapshot
 from compactor.table.windows import check_windows
+from compactor.write.file_schema import merged_schema, require_columns
 from compactor.write.ingest.columns import StoredNames, fixed_columns
 from compactor.write.ingest.options import IngestOptions
-from compactor.write.schema_union import merged_schema, require_columns
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, ordering
 from lsm_fragment.names import quoted

@@ -30,8 +30,8 @@ from compactor.settings.column_kinds import column_kinds
 from compactor.settings.fields import Bytes, Name, Seconds, WindowSeconds, Written, listed, names
 from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
+from compactor.write.file_schema import OnConflict
 from compactor.write.ingest.options import IngestOptions
-from compactor.write.schema_union import OnConflict
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema

@@ -33,7 +33,7 @@ _MAX_SCALE: Final = 32
 """Extrapolate from a sampled row to at most this many: a sample shows too few templates for more."""
 _MANY_TEMPLATES_DIVISOR: Final = 32
 """Look for varying words only if there are fewer rows than this per template."""
-_NEVER_MANY: Final = 64
+_NEVER_MANY: Final = 512
 """Do not look for varying words with up to this many templates."""
 
 

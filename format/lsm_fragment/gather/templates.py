@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lsm_fragment.arrays.buffers import valid_mask
 from lsm_fragment.arrays.dividing import NO_VARYING_WORDS, VaryingWords, split, varying_words_in
+from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import (
@@ -94,16 +95,12 @@ def _batches(pieces: Pieces, numbers: Sequence[int]) -> Iterator[tuple[list[int]
         array = plain(pieces.array(number))
         size += array.nbytes
         if batch and size > _BATCH_BYTES:
-            yield batch, _joined(arrays)
+            yield batch, concat_logical(arrays)
             batch, arrays, size = [], [], array.nbytes
         batch.append(number)
         arrays.append(array)
     if batch:
-        yield batch, _joined(arrays)
-
-
-def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        yield batch, concat_logical(arrays)
 
 
 def _varying_words(pieces: Pieces) -> VaryingWords:

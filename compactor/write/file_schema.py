@@ -1,4 +1,4 @@
-"""Fits a file's rows to a table: unites the two schemas and casts batches to the result."""
+"""Binds a file's columns to a table: unites the two schemas and casts batches to the result."""
 
 from __future__ import annotations
 
