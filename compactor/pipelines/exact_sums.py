@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from pyarrow import types as pt
 from lsm_fragment.arrays.buffers import fixed_width_view
 
 I64 = npt.NDArray[np.int64]
-_BITS = np.int64(32)
+DIGIT_BITS: Final = 32
 _MASK = np.int64(2**32 - 1)
 
 
@@ -43,11 +43,11 @@ def digits_of(values: pa.Array) -> I64:
     return np.stack([(numbers & numbers.dtype.type(_MASK)).astype(np.int64), high], axis=1)
 
 
-def carried(digits: I64) -> I64:
+def with_carries(digits: I64) -> I64:
     """Propagates carries, so that all digits but the top one are below 2**32."""
     result = digits.copy()
     for place in range(digits.shape[1] - 1):
-        result[:, place + 1] += result[:, place] >> _BITS
+        result[:, place + 1] += result[:, place] >> np.int64(DIGIT_BITS)
         result[:, place] &= _MASK
     return result
 

@@ -150,8 +150,7 @@ class SparkRun:
         node = self._nodes[stage.roots[0]] if stage.roots else None
         if not isinstance(node, Aggregate):
             return {}
-        what = f"node {stage.roots[0]!r}"
-        return {node.input: needed_columns(node, self._schemas[node.input], what)}
+        return {node.input: needed_columns(node, self._schemas[node.input])}
 
     def _dividers(self, stage: SparkStage, parts: int) -> Sequence[Divider]:
         """Returns the partitioning of each feed that a stage consumes."""

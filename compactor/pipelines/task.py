@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.common.clock import random_id
-from compactor.pipelines.aggregating import Grouper
 from compactor.pipelines.binding import fitted
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.config import Aggregate, Combine, Merge, Output, Pipeline, Source
+from compactor.pipelines.database import GIVEN, Database, Rows, database_stage
 from compactor.pipelines.dead_letters import BadRecordError, DeadLetters
 from compactor.pipelines.nodes import aggregate, source
 from compactor.pipelines.nodes.output import TableRows, written_schema
@@ -30,7 +30,7 @@ from compactor.pipelines.task_rows import PathRows, rows_of_root
 from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.stage import Buffer, MemoryStage, StagePlan
+from compactor.resources.stage import StagePlan
 from compactor.spark.shuffle.task import (
     PLACE_BITS,
     SampledKeys,
@@ -190,7 +190,7 @@ class _Task:
             return
         schema = work.schemas[feed.consumer if isinstance(consumer, Merge) else feed.path[-1]]
         if isinstance(consumer, Aggregate):
-            schema = aggregate.needed_columns(consumer, schema, f"node {feed.consumer!r}")
+            schema = aggregate.needed_columns(consumer, schema)
         sort = self._spec.sorts.get(feed.number)
         for batch in rows:
             aligned = fitted(batch, work.full(schema))
@@ -234,21 +234,13 @@ class _Task:
 
 def distinct_rows(given: TaskInput, limit_bytes: int) -> int:
     """Counts distinct source rows by their hidden columns, in bounded memory."""
-    stage = MemoryStage(
-        name="rows",
-        holds="rows that were seen",
-        buffer=Buffer.MATERIALIZED,
-        memory_bytes=limit_bytes,
-        spill_priority=0,
-    )
-    budget = MemoryBudget(StagePlan(limit_bytes, 0, (stage,)))
-    with closing(LocalDisk()) as disk:
-        seen = Grouper(_ORIGIN.names, (), _ORIGIN, budget, "rows", disk)
-        budget.spill_by("rows", seen.spill)
-        with closing(seen):
-            for _, batch in given:
-                seen.append(batch)
-            return sum(table.num_rows for table in seen.results())
+    budget = MemoryBudget(StagePlan(limit_bytes, 0, (database_stage(limit_bytes),)))
+    columns = ", ".join(f'"{name}"' for name in _ORIGIN.names)
+    rows = Rows(_ORIGIN, (batch for _, batch in given))
+    sql = f"SELECT count(*) FROM (SELECT DISTINCT {columns} FROM {GIVEN})"
+    with closing(LocalDisk()) as disk, closing(Database(budget, disk)) as database:
+        [found] = database.query("rows", sql, rows, 1)
+        return int(found.column(0)[0].as_py())
 
 
 def _nothing_given(edge: str) -> Batches:

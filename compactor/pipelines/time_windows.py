@@ -152,7 +152,7 @@ class ColumnWindows:
             rows = batch.append_column(name, start.cast(self._stored).cast(self.type))
             yield keep_rows(rows, pc.fill_null(is_within, False))
 
-    def ends(self, starts: pa.ChunkedArray) -> pa.ChunkedArray:
+    def ends(self, starts: pa.Array) -> pa.Array:
         """Returns the ends of windows from their starts, both in the column's type."""
         numbers = pc.add(starts.cast(self._stored).cast(pa.int64()), self._size)
         return numbers.cast(self._stored).cast(self.type)

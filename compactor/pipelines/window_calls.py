@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import DataError
-from compactor.pipelines.exact_sums import as_floats, carried, digits_of, from_digits, sum_type
+from compactor.pipelines.exact_sums import as_floats, digits_of, from_digits, sum_type, with_carries
 from compactor.pipelines.segments import Frames
 from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.arrays.moves import take
@@ -147,7 +147,7 @@ class Sum(WindowFunction):
         digits = digits_of(values[rows.frames.rows])
         if rows.frames.is_running:
             digits = np.concatenate([self._before, digits])
-        totals = carried(rows.frames.sums(digits))
+        totals = with_carries(rows.frames.sums(digits))
         self._before = totals[-1:]
         if self._is_mean:
             return _mean(as_floats(totals, self._sum_type), counts)

@@ -25,6 +25,7 @@ from compactor.pipelines.classify import (
     topological_order,
 )
 from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
+from compactor.pipelines.database import Database, database_stage
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
 from compactor.pipelines.run_report import NodeClock, RunReport
@@ -58,6 +59,7 @@ class RunContext:
         self.places: dict[str, str] = {}
         """What each file is used for, by real path."""
         self.disk: LocalDisk
+        self.database: Database
         self.dead_letters: DeadLetters
         self._threads: list[threading.Thread] = []
         self._channels: list[Channel] = []
@@ -104,7 +106,7 @@ class RunContext:
                     applies_back_pressure=form is Form.FUSED,
                 )
             )
-        return StagePlan(limit, 0, tuple(stages))
+        return StagePlan(limit, 0, (*stages, database_stage(limit)))
 
     def is_held_by_consumer(self, name: str) -> bool:
         """Returns whether the node's only consumer holds all its rows, so that they need no other buffer."""
@@ -116,8 +118,11 @@ class RunContext:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Provides the local disk; on exit stops all threads and releases all memory."""
-        with closing(LocalDisk()) as self.disk:
+        """Provides local disk and database; on exit stops all threads and releases all memory."""
+        with (
+            closing(LocalDisk()) as self.disk,
+            closing(Database(self.budget, self.disk)) as self.database,
+        ):
             try:
                 yield
             finally:
@@ -132,6 +137,8 @@ class RunContext:
             self.report.spills += sum(buffer.spills for buffer in buffers)
             for buffer in buffers:
                 buffer.close()
+        self.database.close()
+        self.report.spills += self.database.spills
 
     # --- buffered rows ---
 

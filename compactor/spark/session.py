@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from compactor.errors import JobError, UsageError
+from compactor.resources.scratch import ScratchFolder
 from compactor.spark.jvm_lines import jvm_lines_as_log_lines
-from compactor.spark.scratch import scratch_folder
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
 from compactor.stores.s3_encryption import settings as encryption_settings
@@ -33,6 +34,13 @@ _MASTER: Final = re.compile(
     r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
 )
 _CONNECT_SLOTS: Final = 16
+
+
+def _scratch_folder() -> str:
+    """Returns a folder for the files of a local session, in case its JVM is killed."""
+    folder = ScratchFolder("compactor-spark-")
+    atexit.register(folder.close)
+    return folder.path
 
 
 def is_submitted() -> bool:
@@ -75,7 +83,7 @@ def open_session(master: str | None) -> SparkSession:
         if "SPARK_CONF_DIR" not in os.environ:
             os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
             if "SPARK_LOCAL_DIRS" not in os.environ and is_local(master):
-                folder = scratch_folder()
+                folder = _scratch_folder()
                 builder = builder.config("spark.local.dir", folder).config(
                     "spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={shlex.quote(folder)}"
                 )

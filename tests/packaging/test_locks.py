@@ -90,7 +90,7 @@ def test_what_is_tested_is_what_is_shipped_and_measured(lock: str) -> None:
 
 
 def test_the_image_has_no_package_that_only_developers_need() -> None:
-    assert not {"pytest", "moto", "mypy", "ruff", "polars", "duckdb"} & set(locked("image"))
+    assert not {"pytest", "moto", "mypy", "ruff", "polars"} & set(locked("image"))
 
 
 def test_all_that_the_image_has_is_audited() -> None:

@@ -6,7 +6,6 @@ import json
 import random
 import threading
 from collections import defaultdict
-from contextlib import closing
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 
 from compactor import Table
 from compactor.errors import ConfigError, DataError, InputError
-from compactor.pipelines.aggregating import Grouper, Measure
 from compactor.pipelines.binding import UnserializableMapValue
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.expressions import Expression
@@ -27,7 +25,6 @@ from compactor.pipelines.nodes.transform import Transformer
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.predicate import parse_where
 from compactor.predicate.tree import matching
-from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
 from tests.pipelines.support import MIB, Gated, lines_of, numbered, run_of, sources
 from tests.support.wording import refuses
@@ -768,30 +765,6 @@ def test_a_hash_join_on_disk_takes_columns_of_any_name(tmp_path: Path) -> None:
     assert found["k"] == list(range(rows))
     assert found["$sequence"] == list(range(rows, 0, -1))
     assert found["$$sequence"] == list(range(rows - 1, -1, -1))
-
-
-@pytest.mark.long
-def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> None:
-    """A 32nd of 120,000 groups is some 250 kB, and held four times while its groups are put together."""
-    nodes = {
-        **sources("a"),
-        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"n": "count"}}},
-        **out(tmp_path, "g"),
-    }
-    texts = pa.array([f"{number:060d}" for number in range(120_000)])
-    rows = pa.record_batch({"k": pa.chunked_array([texts, texts[::2]]).combine_chunks()})
-    work = run_of(nodes, {"a": pa.Table.from_batches([rows])}, memory={"limit": "1MiB"})._work
-    with closing(LocalDisk()) as disk:
-        count = [Measure("n", "count", None)]
-        grouper = Grouper(["k"], count, rows.schema, work.budget, "g", disk)
-        work.budget.spill_by("g", grouper.spill)
-        for start in range(0, rows.num_rows, 2000):
-            grouper.append(rows.slice(start, 2000))
-        parts = list(grouper.results())
-    assert len(parts) > 32 and work.budget.peak_bytes <= MIB and work.budget.used_bytes == 0
-    found = pa.concat_tables(parts).sort_by("k")
-    assert found.column("k").to_pylist() == texts.to_pylist()
-    assert found.column("n").to_pylist() == [2, 1] * 60_000
 
 
 @pytest.mark.parametrize("limit", ["1MiB", "256MiB"])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.common.clock import random_id
 from compactor.common.threads import started
@@ -19,7 +17,6 @@ from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
 from compactor.files.staging import Staging
 from compactor.files.write import SinkOptions, StagedSink, check_sink_path
-from compactor.pipelines.aggregating import Grouper, Measure
 from compactor.pipelines.binding import (
     WIDENED,
     UnserializableMapValue,
@@ -31,6 +28,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Stopped
 from compactor.pipelines.classify import is_live
 from compactor.pipelines.config import Aggregate, Combine, Node, Output, Source, inputs_of
+from compactor.pipelines.database import GIVEN, Rows
 from compactor.pipelines.provenance import GROUP, Batches, boundary_of
 from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
@@ -139,24 +137,24 @@ class Writing:
     def hold(self) -> None:
         """Reads all rows; groups of more than `max_group_buffer` records fail."""
         work, limit = self._work, self._work.pipeline.max_group_buffer
-        name, schema = self._name, pa.schema([(GROUP, pa.string())])
-        self._held = held = work.buffer(name, work.schemas[self._node.input])
-        count = [Measure("rows", "count", None)]
-        with closing(Grouper([GROUP], count, schema, work.budget, name, work.disk)) as sizes:
-            work.budget.spill_by(
-                name, lambda size: sizes.spill(size) + work.spill_buffers(name, size)
-            )
+        self._held = held = work.buffer(self._name, work.schemas[self._node.input])
+
+        def groups() -> Batches:
             for batch in work.stream(self._node.input):
                 held.append(batch)
-                sizes.append(batch.select([GROUP]).drop_null())
-            for table in sizes.results():
-                large = table.filter(pc.greater(table.column("rows"), limit))
-                for group in large.column(GROUP).to_pylist():
-                    work.dead_letters.fail_group(
-                        group, f"group {group!r} has more than max_group_buffer ({limit:,}) records"
-                    )
-            work.report.spills += sizes.spills
-        work.budget.spill_by(name, lambda size: work.spill_buffers(name, size))
+                yield batch.select([GROUP])
+
+        column = f'"{GROUP}"'
+        sql = (
+            f"SELECT {column} FROM {GIVEN} WHERE {column} IS NOT NULL GROUP BY {column} "
+            f"HAVING count(*) > {limit} ORDER BY {column}"
+        )
+        given = Rows(pa.schema([(GROUP, pa.string())]), groups())
+        for found in work.database.query(self._name, sql, given, work.batch_rows):
+            for group in found.column(0).to_pylist():
+                work.dead_letters.fail_group(
+                    group, f"group {group!r} has more than max_group_buffer ({limit:,}) records"
+                )
 
     def write(self) -> None:
         held = self._part_bytes * (

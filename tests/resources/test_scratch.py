@@ -1,4 +1,4 @@
-"""Folders of local Sparks: removed with their process, or by the next."""
+"""Scratch folders: removed by their process, or by the next."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from compactor.spark.scratch import remove_stale
+from compactor.resources.scratch import remove_stale
 
 CODE = """
 import tempfile, sys
 tempfile.tempdir = sys.argv[1]
-from compactor.spark.scratch import scratch_folder
-print(scratch_folder(), flush=True)
+from compactor.resources.scratch import ScratchFolder
+folder = ScratchFolder("scratch-")
+print(folder.path, flush=True)
 input()
+folder.close()
 """
 
 
@@ -41,12 +43,12 @@ def test_a_folder_goes_with_its_process_and_one_of_a_killed_process_with_the_nex
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ends, scratch = starter(tmp_path)
     killed, left = starter(tmp_path)
-    remove_stale()
+    remove_stale("scratch-")
     assert (scratch.exists(), left.exists()) == (True, True), "both are in use"
     ends.communicate("\n")
     assert not scratch.exists()
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert left.exists()
-    remove_stale()
+    remove_stale("scratch-")
     assert list(tmp_path.iterdir()) == []
