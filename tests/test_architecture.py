@@ -249,7 +249,6 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/files/csv.py": "cells",
     "compactor/files/csvtext.py": "cells",
     "compactor/files/int96.py": "numbers",
-    "compactor/files/json_kept.py": "texts",
     "compactor/files/jsontext.py": "texts",
     "compactor/files/number_text.py": "texts",
     "compactor/files/plain_text.py": "texts",

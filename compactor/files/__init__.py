@@ -4,9 +4,10 @@
 memory. `write.open_table_sink` opens a **sink**, whose file appears whole or not at all (`staging`, `whole`).
 
 columnar    files with types of their own; foreign_types, kept_types, int96, parquet_codes handle their quirks
-ndjson      lines of JSON: json_* parse and check blocks of lines, shapes merges the kinds of their fields
+source      files of text: one pass finds types, and holds the first rows that it parsed
+ndjson      lines of JSON: json_arrays makes arrays, json_columns finds types, json_mistakes explains
 csv         cells of text: csv_rows cuts them, readings finds the types of columns
-text_values converts text to values, through the **wire type** that text is parsed as; number_text is exact
+text_values converts text to values; number_text is exact
 sinks       write batches; jsontext, csvtext, xmltext, plain_text render whole columns as text
 problems    turns libraries' errors into one line, and finds the failing row; promote splits maps into columns
 """

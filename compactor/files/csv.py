@@ -1,4 +1,4 @@
-"""Reads CSV with a header: one pass over the file for its types, one for its rows.
+"""Reads CSV with a header in one pass over the file.
 
 Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one the
 empty string. A column has the table's type, or else the first type that all its cells can be read as (see
@@ -7,73 +7,158 @@ empty string. A column has the table's type, or else the first type that all its
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as pt
 
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
-from compactor.files.csv_rows import FIRST_ROW, SHOWN_CHARACTERS, OddRow, cut_rows
-from compactor.files.json_fields import MAX_COLUMNS
-from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
-from compactor.files.readings import ALL_READINGS, Readings
-from compactor.files.source import BadRow, Ordinals, TextBatches
-from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
+from compactor.files.csv_rows import FIRST_ROW, SHOWN_CHARACTERS, CsvRows, OddRow, cut_rows
+from compactor.files.json_arrays import MAX_COLUMNS, UnreadableTypeError, check_readable
+from compactor.files.problems import PROBLEMS, failing_rows, one_line
+from compactor.files.readings import ALL_READINGS, NUMBERS, Readings
+from compactor.files.source import BadRow, Ordinals, Piece, TextBatches
+from compactor.files.text_values import from_cells, from_wire
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-class CsvBatches(TextBatches):
+class CsvBatches(TextBatches[CsvRows]):
     """An open CSV file; see `compactor.files.read.open_table_file`."""
 
-    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
+    def _begin(self, known: pa.Schema | None) -> None:
         self._odd: dict[int, str] = {}
         """Reasons by ordinal of rows with more or fewer cells than the header."""
         self._unfit: dict[int, str] = {}
         """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
         self._header = _read_header(self.path, self._source, known)
-        self.schema = self._learn(known, on_scan)
-        bad = sorted((self._unfit | self._odd).items())
-        self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in bad]
-
-    def _learn(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> pa.Schema:
-        given = {} if known is None else {field.name: field for field in known}
-        self._check_types(given)
-        readings = {
-            name: Readings(ALL_READINGS) for name in self._header.names if name not in given
+        self._given = {} if known is None else {field.name: field for field in known}
+        self._check_types()
+        self._readings = {
+            name: Readings(ALL_READINGS) for name in self._header.names if name not in self._given
         }
-        if not self._header.has_rows and readings:
+        if not self._header.has_rows and self._readings:
             raise InputError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
-        rows = 0
-        for ordinals, cells in self._cell_batches():
-            rows += len(ordinals)
-            for name, column in zip(self._header.names, cells, strict=True):
-                if name in given:
-                    self._check(column, given[name], ordinals)
-                else:
-                    readings[name].narrow(pc.ascii_trim_whitespace(column))
-            self._keep(ordinals, cells)
-            on_scan(self._source.bytes_consumed)
+        self._rows = 0
+
+    def _blocks(self) -> Iterator[CsvRows]:
+        if not self._header.has_rows:
+            return
+        self._source.close()
+        self._source = FileBytes(self.path, self._compression)
+        yield from cut_rows(self.path, self._source, len(self._header.names), MAX_ROW_BYTES)
+
+    def _learned(self, block: CsvRows) -> Iterator[Piece]:
+        self._note_odd(block.odd)
+        if (piece := self._learned_at_once(block)) is not None:
+            yield piece
+            return
+        ordinals, cells = self._texts(block.ordinals, block.cells)
+        if not len(ordinals):
+            return
+        self._rows += len(ordinals)
+        found = {}
+        for name, column in zip(self._header.names, cells, strict=True):
+            if name in self._given:
+                found[name] = self._checked(column, self._given[name], ordinals)
+            else:
+                found[name] = self._read(name, column)
+        self._keep(ordinals, cells)
+        is_fit = self._are_fit(ordinals)
+        yield Piece(len(ordinals), found) if is_fit.all() else self._fit(cells, is_fit)
+
+    def _learned_at_once(self, block: CsvRows) -> Piece | None:
+        """Returns rows without mistakes, their numbers read where they stand; None if there may be one."""
+        try:
+            found = self._numbers_and_texts(block)
+            for name, field in self._given.items():
+                if name in found:
+                    found[name] = _converted(found[name], field)
+        except PROBLEMS:
+            return None
+        for place, name in enumerate(self._header.names):
+            if name in self._readings:
+                read = self._readings[name].add(found[name])
+                if read is None:
+                    texts = found[name] if pt.is_string(found[name].type) else block.column(place)
+                    read = self._read(name, texts.cast(pa.string()))
+                found[name] = read
+        self._rows += len(block.ordinals)
+        return Piece(len(block.ordinals), found)
+
+    def _numbers_and_texts(self, block: CsvRows) -> dict[str, pa.Array]:
+        """Returns columns of numbers as such if all cells are plain numbers, and all others as texts.
+
+        Raises one of `PROBLEMS` if a text is not UTF-8.
+        """
+        found = {}
+        for place, name in enumerate(self._header.names):
+            readings = self._readings.get(name)
+            may_be = readings is not None and readings.outcome in (pa.null(), *NUMBERS)
+            numbers = block.numbers(place) if may_be else None
+            found[name] = block.column(place).cast(pa.string()) if numbers is None else numbers
+        return found
+
+    def _read(self, name: str, cells: pa.Array) -> pa.Array:
+        """Returns cells as the values that they have been so far, or as they are."""
+        readings = self._readings[name]
+        if pt.is_string(readings.outcome):
+            return cells
+        values = readings.read(pc.ascii_trim_whitespace(cells))
+        return cells if pt.is_string(values.type) else values
+
+    def _learned_schema(self) -> pa.Schema:
+        bad = sorted((self._unfit | self._odd).items())
+        self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in bad]
         found = {
             # If no row is left, the columns are known only to be text.
-            name: pa.field(name, column.outcome if rows or not self._leaves_out else pa.string())
-            for name, column in readings.items()
+            name: pa.field(
+                name, column.outcome if self._rows or not self._leaves_out else pa.string()
+            )
+            for name, column in self._readings.items()
         }
-        return pa.schema([(given | found)[name] for name in self._header.names])
+        return pa.schema([(self._given | found)[name] for name in self._header.names])
+
+    def _parsed(self, block: CsvRows) -> Iterator[Piece]:
+        try:
+            is_fit = self._are_fit(block.ordinals)
+            found = self._numbers_and_texts(block) if is_fit.all() else None
+        except PROBLEMS:
+            found = None
+        if found is not None:
+            yield Piece(len(block.ordinals), found)
+            return
+        ordinals, cells = self._texts(block.ordinals, block.cells)
+        yield self._fit(cells, self._are_fit(ordinals))
+
+    def _fit(self, cells: Sequence[pa.Array], is_fit: npt.NDArray[np.bool_]) -> Piece:
+        if not is_fit.all():
+            cells = [column.filter(pa.array(is_fit)) for column in cells]
+        return Piece(int(is_fit.sum()), dict(zip(self._header.names, cells, strict=True)))
+
+    def _fitted(self, piece: Piece) -> pa.RecordBatch:
+        columns = [_converted(piece.columns[field.name], field) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _are_fit(self, ordinals: Ordinals) -> npt.NDArray[np.bool_]:
+        return ~np.isin(ordinals, np.fromiter(self._unfit, np.int64))
 
     def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
         """Stores the cells of the kept column for rows that do not fit."""
@@ -88,47 +173,30 @@ class CsvBatches(TextBatches):
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return from_cells(texts, dtype)
 
-    def _check_types(self, given: dict[str, pa.Field]) -> None:
+    def _check_types(self) -> None:
         try:
             for name in self._header.names:
-                if name in given:
-                    wire_type(given[name].type)
+                if name in self._given:
+                    check_readable(self._given[name].type)
         except UnreadableTypeError as error:
             raise InputError(f"{self.path}: column {name!r}: {error}: use Parquet") from None
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        unfit = np.array(sorted(self._unfit), dtype=np.int64)
-        for ordinals, cells in self._cell_batches():
-            near = unfit[slice(*np.searchsorted(unfit, [ordinals[0], ordinals[-1] + 1]))]
-            if len(near):
-                is_fit = ~np.isin(ordinals, near)
-                ordinals = ordinals[is_fit]
-                cells = [column.filter(pa.array(is_fit)) for column in cells]
-            pairs = zip(cells, self.schema, strict=True)
-            columns = [self._fitted(column, field, ordinals) for column, field in pairs]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def _check(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> None:
-        """Raises `InputError` for the first cell that does not fit, or records all such rows as bad."""
-        if not self._leaves_out:
-            self._fitted(cells, field, ordinals)
-            return
+    def _checked(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> pa.Array:
+        """Converts cells to the type of the table. Raises `InputError` for the first that does not fit, or
+        records all such rows as bad, and returns the cells."""
         try:
-            _checked(cells, field)
+            return _converted(cells, field)
         except PROBLEMS:
-            for n, error in failing_rows(
-                len(cells), lambda start, stop: _checked(cells[start:stop], field)
-            ):
+            failing = failing_rows(
+                len(cells), lambda start, stop: _converted(cells[start:stop], field)
+            )
+            for n, error in failing:
                 place = int(ordinals[n])
-                self._unfit.setdefault(place, self._unfit_cell(cells[n], field, place, error))
-
-    def _fitted(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> pa.Array:
-        try:
-            return _checked(cells, field)
-        except PROBLEMS:
-            count, error = first_failing(len(cells), lambda n: _checked(cells.slice(0, n), field))
-            place = int(ordinals[count - 1])
-            raise InputError(self._unfit_cell(cells[count - 1], field, place, error)) from None
+                reason = self._unfit_cell(cells[n], field, place, error)
+                if not self._leaves_out:
+                    raise InputError(reason) from None
+                self._unfit.setdefault(place, reason)
+        return cells
 
     def _unfit_cell(self, cell: pa.Scalar, field: pa.Field, ordinal: int, error: Exception) -> str:
         value = cell.as_py()
@@ -137,18 +205,6 @@ class CsvBatches(TextBatches):
             f"{self.path}, row {ordinal + FIRST_ROW:,}: column {field.name!r}: {shown} can't be read as "
             f"{field.type} ({one_line(error)}): correct the value or leave the cell empty"
         )
-
-    def _cell_batches(self) -> Iterator[tuple[Ordinals, list[pa.Array]]]:
-        """Yields ordinals and columns as strings; each batch has at least one row."""
-        if not self._header.has_rows:
-            return
-        self._source.close()
-        self._source = FileBytes(self.path, self._compression)
-        for rows in cut_rows(self.path, self._source, len(self._header.names), MAX_ROW_BYTES):
-            self._note_odd(rows.odd)
-            ordinals, cells = self._texts(rows.ordinals, rows.cells)
-            if len(ordinals):
-                yield ordinals, cells
 
     def _note_odd(self, odd: Sequence[OddRow]) -> None:
         """Records rows with more or fewer cells than the header, or raises `InputError` for the first."""
@@ -167,6 +223,8 @@ class CsvBatches(TextBatches):
 
         Raises `InputError` for the first of these, unless bad rows are left out.
         """
+        with contextlib.suppress(*PROBLEMS):
+            return ordinals, [column.cast(pa.string()) for column in cells]
         is_sound = np.ones(len(ordinals), dtype=np.bool_)
         is_known = is_sound
         for column, name in zip(cells, self._header.names, strict=True):
@@ -216,8 +274,10 @@ class _Header:
     has_rows: bool
 
 
-def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
-    column = from_cells(cells, field.type)
+def _converted(cells: pa.Array, field: pa.Field) -> pa.Array:
+    """Converts cells, or the values that they were read as, to a type."""
+    is_text = pt.is_string(cells.type)
+    column = from_cells(cells, field.type) if is_text else from_wire(cells, field.type)
     if column.null_count and not field.nullable:
         raise ValueError("the table's column takes no nulls")
     return column

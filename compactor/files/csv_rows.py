@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import InputError
+from compactor.files.number_text import Spans, plain_numbers
 from compactor.files.source import Ordinals
 from lsm_fragment.native.arrays import cells
 
@@ -44,9 +45,31 @@ class CsvRows:
 
     ordinals: Ordinals
     """Positions, among all rows, of the rows with the right number of cells."""
-    cells: list[pa.Array]
-    """Their columns as binaries; an empty cell without quotes is null."""
     odd: list[OddRow]
+    _data: bytes
+    _spans: tuple[Spans, Spans, npt.NDArray[np.uint8]]
+    """Starts, stops and forms of the cells, row by row."""
+    _columns: int
+
+    @property
+    def cells(self) -> list[pa.Array]:
+        """The columns as binaries; an empty cell without quotes is null."""
+        return [self.column(place) for place in range(self._columns)]
+
+    def column(self, place: int) -> pa.Array:
+        """Returns a column as binaries."""
+        offsets, text, is_value = cells.column(self._data, *self._spans, place, self._columns)
+        valid = None if is_value.all() else pa.py_buffer(np.packbits(is_value, bitorder="little"))
+        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(text)]
+        return pa.Array.from_buffers(pa.binary(), len(is_value), buffers)
+
+    def numbers(self, place: int) -> pa.Array | None:
+        """Returns a column of which all cells are plain numbers as int64 or as doubles; otherwise None."""
+        at = slice(place, None, self._columns)
+        starts, stops, forms = self._spans
+        starts, stops, forms = starts[at].copy(), stops[at].copy(), forms[at].copy()
+        is_there = ((stops > starts) | (forms != 0)).view(np.uint8)
+        return plain_numbers(self._data, starts, stops, is_there)
 
 
 class _Readable(Protocol):
@@ -84,8 +107,8 @@ def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> It
 class _Block(NamedTuple):
     """A block of a file, split into rows."""
 
-    starts: npt.NDArray[np.int32]
-    stops: npt.NDArray[np.int32]
+    starts: Spans
+    stops: Spans
     forms: npt.NDArray[np.uint8]
     odd: list[tuple[int, int, int, int]]
     rows: int
@@ -108,16 +131,9 @@ class _Block(NamedTuple):
             for row, found, start, stop in self.odd
             if first + row >= 0
         ]
-        columns = [self._column(place, skipped) for place in range(self.columns)]
-        return CsvRows(ordinals[skipped:], columns, odd)
-
-    def _column(self, place: int, skipped: int) -> pa.Array:
         begin = skipped * self.columns
         spans = (self.starts[begin:], self.stops[begin:], self.forms[begin:])
-        offsets, text, is_value = cells.column(self.data, *spans, place, self.columns)
-        valid = None if is_value.all() else pa.py_buffer(np.packbits(is_value, bitorder="little"))
-        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(text)]
-        return pa.Array.from_buffers(pa.binary(), len(is_value), buffers)
+        return CsvRows(ordinals[skipped:], odd, self.data, spans, self.columns)
 
 
 def _shown(row: bytes) -> str:

@@ -1,122 +1,126 @@
-"""Infers the columns of a JSON file block by block."""
+"""The columns of a JSON file: the table's with their given types, and others, whose types its values tell."""
 
 from __future__ import annotations
 
-import copy
-import json
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.files.json_blocks import parse_block
-from compactor.files.json_fields import Fields, fields_in_lists, pieces
-from compactor.files.json_kept import with_json_as_text
-from compactor.files.json_numbers import RoundedError, check_floats
-from compactor.files.problems import PROBLEMS, ColumnError, one_line
-from compactor.files.shapes import (
-    JsonShape,
-    exact_instead_of_rounded,
-    text_instead_of_times,
-)
-from compactor.files.text_values import UnreadableTypeError, float_type, from_wire, wire_type
+from compactor.files import json_arrays as traits
+from compactor.files.json_arrays import JsonArrays, Misfit, UnreadableTypeError
+from compactor.files.problems import PROBLEMS, ColumnError, failing_rows, one_line
+from compactor.files.readings import TIME_READINGS, Readings
+from compactor.files.source import Piece
+from compactor.files.text_values import from_wire
 
 
 class JsonColumns:
-    """The columns of a file: the table's with their given types, other fields with inferred types."""
+    """The fields of a file, found block by block."""
 
     def __init__(self, path: str, known: pa.Schema | None) -> None:
         """Raises `InputError` if a column of the table has a type that JSON cannot hold."""
         self._path = path
-        self._has_table = known is not None
-        self.known: pa.Schema = pa.schema([]) if known is None else known
-        self._shapes: dict[str, JsonShape] = {}
-        self._fields = Fields()
+        self.known = known
+        self.arrays = JsonArrays()
         self._given: set[str] = set()
+        """Columns of the table that a line has named."""
+        self._readings: dict[int, Readings] = {}
+        """By node."""
+        self._named: set[int] = set()
+        """Nodes of columns of the table that the lines parsed last name."""
         self._rows = 0
+        self._fields: dict[int, pa.Field] = {}
         try:
-            self._known_wire = {field.name: wire_type(field.type) for field in self.known}
-            self._known_in_lists = fields_in_lists(pa.schema(list(self._known_wire.items())))
-            self._known_floats = {field.name: float_type(field.type) for field in self.known}
+            for field in known or ():
+                self._fields[self.arrays.declare(field.name, field.type)] = field
         except UnreadableTypeError as error:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
 
-    def absorb(self, lines: bytes) -> None:
-        """Updates the columns from `lines`. Raises one of `PROBLEMS` if they contradict the table or earlier
-        lines, and `TooManyColumnsError`."""
-        text = with_json_as_text(lines, self.known)
-        for piece in pieces(text, self.count, self._known_in_lists):
-            self._absorb(piece)
+    def field_of(self, node: int) -> pa.Field | None:
+        """Returns the table's column that has the node."""
+        return self._fields.get(self.arrays.rows.column_of(node))
 
-    @property
-    def count(self) -> int:
-        """Number of columns so far, nested fields included."""
-        return len(self.known) + self._fields.count
+    def parsed(self) -> tuple[dict[int, pa.Array], list[Misfit]]:
+        """Returns the columns of the lines parsed last, by node, and the values that do not fit, by row."""
+        self.arrays.misfits.clear()
+        self._named = {node for node in self._fields if self.arrays.rows.length(node)}
+        found = {node: self.arrays.array(node) for node, _ in self.arrays.rows.children(0)}
+        misfits = list(self.arrays.misfits)
+        for node, field in self._fields.items():
+            try:
+                found[node] = fitted(found[node], field)
+            except ColumnError:
+                misfits += self._unfit(found[node], node, field)
+        return found, sorted(misfits, key=lambda misfit: misfit.row)
 
-    def _absorb(self, lines: bytes) -> None:
-        pinned = {name: dtype for name, s in self._shapes.items() if (dtype := s.pinned)}
-        batch = self._with_times_as_text(lines, self._known_wire | pinned)
-        found = {}
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if name in self._known_wire:
-                fitted(column, self.known.field(name))
-                if column.null_count < len(column) or json.dumps(name).encode() in lines:
-                    self._given.add(name)
-            else:
-                found[name] = _exact(lines, name, column)
-                if name not in self._shapes:
-                    self._shapes[name] = JsonShape(self._fields, (name,))
-                self._shapes[name].absorb(found[name], name)
-        self._check_floats(
-            lines, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **found}
-        )
-        self._rows += batch.num_rows
+    def _unfit(self, array: pa.Array, node: int, field: pa.Field) -> Iterator[Misfit]:
+        failing = failing_rows(len(array), lambda start, stop: fitted(array[start:stop], field))
+        for row, error in failing:
+            assert isinstance(error, ColumnError), f"not of fitted: {error!r}"
+            yield Misfit(row, node, error.cause, error=error.__cause__)
 
-    def _check_floats(self, lines: bytes, columns: dict[str, pa.Array]) -> None:
-        types = self._known_floats | {
-            name: float_type(column.type)
-            for name, column in columns.items()
-            if name not in self._known_floats
-        }
-        try:
-            check_floats(lines, columns, types)
-        except RoundedError as error:
-            if error.column not in self._known_floats:
-                raise
-            dtype = self.known.field(error.column).type
-            raise ColumnError(error.column, dtype, "it does not hold it exactly") from error
+    def learn(self, found: dict[int, pa.Array]) -> Piece:
+        """Takes over rows without misfits: their texts narrow the types. Returns the columns by name."""
+        rows = self.arrays.rows
+        self._rows += rows.rows
+        columns = {}
+        for node, name in rows.children(0):
+            array = found[node]
+            if node not in self._fields:
+                array = self._read(node, array)
+            elif node in self._named:
+                self._given.add(name)
+            columns[name] = array
+        return Piece(rows.rows, columns)
 
-    def would_absorb(self, lines: bytes) -> None:
-        """Raises what `absorb` would raise, without an update."""
-        copy.deepcopy(self).absorb(lines)
+    def _read(self, node: int, array: pa.Array) -> pa.Array:
+        """Returns texts as the values that they have been so far. Nested ones stay texts."""
+        kinds = self.arrays.rows.traits(node)
+        if kinds & traits.TEXT:
+            if node not in self._readings:
+                self._readings[node] = Readings(TIME_READINGS)
+            return self._readings[node].read(array)
+        if kinds & (traits.LIST | traits.OBJECT):
+            # Nulls of a struct hide its fields' values, and have none.
+            parts = [array.values] if kinds & traits.LIST else array.flatten()
+            for (child, _), part in zip(self.arrays.rows.children(node), parts, strict=True):
+                self._read(child, part)
+        return array
 
     def schema(self) -> pa.Schema:
         """Returns the schema of the batches to read. Raises `InputError` if the file has no columns."""
-        found = [pa.field(name, shape.outcome) for name, shape in self._shapes.items()]
-        fields = [field for field in self.known if field.name in self._given] + found
-        if not fields and self._has_table:
+        inferred = [
+            pa.field(name, self._type(node))
+            for node, name in self.arrays.rows.children(0)
+            if node not in self._fields
+        ]
+        given = [field for field in self._fields.values() if field.name in self._given]
+        if not given and not inferred and self.known is not None:
             return self.known
-        if not fields:
+        if not given and not inferred:
             lack = "none of its rows has a value" if self._rows else "has no rows"
             raise InputError(f"{self._path}: {lack}, so its columns are unknown: name another file")
-        return pa.schema(fields)
+        return pa.schema(given + inferred)
 
-    def wire_schema(self) -> pa.Schema:
-        """Returns the types as which the fields of the file are parsed."""
-        found = {name: wire_type(shape.outcome) for name, shape in self._shapes.items()}
-        return pa.schema(list((self._known_wire | found).items()))
-
-    def _with_times_as_text(self, lines: bytes, types: dict[str, pa.DataType]) -> pa.RecordBatch:
-        batch = parse_block(lines, pa.schema(list(types.items())))
-        guessed = {
-            field.name: text
-            for field in batch.schema
-            if field.name not in self._known_wire
-            and (text := text_instead_of_times(field.type)) != field.type
-        }
-        if not guessed:
-            return batch
-        again = parse_block(lines, pa.schema(list((types | guessed).items())))
-        return again.select(batch.schema.names)
+    def _type(self, node: int) -> pa.DataType:
+        """Returns the type that holds every value of a field."""
+        rows = self.arrays.rows
+        kinds = rows.traits(node)
+        if kinds & traits.TEXT:
+            return self._readings[node].outcome
+        if kinds & traits.LIST:
+            [(item, _)] = rows.children(node)
+            return pa.list_(self._type(item))
+        if kinds & traits.OBJECT:
+            return pa.struct([(name, self._type(child)) for child, name in rows.children(node)])
+        if kinds & traits.BOOL:
+            return pa.bool_()
+        if kinds & traits.DOUBLE:
+            return pa.float64()
+        if kinds & traits.UINT:
+            return pa.uint64()
+        return pa.int64() if kinds else pa.null()
 
 
 def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -128,14 +132,3 @@ def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
     if column.null_count and not field.nullable:
         raise ColumnError(field.name, field.type, "the table's column takes no nulls")
     return column
-
-
-def _exact(lines: bytes, name: str, column: pa.Array) -> pa.Array:
-    dtype = exact_instead_of_rounded(column)
-    if dtype == column.type:
-        return column
-    try:
-        types = pa.schema([(name, dtype)])
-        return parse_block(lines, types, other_fields="ignore").column(name)
-    except PROBLEMS:
-        return column  # `_check_floats` finds the values that doubles cannot hold.

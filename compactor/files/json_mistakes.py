@@ -1,86 +1,140 @@
-"""Explains an error in a line of JSON in terms of that line, with advice."""
+"""Explains a mistake in a line of JSON in terms of that line, with advice."""
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+from pyarrow import types as pt
 
-from compactor.files.json_blocks import NestingError, parse_block
-from compactor.files.json_kept import with_json_as_text
-from compactor.files.json_numbers import RoundedError
-from compactor.files.problems import PROBLEMS, ColumnError, one_line
-from compactor.files.shapes import ShapeConflictError
-from compactor.files.text_values import wire_type
+from compactor.files import json_arrays as traits
+from compactor.files.json_arrays import MAX_CELLS, MAX_COLUMNS, JsonArrays, Misfit
+from lsm_fragment.arrays.types import MAX_NESTING
 
-_CHANGED: Final = re.compile(r"Column\(/?(.*)\) changed from (\w+) to (\w+)")
-_TWICE: Final = re.compile(r"Column\(/?(.*)\) was specified twice")
-_NOISE: Final = re.compile(r"^JSON parse error: |,? in row \d+$")
+
+class Problem(IntEnum):
+    """The mistakes that the parser finds, as `json_rows.pyx` numbers them; all others are of syntax."""
+
+    NOT_OBJECT = 2
+    TWICE = 3
+    CONFLICT = 4
+    ROUNDED = 5
+    NESTED = 6
+    COLUMNS = 7
+    VALUES = 8
+    FOREIGN = 9
+
+
+FATAL: Final = (Problem.COLUMNS, Problem.VALUES)
+"""Mistakes of the whole file: no line can be left out instead."""
+_KINDS: Final = {
+    traits.BOOL: "a boolean",
+    traits.TEXT: "a string",
+    traits.LIST: "an array",
+    traits.OBJECT: "an object",
+}
 _SHOWN_CHARACTERS: Final = 60
+_INTEGERS: Final = (
+    "has integers beyond 64 bits, beyond int64 among negative numbers, or beyond 2^53 among "
+    "fractions"
+)
 _values: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def explained(error: Exception, line: bytes, types: pa.Schema) -> str:
-    """Returns the message for an error caused by `line`.
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What the parser refuses a line for."""
 
-    types: columns whose type is fixed by the table or by the whole file.
-    """
-    text = one_line(error)
-    if isinstance(error, ShapeConflictError):
-        return f"{text}: make it one type throughout"
-    if isinstance(error, (RoundedError, NestingError)):
-        return text
-    if isinstance(error, ColumnError):
-        return _unfit(line, error.column, error.dtype, error.cause)
-    if changed := _CHANGED.search(text):
-        return _changed_kind(line, types, *changed.groups())
-    if twice := _TWICE.search(text):
-        return f"field {_dotted(twice[1])!r} is given twice: remove one of the two"
-    if "onvert JSON to" in text and (field := _field_at_fault(line, types)) is not None:
-        return _unfit(line, field.name, field.type, "")
-    if "too big to be stored" in text:
-        return "a number is too large for a double: write it as a string"
-    if "UTF8" in text or isinstance(error, UnicodeDecodeError):
-        return "is not valid UTF-8: save the file as UTF-8"
-    cause = _NOISE.sub("", text).rstrip(".")
+    problem: int
+    node: int
+    traits: int
+    """Of the value."""
+    at: int
+    """Its byte in the line."""
+
+
+def explained(mistake: Mistake, line: bytes, arrays: JsonArrays, field: pa.Field | None) -> str:
+    """Returns the message for a line with a mistake. field: the table's column that has it."""
+    path = arrays.rows.path(mistake.node)[:_SHOWN_CHARACTERS]
+    if field is not None and (cause := cause_in(field, mistake, line, arrays)):
+        return _unfit(line, field, cause)
+    match mistake.problem:
+        case Problem.NOT_OBJECT if (kind := _first_kind(line)) is not None:
+            hint = "; jq -c '.[]' makes that of one array" if line.startswith(b"[") else ""
+            return f"is not a JSON object but {kind}: write one object per line{hint}"
+        case Problem.TWICE:
+            return f"field {path!r} is given twice: remove one of the two"
+        case Problem.NESTED:
+            return f"is nested more than {MAX_NESTING} levels deep: flatten it"
+        case Problem.COLUMNS:
+            key = ".".join(filter(None, (path, _key_at(line, mistake.at))))[:_SHOWN_CHARACTERS]
+            return (
+                f"key {key!r} would be a column more than the {MAX_COLUMNS:,} that a file may have: "
+                'write keys that vary as values, [{"key": ..., "value": ...}]'
+            )
+        case Problem.VALUES:
+            return (
+                f"its objects and their fields make more than {MAX_CELLS:,} values: write keys that vary "
+                'as values, [{"key": ..., "value": ...}], or divide the list'
+            )
+        case Problem.ROUNDED:
+            return f"field {path!r} {_INTEGERS}: write them as strings"
+        case Problem.CONFLICT:
+            earlier = _kind(arrays.rows.traits(mistake.node))
+            return (
+                f"field {path!r} is {_kind(mistake.traits)} here and {earlier} in the lines before: make it "
+                "one type throughout"
+            )
+    return _not_one_object(line, mistake.at)
+
+
+def cause_in(field: pa.Field, mistake: Mistake, line: bytes, arrays: JsonArrays) -> str:
+    """Returns why a value is not of its column's type; empty for a mistake of another kind."""
+    match mistake.problem:
+        case Problem.FOREIGN:
+            return f"the table's type has no field {_key_at(line, mistake.at)!r}"
+        case Problem.ROUNDED:
+            return "it does not hold it exactly"
+        case Problem.CONFLICT:
+            path = arrays.rows.path(mistake.node)
+            is_fraction = mistake.traits & traits.DOUBLE and pt.is_integer(field.type)
+            kind = "a fraction" if is_fraction else _kind(mistake.traits)
+            return f"{'it' if path == field.name else path} is {kind}"
+    return ""
+
+
+def explained_misfit(
+    misfit: Misfit, line: bytes, arrays: JsonArrays, field: pa.Field | None
+) -> str:
+    """Returns the message for a value that its type can't hold."""
+    if field is not None:
+        return _unfit(line, field, misfit.cause)
+    path = arrays.rows.path(misfit.node)
+    return (
+        f"field {path!r} has {misfit.number[:_SHOWN_CHARACTERS]}, which a double does not hold: write them "
+        "as strings"
+    )
+
+
+def _not_one_object(line: bytes, at: int) -> str:
+    if b"\0" in line:
+        return "has a NUL byte, as in UTF-16: save the file as UTF-8"
+    found = line[at : at + 20].decode(errors="replace").strip()
+    cause = f"{found!r} can't stand at byte {at + 1:,}" if found else "it ends too early"
     return (
         f"is not one JSON object ({cause}): correct it; if it is the last, the file may be cut off"
     )
 
 
-def _changed_kind(line: bytes, types: pa.Schema, path: str, earlier: str, here: str) -> str:
-    if not path:
-        hint = "; jq -c '.[]' makes that of one array" if line.lstrip().startswith(b"[") else ""
-        return f"is not a JSON object but {_a(here)}: write one object per line{hint}"
-    name = path.split("/")[0]
-    if name in types.names:
-        inside = "it" if path == name else _dotted(path)
-        return _unfit(line, name, types.field(name).type, f"{inside} is {_a(here)}")
-    return (
-        f"field {_dotted(path)!r} is {_a(here)} here and {_a(earlier)} in the lines before: make it "
-        "one type throughout"
-    )
-
-
-def _unfit(line: bytes, column: str, dtype: pa.DataType, cause: str) -> str:
+def _unfit(line: bytes, field: pa.Field, cause: str) -> str:
     because = f" ({cause})" if cause else ""
     return (
-        f"column {column!r}: {_shown(line, column)} can't be read as {dtype}{because}: correct the "
-        "value or leave it out"
+        f"column {field.name!r}: {_shown(line, field.name)} can't be read as {field.type}{because}: correct "
+        "the value or leave it out"
     )
-
-
-def _field_at_fault(line: bytes, types: pa.Schema) -> pa.Field | None:
-    for field in types:
-        try:
-            wire = pa.schema([(field.name, wire_type(field.type))])
-            text = with_json_as_text(line, pa.schema([field]))
-            parse_block(text, wire, other_fields="ignore")
-        except PROBLEMS:
-            return field
-    return None
 
 
 def _shown(line: bytes, column: str) -> str:
@@ -91,9 +145,27 @@ def _shown(line: bytes, column: str) -> str:
     return value if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]}..."
 
 
-def _dotted(path: str) -> str:
-    return path.replace("/[]", "[]").replace("/", ".")
+def _key_at(line: bytes, at: int) -> str:
+    return line[at : line.find(b'"', at)].decode(errors="replace")
 
 
-def _a(kind: str) -> str:
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+def _kind(kinds: int) -> str:
+    return next((name for kind, name in _KINDS.items() if kinds & kind), "a number")
+
+
+def _first_kind(line: bytes) -> str | None:
+    """Returns what kind of value a line has that is no object; None if it has none."""
+    try:
+        value = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return None
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+    return "a number"

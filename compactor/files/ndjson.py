@@ -1,4 +1,4 @@
-"""Reads newline-delimited JSON: one pass over the file for its types, one for its rows.
+"""Reads newline-delimited JSON in one pass over the file.
 
 Types come from the whole file, so that a column that is null or integer at first may be double a million
 lines later. Objects become structs, arrays lists, and ISO 8601 strings dates or timestamps (see `readings`),
@@ -8,39 +8,29 @@ numbers, they are refused. A column of the table gets the table's type, and is o
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import compress
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
-from compactor.files.json_blocks import parse_block
 from compactor.files.json_columns import JsonColumns, fitted
-from compactor.files.json_fields import (
-    MAX_CELLS,
-    MAX_COLUMNS,
-    TooManyColumnsError,
-    TooManyValuesError,
-    check_values,
-    count_of,
-    fields_in_lists,
-    have_too_many_values,
-    line_with,
-)
-from compactor.files.json_kept import with_json_as_text
-from compactor.files.json_mistakes import explained
-from compactor.files.problems import PROBLEMS, first_failing
-from compactor.files.source import BadRow, TextBatches
+from compactor.files.json_mistakes import FATAL, Mistake, explained, explained_misfit
+from compactor.files.problems import PROBLEMS
+from compactor.files.source import BadRow, Piece, TextBatches
 from compactor.files.text_values import from_json_texts
 
 MAX_LINE_BYTES: Final = 16 << 20
-_SHOWN_CHARACTERS: Final = 60
+_BLOCK_BYTES: Final = 1 << 20
+"""Parse less than this at a time, so that lines stay in the processor's cache until they are columns."""
+_NOT_UTF8: Final = "is not valid UTF-8: save the file as UTF-8"
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BLANKS: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -52,200 +42,164 @@ class LineBlock:
     first_line: int
 
 
-class _Line(NamedTuple):
-    ordinal: int
-    """Position among the non-blank lines, from 0."""
-    number: int
-    """Line number in the file, from 1."""
-    text: bytes
-
-
-def _divided(block: LineBlock, max_lines: int) -> Iterator[LineBlock]:
-    """Splits the block into blocks of at most `max_lines` lines."""
-    if count_of(b"\n", block.data) < max_lines:
-        yield block
-        return
-    lines = block.data.split(b"\n")
-    for start in range(0, len(lines), max_lines):
-        data = b"\n".join(lines[start : start + max_lines])
-        if data.strip():
-            yield LineBlock(data, block.first_line + start)
-
-
-def _narrowed(block: LineBlock, in_lists: int) -> Iterator[LineBlock]:
-    """Splits the block into blocks within the limit of values in lists. in_lists: values per object in a
-    list.
-
-    Raises `TooManyColumnsError` for a single line with too many.
-    """
-    if not have_too_many_values(block.data, in_lists, are_new=False):
-        yield block
-        return
-    lines = block.data.split(b"\n")
-    half = len(lines) // 2
-    if not half:
-        check_values(block.data, in_lists)
-        yield block
-        return
-    for start, stop in ((0, half), (half, len(lines))):
-        data = b"\n".join(lines[start:stop])
-        if data.strip():
-            yield from _narrowed(LineBlock(data, block.first_line + start), in_lists)
-
-
-def _lines_of(block: LineBlock, first_ordinal: int) -> list[_Line]:
-    lines = enumerate(block.data.split(b"\n"), block.first_line)
-    filled = [(number, text) for number, text in lines if text.strip()]
-    return [_Line(n, number, text) for n, (number, text) in enumerate(filled, first_ordinal)]
-
-
-def _is_object(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text, type=dict)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-class NdjsonBatches(TextBatches):
+class NdjsonBatches(TextBatches[LineBlock]):
     """An open NDJSON file; see `compactor.files.read.open_table_file`."""
 
-    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
-        self._learn(JsonColumns(self.path, known), on_scan)
+    def _begin(self, known: pa.Schema | None) -> None:
+        self._columns = JsonColumns(self.path, known)
+        self._lines_before = 0
+        """Lines that are not blank, before the current block."""
 
-    def _learn(self, columns: JsonColumns, on_scan: Callable[[int], None]) -> None:
-        rows = 0
-        for block in line_blocks(self.path, self._source, self._batch_bytes):
-            try:
-                columns = self._absorbed(columns, block, rows)
-            except TooManyColumnsError as error:
-                raise self._too_many(block, error) from None
-            if self._leaves_out:
-                rows += len(_lines_of(block, rows))
-            on_scan(self._source.bytes_consumed)
-        self.bad_rows.sort()
-        self.schema = columns.schema()
-        self._wire = columns.wire_schema()
-        self._columns = columns.count
-        self._in_lists = fields_in_lists(self._wire)
+    def _blocks(self) -> Iterator[LineBlock]:
+        return line_blocks(self.path, self._source, min(self._batch_bytes, _BLOCK_BYTES))
 
-    def _absorbed(self, columns: JsonColumns, block: LineBlock, first_row: int) -> JsonColumns:
-        """Returns the columns updated by the block."""
-        before = copy.deepcopy(columns)
-        try:
-            columns.absorb(block.data)
-        except PROBLEMS:
-            if not self._leaves_out:
-                raise self._located(block, before.known, before.would_absorb) from None
-            lines = _lines_of(block, first_row)
-            # Checks syntax line by line, so that only lines of another type need bisection.
-            whole = [_is_object(line.text) for line in lines]
-            columns = self._absorb_good(before, list(compress(lines, whole)))
-            for line in compress(lines, (not is_whole for is_whole in whole)):
-                columns = self._absorb_good(columns, [line])
-        return columns
-
-    def _too_many(self, block: LineBlock, error: TooManyColumnsError) -> InputError:
-        line = block.first_line + line_with(block.data, error.path)
-        key = ".".join(error.path)[:_SHOWN_CHARACTERS]
-        if isinstance(error, TooManyValuesError):
-            return InputError(
-                f"{self.path}, line {line:,}: the objects of {key!r} and their fields make more than "
-                f"{MAX_CELLS:,} values: write keys that vary as values, "
-                '[{"key": ..., "value": ...}], or divide the list'
-            )
-        return InputError(
-            f"{self.path}, line {line:,}: key {key!r} would be a column more than the {MAX_COLUMNS:,} that a "
-            'file may have: write keys that vary as values, [{"key": ..., "value": ...}]'
-        )
-
-    def _absorb_good(self, columns: JsonColumns, lines: Sequence[_Line]) -> JsonColumns:
-        """Returns the columns updated by the lines that fit, in order, and records the others as bad."""
-        if not lines:
-            return columns
-        tried = copy.deepcopy(columns)
-        try:
-            tried.absorb(b"\n".join(line.text for line in lines))
-            return tried
-        except PROBLEMS as error:
-            if len(lines) == 1:
-                [line] = lines
-                cause = explained(error, line.text, columns.known)
-                reason = f"{self.path}, line {line.number:,}: {cause}"
-                self.bad_rows.append(BadRow(line.ordinal, reason))
-                self._keep(line)
-                return columns
-        half = len(lines) // 2
-        return self._absorb_good(self._absorb_good(columns, lines[:half]), lines[half:])
-
-    def _keep(self, line: _Line) -> None:
-        """Stores the value of the kept column, if the line is an object that has it."""
-        if self._kept_column is None:
-            return
-        try:
-            value = _fields.decode(line.text).get(self._kept_column)
-            if value is not None:
-                self._kept[line.ordinal] = bytes(value).decode()
-        except (ValueError, RecursionError):
-            return
+    def _learned_schema(self) -> pa.Schema:
+        return self._columns.schema()
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return from_json_texts(texts, dtype)
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        for whole in self._good_blocks():
-            for block in self._parsed_at_a_time(whole):
-                try:
-                    yield self._rows(block.data)
-                except PROBLEMS:
-                    raise self._located(block, self.schema, self._rows) from None
+    def _learned(self, block: LineBlock) -> Iterator[Piece]:
+        bad: dict[int, InputError] = {}
+        for found in self._good_rows(block, bad):
+            self._lines_before += self._columns.arrays.rows.rows
+            yield self._columns.learn(found)
+        if bad:
+            self._note_bad(block, bad)
 
-    def _parsed_at_a_time(self, whole: LineBlock) -> Iterator[LineBlock]:
-        for block in _divided(whole, max(1, MAX_CELLS // max(1, self._columns))):
-            try:
-                yield from _narrowed(block, self._in_lists)
-            except TooManyColumnsError as error:
-                raise self._too_many(block, error) from None
+    def _parsed(self, block: LineBlock) -> Iterator[Piece]:
+        names = dict(self._columns.arrays.rows.children(0))
+        for found in self._good_rows(block, {}):
+            columns = {names[node]: column for node, column in found.items()}
+            yield Piece(self._columns.arrays.rows.rows, columns)
 
-    def _good_blocks(self) -> Iterator[LineBlock]:
-        bad = {row.ordinal for row in self.bad_rows}
-        row = 0
-        for block in line_blocks(self.path, self._source, self._batch_bytes):
-            if not bad:
-                yield block
-                continue
-            lines = _lines_of(block, row)
-            good = [line.text for line in lines if line.ordinal not in bad]
-            row += len(lines)
-            if len(good) == len(lines):
-                yield block
-            elif good:
-                yield LineBlock(b"\n".join(good), block.first_line)
-
-    def _rows(self, lines: bytes) -> pa.RecordBatch:
-        lines = with_json_as_text(lines, self.schema)
-        parsed = parse_block(lines, self._wire, other_fields="error")
-        columns = [fitted(parsed.column(field.name), field) for field in self.schema]
+    def _fitted(self, piece: Piece) -> pa.RecordBatch:
+        none = pa.nulls(piece.rows)
+        columns = [fitted(piece.columns.get(field.name, none), field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _located(
-        self, block: LineBlock, types: pa.Schema, attempt: Callable[[bytes], object]
-    ) -> InputError:
-        """Returns the error of the first line of `block` for which `attempt`, on the lines up to it, fails.
+    def _good_rows(
+        self, block: LineBlock, bad: dict[int, InputError]
+    ) -> Iterator[dict[int, pa.Array]]:
+        """Yields columns by their nodes, and adds the errors of bad lines by the places where they begin.
 
-        types: columns whose type the user has given or can look up.
+        Raises `InputError` for the first bad line unless they are left out.
         """
-        lines = block.data.split(b"\n")
+        rows = self._columns.arrays.rows
+        data, at = self._of_utf8(block, bad), 0
+        while at < len(data):
+            start, lines = at, rows.lines
+            rows.clear()
+            mistakes: dict[int, InputError] = {}
+            at = self._parse(block, data, at, mistakes)
+            found, misfits = self._columns.parsed()
+            for misfit in misfits:
+                place = rows.line_at(misfit.row)
+                field = self._columns.field_of(misfit.node)
+                reason = explained_misfit(misfit, _line(data, place), self._columns.arrays, field)
+                mistakes.setdefault(place, self._error(block, place, reason, misfit.error))
+            if mistakes and not self._leaves_out:
+                raise mistakes[min(mistakes)]
+            bad |= mistakes
+            if misfits:
+                rows.undo_block(lines)
+                data, at = _without(data, mistakes), start
+            elif rows.rows:
+                yield found
 
-        def attempt_first(count: int) -> None:
-            start = b"\n".join(lines[:count])
-            # Blank lines alone are no error.
-            if start.strip():
-                attempt(start)
+    def _parse(
+        self, block: LineBlock, data: bytes, at: int, mistakes: dict[int, InputError]
+    ) -> int:
+        """Parses lines from `at` on, without those with mistakes if they are left out. Returns the end."""
+        rows = self._columns.arrays.rows
+        while True:
+            at = rows.parse(data, at)
+            if (found := rows.mistake()) is None:
+                return at
+            mistake, line = Mistake(*found), _line(data, at)
+            field = self._columns.field_of(mistake.node)
+            reason = explained(mistake, line, self._columns.arrays, field)
+            mistakes[at] = self._error(block, at, reason)
+            if not self._leaves_out:
+                return len(data)
+            if mistake.problem in FATAL:
+                raise mistakes[at]
+            at += len(line)
 
-        count, error = first_failing(len(lines), attempt_first)
-        cause = explained(error, lines[count - 1], types)
-        return InputError(f"{self.path}, line {block.first_line + count - 1:,}: {cause}")
+    def _of_utf8(self, block: LineBlock, bad: dict[int, InputError]) -> bytes:
+        """Returns the block without lines that are not UTF-8."""
+        offsets = pa.py_buffer(np.array([0, len(block.data)], np.int64))
+        whole = pa.Array.from_buffers(
+            pa.large_binary(), 1, [None, offsets, pa.py_buffer(block.data)]
+        )
+        try:
+            pc.cast(whole, pa.large_string())
+        except PROBLEMS:
+            strange, at = {}, 0
+            for line in block.data.split(b"\n"):
+                try:
+                    line.decode()
+                except UnicodeDecodeError:
+                    strange[at] = self._error(block, at, _NOT_UTF8)
+                at += len(line) + 1
+            if not self._leaves_out:
+                # An earlier line may have another mistake.
+                first = min(strange)
+                for _ in self._good_rows(LineBlock(block.data[:first], block.first_line), {}):
+                    pass
+                raise strange[first] from None
+            bad |= strange
+            return _without(block.data, strange)
+        return block.data
+
+    def _error(
+        self, block: LineBlock, place: int, reason: str, cause: BaseException | None = None
+    ) -> InputError:
+        line = block.first_line + block.data.count(b"\n", 0, place)
+        error = InputError(f"{self.path}, line {line:,}: {reason}")
+        error.__cause__ = cause
+        return error
+
+    def _note_bad(self, block: LineBlock, bad: dict[int, InputError]) -> None:
+        """Records bad lines, with their values of the kept column."""
+        lines, at = [], 0
+        for line in block.data.split(b"\n"):
+            if line.strip(_BLANKS):
+                lines.append((at, line))
+            at += len(line) + 1
+        first = self._lines_before + len(bad) - len(lines)
+        places = sorted(bad)
+        begins = [at for at, _ in lines]
+        for place, n in zip(places, np.searchsorted(begins, places, "right") - 1, strict=True):
+            ordinal = first + int(n)
+            self.bad_rows.append(BadRow(ordinal, str(bad[place])))
+            self._keep(ordinal, lines[n][1])
+        self._lines_before += len(bad)
+
+    def _keep(self, ordinal: int, line: bytes) -> None:
+        """Stores the value of the kept column, if the line is an object that has it."""
+        if self._kept_column is None:
+            return
+        try:
+            value = _fields.decode(line).get(self._kept_column)
+            if value is not None:
+                self._kept[ordinal] = bytes(value).decode()
+        except (ValueError, RecursionError):
+            return
+
+
+def _line(data: bytes, place: int) -> bytes:
+    end = data.find(b"\n", place)
+    return data[place:] if end < 0 else data[place:end]
+
+
+def _without(data: bytes, places: Iterable[int]) -> bytes:
+    """Returns the data with blanks in place of some lines."""
+    left = bytearray(data)
+    for place in places:
+        size = len(_line(data, place))
+        left[place : place + size] = b" " * size
+    return bytes(left)
 
 
 def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[LineBlock]:
@@ -256,9 +210,9 @@ def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[Line
         more = source.read(batch_bytes)
         cut = rest.rfind(b"\n") + 1 if more else len(rest)
         block, rest = rest[:cut], rest[cut:] + more
-        if block.strip():
+        if block.lstrip(_BLANKS):
             yield LineBlock(block, first_line)
-        first_line += count_of(b"\n", block)
+        first_line += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
         if not cut and len(rest) > MAX_LINE_BYTES:
             raise InputError(
                 f"{path}, line {first_line:,}: is longer than {MAX_LINE_BYTES >> 20} MiB: "

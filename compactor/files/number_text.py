@@ -13,8 +13,12 @@ import re
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.native.arrays.json_rows import numbers
 
 MAX_DIGITS: Final = 17
 """Significant digits that identify every double."""
@@ -30,6 +34,9 @@ _LONG: Final = rf"^[-+]?[0.]*[1-9](?:\.?[0-9]){{{MAX_DIGITS}}}"
 """More than `MAX_DIGITS` significant digits, counting trailing zeros."""
 _WHOLE: Final = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _BEYOND_INT64: Final = 2.0**63
+_INTEGER, _UNSIGNED, _DOUBLE = 2, 3, 4
+"""Kinds of the numbers that native code parses; 0 is null."""
+Spans = npt.NDArray[np.int32]
 _INT64: Final = range(-(2**63), 2**63)
 
 
@@ -43,6 +50,9 @@ class NumberError(ValueError):
 
 def read_integers(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Parses integers. Raises `ValueError` for a text that differs from the printed integer."""
+    kinds, values = _parsed(texts)
+    if dtype == pa.int64() and (kinds <= _INTEGER).all():
+        return _with_nulls(values, dtype, kinds)
     numbers = texts.cast(dtype)
     _refuse(texts, _IDENTIFIER, dtype)
     return numbers
@@ -50,6 +60,55 @@ def read_integers(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Parses floats. Raises `ValueError` for a number that the type cannot hold."""
+    kinds, values = _parsed(texts)
+    doubles, is_whole = values.view(np.float64), kinds == _INTEGER
+    whole = values[is_whole]
+    doubles[is_whole] = whole
+    is_odd = kinds > _DOUBLE
+    is_odd |= kinds == _UNSIGNED
+    is_odd[is_whole] = np.abs(whole) >= _max_exact(dtype)
+    if is_odd.any():
+        odd = _read_odd_floats(texts.filter(pa.array(is_odd)), dtype)
+        doubles[is_odd] = odd.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return narrowed(_with_nulls(values, pa.float64(), kinds), dtype)
+
+
+def _parsed(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Returns the kinds and values of texts as `json_rows` parses numbers. Texts that it does not take are of
+    another kind."""
+    offsets, data = binary_parts(texts.cast(pa.string()))
+    is_there = texts.is_valid().cast(pa.uint8()).to_numpy()
+    found = numbers(np.frombuffer(data, np.uint8), offsets[:-1], offsets[1:], is_there)
+    assert found is not None, "it stops early only where asked to"
+    return found
+
+
+def plain_numbers(
+    data: bytes, starts: Spans, stops: Spans, is_there: npt.NDArray[np.uint8]
+) -> pa.Array | None:
+    """Returns texts of which no one needs a second look as int64 or as doubles; None for all others."""
+    found = numbers(data, starts, stops, is_there, stops_early=True)
+    if found is None:
+        return None
+    kinds, values = found
+    if (kinds <= _INTEGER).all():
+        return _with_nulls(values, pa.int64(), kinds)
+    doubles, is_whole = values.view(np.float64), kinds == _INTEGER
+    whole = values[is_whole]
+    if (kinds == _UNSIGNED).any() or (np.abs(whole) > MAX_EXACT).any():
+        return None
+    doubles[is_whole] = whole
+    return _with_nulls(values, pa.float64(), kinds)
+
+
+def _with_nulls(
+    values: npt.NDArray[np.int64], dtype: pa.DataType, kinds: npt.NDArray[np.uint8]
+) -> pa.Array:
+    valid = None if kinds.all() else pa.py_buffer(np.packbits(kinds != 0, bitorder="little"))
+    return pa.Array.from_buffers(dtype, len(values), [valid, pa.py_buffer(values)])
+
+
+def _read_odd_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     doubles = texts.cast(pa.float64())
     _refuse(texts, _IDENTIFIER, dtype)
     values = doubles.to_numpy(zero_copy_only=False)
@@ -116,12 +175,6 @@ def has_inexact(integers: pa.Array) -> bool:
     is_beyond = doubles >= _BEYOND_INT64  # rounded up
     doubles[is_beyond] = 0
     return bool((is_beyond | (doubles.astype(np.int64) != values)).any())
-
-
-def may_be_rounded(doubles: pa.Array, dtype: pa.DataType) -> bool:
-    """Returns whether a value may come from an integer that the type cannot hold."""
-    largest = pc.max(pc.abs(doubles)).as_py()
-    return largest is not None and not largest < _max_exact(dtype)
 
 
 def _refuse(texts: pa.Array, pattern: str, dtype: pa.DataType, *, is_wanted: bool = False) -> None:

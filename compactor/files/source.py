@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
 
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
 from compactor.files.problems import null_where_failing, reading
 from lsm_fragment.keys.sort_schema import SortSchema
 
+_HELD_BATCHES: Final = 16
+"""Hold what the first pass parses up to this multiple of the bytes of a batch."""
+
 Ordinals = npt.NDArray[np.int64]
+Block = TypeVar("Block")
 
 
 class BadRow(NamedTuple):
@@ -138,8 +146,19 @@ def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-class TextBatches(FileBatches):
-    """An open text file, whose types one pass over it tells; see `compactor.files.read.open_table_file`."""
+class Piece(NamedTuple):
+    """Consecutive rows of a text file."""
+
+    rows: int
+    columns: dict[str, pa.Array]
+    """By name, as values of their types so far, or texts."""
+
+
+class TextBatches(FileBatches, Generic[Block]):
+    """An open text file, whose types one pass over it tells; see `compactor.files.read.open_table_file`.
+
+    That pass holds the first rows that it parsed, up to some batches; only those after them are parsed again.
+    """
 
     def __init__(
         self,
@@ -157,19 +176,89 @@ class TextBatches(FileBatches):
         self._leaves_out = leaves_out_bad_rows
         self._kept_column = kept_column
         self._source = FileBytes(path, compression)
+        self._bytes_consumed = 0
+        self._held: deque[tuple[int, list[Piece]]] = deque()
+        """Rows by block, from the beginning of the file on, with the bytes read up to there."""
         try:
             self._scan(known_schema, on_scan)
         finally:
             self._source.close()
-        self._source = FileBytes(path, compression)
 
     @abstractmethod
+    def _begin(self, known: pa.Schema | None) -> None:
+        """Prepares for the first pass."""
+
+    @abstractmethod
+    def _blocks(self) -> Iterator[Block]:
+        """Yields the file from `_source`, always divided in the same way."""
+
+    @abstractmethod
+    def _learned(self, block: Block) -> Iterator[Piece]:
+        """Yields the good rows of a block, and learns types and bad rows from it."""
+
+    @abstractmethod
+    def _parsed(self, block: Block) -> Iterator[Piece]:
+        """Yields the good rows of a block once the schema is known."""
+
+    @abstractmethod
+    def _learned_schema(self) -> pa.Schema:
+        """Returns the schema at the end of the first pass."""
+
+    @abstractmethod
+    def _fitted(self, piece: Piece) -> pa.RecordBatch:
+        """Converts rows to the schema."""
+
     def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
-        """Learns the schema, and which rows are bad, from `_source`."""
+        self._begin(known)
+        room = _HELD_BATCHES * self._batch_bytes
+        self._is_all_held = True
+        for block in self._blocks():
+            pieces = list(self._learned(block))
+            if self._is_all_held:
+                self._held.append((self._source.bytes_consumed, pieces))
+                room -= sum(column.nbytes for piece in pieces for column in piece.columns.values())
+            self._is_all_held = self._is_all_held and room > 0
+            on_scan(self._source.bytes_consumed)
+        self.bad_rows.sort()
+        self.schema = self._learned_schema()
+        if any(self._must_be_parsed_again(piece) for _, pieces in self._held for piece in pieces):
+            self._held.clear()
+            self._is_all_held = False
+
+    def _must_be_parsed_again(self, piece: Piece) -> bool:
+        """Returns whether the file has to be parsed again, because of what came after these rows."""
+        columns = ((piece.columns.get(field.name), field.type) for field in self.schema)
+        return any(_has_lost(column, dtype) for column, dtype in columns if column is not None)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        held = len(self._held)
+        while self._held:
+            self._bytes_consumed, pieces = self._held.popleft()
+            while pieces:
+                yield self._fitted(pieces.pop(0))
+        if not self._is_all_held:
+            self._source = FileBytes(self.path, self._compression)
+            for block in islice(self._blocks(), held, None):
+                self._bytes_consumed = self._source.bytes_consumed
+                for piece in self._parsed(block):
+                    yield self._fitted(piece)
 
     @property
     def bytes_consumed(self) -> int:
-        return self._source.bytes_consumed
+        return self._bytes_consumed
 
     def close(self) -> None:
+        self._held.clear()
         self._source.close()
+
+
+def _has_lost(column: pa.Array, dtype: pa.DataType) -> bool:
+    """Returns whether values lack something of their texts that they need as values of another type: all of
+    it as texts, the sign of -0 as doubles."""
+    if pt.is_nested(column.type):
+        return column.type != dtype and "int64" in str(column.type) and "double" in str(dtype)
+    if pt.is_string(dtype):
+        return not (pt.is_string(column.type) or pt.is_null(column.type))
+    if pt.is_floating(dtype) and pt.is_integer(column.type):
+        return pc.any(pc.equal(column, 0)).as_py() is True
+    return False

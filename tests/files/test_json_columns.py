@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor import Table
 from compactor.errors import InputError
-from compactor.files.json_kept import with_json_as_text
 from compactor.files.read import open_table_file
 from compactor.files.text_values import from_json_texts
 from tests.support.wording import refuses
@@ -120,29 +119,33 @@ OBJECTS = st.lists(
 NAMES = st.sampled_from(["jsn", 'quo"ted', "back\\slash", "tab\t", "é"])
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(objects=OBJECTS, ascii_only=st.booleans(), name=NAMES, inner=NAMES)
-def test_only_the_values_of_json_become_strings_of_their_text(
-    objects: list[dict[str, Any]], ascii_only: bool, name: str, inner: str
+def test_values_of_json_are_read_as_their_text(
+    tmp_path: Path, objects: list[dict[str, Any]], ascii_only: bool, name: str, inner: str
 ) -> None:
     def text_of(value: object) -> str:
         return json.dumps(value, ensure_ascii=ascii_only)
 
     def expected(row: dict[str, Any]) -> dict[str, Any]:
-        row = dict(row)
-        if row.get(name) is not None:
-            row[name] = text_of(row[name])
-        if row.get("s") and row["s"].get(inner) is not None:
-            row["s"] = {inner: text_of(row["s"][inner])}
-        return row
+        found = row.get("s")
+        text = None if row.get("jsn") is None else text_of(row["jsn"])
+        within = None if not found or found.get("x") is None else text_of(found["x"])
+        return {name: text, "s": None if found is None else {inner: within}}
 
     def named(row: dict[str, Any]) -> dict[str, Any]:
-        row = {name if key == "jsn" else key: value for key, value in row.items()}
-        if row.get("s"):
-            row["s"] = {inner: row["s"]["x"]}
-        return row
+        renamed: dict[str, Any] = {"o": text_of(row.get("o"))}
+        if "jsn" in row:
+            renamed[name] = row["jsn"]
+        if "s" in row:
+            renamed["s"] = row["s"] and dict.fromkeys([inner] * len(row["s"]), row["s"].get("x"))
+        return renamed
 
-    objects = [named(row) for row in objects]
-    lines = "".join(text_of(row) + "\n" for row in objects).encode("utf-8", "replace")
+    lines = "".join(text_of(named(row)) + "\n" for row in [*objects, {}])
+    path = tmp_path / "r.ndjson"
+    path.write_text(lines, "utf-8", "replace")
     schema = pa.schema([("o", pa.string()), ("s", pa.struct([(inner, JSON)])), (name, JSON)])
-    found = [json.loads(line) for line in with_json_as_text(lines, schema).splitlines()]
-    assert found == [expected(row) for row in objects]
+    with open_table_file(str(path), schema) as file:
+        found = [row for batch in file for row in batch.to_pylist()]
+    wanted = [expected(row) for row in [*objects, {}]]
+    assert [{key: row.get(key) for key in (name, "s")} for row in found] == wanted

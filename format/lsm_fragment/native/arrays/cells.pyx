@@ -7,7 +7,7 @@ character like any other. A line ends with CR, LF or both.
 
 import numpy as np
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcpy
 
 cdef enum:
@@ -41,7 +41,20 @@ cdef inline bint ends_cell(uint8_t byte) noexcept nogil:
     return byte == COMMA or byte == LF or byte == CR
 
 
+cdef inline bint has_byte(uint64_t word, uint64_t byte) noexcept nogil:
+    """Returns whether one of eight bytes may be `byte`; True if it is."""
+    cdef uint64_t ones = 0x0101010101010101
+    word ^= ones * byte
+    return ((word - ones) & ~word & (ones << 7)) != 0
+
+
 cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size) noexcept nogil:
+    cdef uint64_t word
+    while at + 8 <= size:
+        memcpy(&word, data + at, 8)
+        if has_byte(word, COMMA) or has_byte(word, LF) or has_byte(word, CR):
+            break
+        at += 8
     while at < size and not ends_cell(data[at]):
         at += 1
     return at
