@@ -309,6 +309,25 @@ def test_places_of_very_many_words_are_chosen_by_how_many_they_are() -> None:
     assert len(templates_of(found)) < 300
 
 
+@pytest.mark.parametrize("tokens", [63, 64, 65, 255, 256, 257, 320, 600])
+@pytest.mark.parametrize("last", ["w", "7", "x7"])
+@pytest.mark.parametrize("end", ["", "."])
+def test_only_the_first_256_tokens_of_a_string_are_words(tokens: int, last: str, end: str) -> None:
+    """Tokens with digits behind them are variables, too."""
+    line = ["w", "5", "stay", "x1"] * 150
+    value = " ".join([*line[: tokens - 1], last]) + end
+    marked = [
+        "\x13" if token == "w" and place < 256 else template_of(token)
+        for place, token in enumerate(TOKEN.findall(value))
+    ]
+    template = " ".join(marked) + end
+    array = pa.array([value, value])
+    found = split(array, 2, varying_words_in([pa.array([template])]))
+    assert found is not None
+    assert templates_of(found).to_pylist() == [template]
+    assert joined(found).equals(array)
+
+
 def test_words_that_few_templates_tell_apart_stay_in_them() -> None:
     """Three words that always come together are one choice, not three."""
     rng = random.Random(6)

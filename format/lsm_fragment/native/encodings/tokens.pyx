@@ -141,86 +141,132 @@ cdef struct Marks:
     uint64_t* tokens
     uint64_t* firsts
     uint64_t* stops
-    uint64_t* words  # first byte of each token that is a varying word
 
 
 cdef struct Varying:
-    # Shapes in ascending order, and the places of their varying words.
+    # Shapes with varying words, and the places of these.
     int64_t count
     const uint64_t* shapes
     const uint64_t* places  # `PLACE_WORDS` words per shape
+    int32_t* table  # finds shapes by their lower bits; the number of a shape, from 1 on
+    uint64_t mask
 
 
-cdef bint take_out_words(
-    const uint8_t* at, int64_t length, const uint8_t* end, const Varying* varying, Marks* marks
+cdef struct Outputs:
+    # Where the parts of a string go; all have `SLACK` bytes of room behind them.
+    uint8_t* template
+    uint8_t* numbers
+    uint8_t* texts
+
+
+cdef void fill(Varying* varying) noexcept nogil:
+    """Fills the empty table."""
+    cdef int64_t number
+    cdef uint64_t slot
+    for number in range(varying.count):
+        slot = varying.shapes[number] & varying.mask
+        while varying.table[slot]:
+            slot = (slot + 1) & varying.mask
+        varying.table[slot] = <int32_t>(number + 1)
+
+
+cdef inline const uint64_t* places_of(const Varying* varying, uint64_t shape) noexcept nogil:
+    """Returns the places of a shape's varying words; NULL if it has none."""
+    cdef uint64_t slot = shape & varying.mask
+    cdef int64_t number
+    while varying.table[slot]:
+        number = varying.table[slot] - 1
+        if varying.shapes[number] == shape:
+            return varying.places + PLACE_WORDS * number
+        slot = (slot + 1) & varying.mask
+    return NULL
+
+
+cdef inline void put_text(const uint8_t* at, int64_t size, bint has_slack, Outputs* out) noexcept nogil:
+    """Writes a text with its length."""
+    if size < 128:
+        out.texts[0] = <uint8_t>size
+        out.texts += 1
+    else:
+        out.texts = put_varint(out.texts, size)
+    out.texts = put_within(out.texts, at, size, has_slack)
+
+
+cdef inline void put_variable(
+    const uint8_t* at, int64_t start, int64_t stop, const uint8_t* end, bint has_slack, Outputs* out
 ) noexcept nogil:
-    """Turns the varying words of a string's shape into variables. Returns whether there are any.
+    """Writes a variable and its mark."""
+    cdef uint64_t number
+    if take_number(at + start, stop - start, end - 8, &number):
+        out.template[0] = NUMBER
+        out.numbers = put_varint(out.numbers, number)
+    else:
+        out.template[0] = TEXT
+        put_text(at + start, stop - start, has_slack, out)
+    out.template += 1
 
-    end: end of the readable memory.
+
+cdef int64_t split_first_tokens(
+    const uint8_t* at, int64_t length, const uint8_t* end, const Varying* varying, const Marks* marks, Outputs* out
+) noexcept nogil:
+    """Divides the first `MAX_PLACES` tokens of a string whose shape has varying words.
+
+    end: end of the readable memory. Returns the end of the last variable; -1 if the string is divided to its end.
     """
     cdef int32_t starts[MAX_PLACES]
     cdef int32_t stops[MAX_PLACES]
-    cdef uint64_t shape, places
-    cdef int64_t found = find_tokens(at, length, end, marks.tokens, starts, stops, &shape), word, index, near
-    cdef int64_t slot = 0, beyond = varying.count, middle
-    while beyond - slot > 1:
-        middle = (slot + beyond) >> 1
-        if varying.shapes[middle] <= shape:
-            slot = middle
-        else:
-            beyond = middle
-    if varying.shapes[slot] != shape:
-        return False
-    memset(marks.words, 0, 8 * ((length >> 6) + 1))
-    for word in range(PLACE_WORDS):
-        places = varying.places[PLACE_WORDS * slot + word]
-        while places:
-            index = 64 * word + lowest_bit(places)
-            places &= places - 1
-            if index >= found:
-                break
-            for near in range(starts[index] >> 6, ((stops[index] - 1) >> 6) + 1):
-                marks.firsts[near] &= ~bits_between(starts[index] - 64 * near, stops[index] - 64 * near)
-            marks.firsts[starts[index] >> 6] |= <uint64_t>1 << (starts[index] & 63)
-            marks.words[starts[index] >> 6] |= <uint64_t>1 << (starts[index] & 63)
-            marks.stops[stops[index] >> 6] |= <uint64_t>1 << (stops[index] & 63)
-    return True
+    cdef uint64_t shape, variables, words
+    cdef int64_t found = find_tokens(at, length, end, marks.tokens, starts, stops, &shape), index, group, start, stop
+    cdef int64_t position = 0
+    cdef const uint64_t* places = places_of(varying, shape)
+    cdef bint has_slack = end - at >= length + SLACK
+    if places == NULL:
+        return 0
+    for group in range((found + 63) >> 6):
+        words = places[group]
+        variables = 0
+        for index in range(64 * group, min(found, 64 * group + 64)):
+            stop = stops[index]
+            variables |= (marks.stops[stop >> 6] >> (stop & 63) & 1) << (index & 63)
+        variables |= words
+        if found - 64 * group < 64:
+            variables &= (<uint64_t>1 << (found & 63)) - 1
+        while variables:
+            index = 64 * group + lowest_bit(variables)
+            start, stop = starts[index], stops[index]
+            out.template = put_within(out.template, at + position, start - position, has_slack)
+            if words & variables & -variables:
+                out.template[0] = WORD
+                out.template += 1
+                put_text(at + start, stop - start, has_slack, out)
+            else:
+                put_variable(at, start, stop, end, has_slack, out)
+            variables &= variables - 1
+            position = stop
+    if found == MAX_PLACES and position < length:
+        return position
+    out.template = put_within(out.template, at + position, length - position, has_slack)
+    return -1
 
 
-cdef inline uint64_t bits_between(int64_t start, int64_t stop) noexcept nogil:
-    """Returns the bits of a word from `start` to below `stop`. Either may be outside the word, but not the whole
-    range."""
-    cdef uint64_t bits = ~<uint64_t>0
-    if start > 0:
-        bits <<= start
-    if stop < 64:
-        bits &= (<uint64_t>1 << stop) - 1
-    return bits
-
-
-cdef int64_t split_row(
-    const uint8_t* at, int64_t length, const uint8_t* end, const Marks* marks, bint has_words,
-    uint8_t* template, uint8_t** numbers, uint8_t** texts,
+cdef void split_row(
+    const uint8_t* at, int64_t length, const uint8_t* end, const Marks* marks, int64_t position, Outputs* out
 ) noexcept nogil:
-    """Divides a string. Returns the bytes of the template; advances `numbers` and `texts` beyond what it writes.
+    """Divides a string from a position on, which is its start or the end of a variable.
 
-    end: end of the readable memory. has_words: whether `marks.words` has any bit. All outputs have `SLACK` bytes of
-    room behind them.
+    end: end of the readable memory.
     """
-    cdef int64_t words = (length + 63) >> 6, word = 0, stop_word = 0, near, position = 0, start, stop
-    cdef uint8_t* out = template
-    cdef uint8_t* number_at = numbers[0]
-    cdef uint8_t* text_at = texts[0]
-    cdef uint64_t first, behind, gaps, number
-    cdef bint has_slack = end - at >= length + SLACK, is_word
-    first = marks.firsts[0] if words else 0
-    behind = marks.stops[0]
+    cdef int64_t words = (length + 63) >> 6, word = position >> 6, stop_word = word, near, start, stop
+    cdef uint64_t first, behind, gaps
+    cdef bint has_slack = end - at >= length + SLACK
+    first = marks.firsts[word] & ~<uint64_t>0 << (position & 63) if words else 0
+    behind = marks.stops[word] & ~<uint64_t>0 << (position & 63) << 1
     while True:
         while first == 0:
             word += 1
             if word >= words:
-                numbers[0], texts[0] = number_at, text_at
-                return put_within(out, at + position, length - position, has_slack) - template
+                out.template = put_within(out.template, at + position, length - position, has_slack)
+                return
             first = marks.firsts[word]
         while behind == 0:
             stop_word += 1
@@ -232,17 +278,10 @@ cdef int64_t split_row(
             gaps = ~marks.tokens[near]
         start = 64 * near + bits_in(gaps)
         stop = 64 * stop_word + lowest_bit(behind)
-        is_word = has_words and marks.words[word] & first & -first
         first &= first - 1
         behind &= behind - 1
-        out = put_within(out, at + position, start - position, has_slack)
-        if not is_word and take_number(at + start, stop - start, end - 8, &number):
-            out[0] = NUMBER
-            number_at = put_varint(number_at, number)
-        else:
-            out[0] = WORD if is_word else TEXT
-            text_at = put_within(put_varint(text_at, stop - start), at + start, stop - start, has_slack)
-        out += 1
+        out.template = put_within(out.template, at + position, start - position, has_slack)
+        put_variable(at, start, stop, end, has_slack, out)
         position = stop
 
 
@@ -271,18 +310,21 @@ def divide(
     cdef const uint8_t* end = base + data.shape[0]
     cdef uint8_t* first_number = &numbers[0] if numbers.shape[0] else &nothing
     cdef uint8_t* first_text = &texts[0] if texts.shape[0] else &nothing
-    cdef uint8_t* number = first_number
-    cdef uint8_t* text = first_text
     cdef uint8_t* texts_of_row
+    cdef uint8_t* template
+    cdef Outputs out
     cdef int32_t code = 0
-    cdef int64_t known
-    cdef bint has_memory = True, has_words
+    cdef int64_t known, position
+    cdef bint has_memory = True
     require(places.shape[0] == shapes.shape[0] and places.shape[1] == PLACE_WORDS, "it has another length")
     varying.count = shapes.shape[0]
     varying.shapes = &shapes[0] if shapes.shape[0] else NULL
     varying.places = &places[0, 0] if shapes.shape[0] else NULL
     if bits.shape[0] != 256:
         raise ValueError("an array is malformed: it has another length")
+    varying.mask = 1
+    while varying.mask < <uint64_t>(2 * varying.count):
+        varying.mask = 2 * varying.mask + 1
     max_templates = min(max_templates, rows)
     while slots < 2 * max_templates:
         slots *= 2
@@ -295,14 +337,19 @@ def divide(
     found.slots = <int64_t*>malloc(found.ends_room * sizeof(int64_t))
     found.alphabets = <uint64_t*>malloc(found.alphabets_room * sizeof(uint64_t))
     found.table = <uint64_t*>calloc(slots, sizeof(uint64_t))
-    masks = <uint64_t*>malloc(4 * (longest // 64 + 2) * sizeof(uint64_t))
+    varying.table = <int32_t*>calloc(varying.mask + 1, sizeof(int32_t))
+    masks = <uint64_t*>malloc(3 * (longest // 64 + 2) * sizeof(uint64_t))
     marks.tokens, marks.firsts = masks, masks + longest // 64 + 2
-    marks.stops, marks.words = masks + 2 * (longest // 64 + 2), masks + 3 * (longest // 64 + 2)
+    marks.stops = masks + 2 * (longest // 64 + 2)
+    out.numbers, out.texts = first_number, first_text
     try:
-        if not (found.data and found.ends and found.slots and found.alphabets and found.table and masks):
+        if not (
+            found.data and found.ends and found.slots and found.alphabets and found.table and varying.table and masks
+        ):
             raise MemoryError("no memory for templates")
         found.ends[0] = found.slots[0] = 0
         with nogil:
+            fill(&varying)
             number_ends[0] = text_ends[0] = 0
             for row in range(rows):
                 codes[row] = 0
@@ -311,25 +358,25 @@ def divide(
                     has_memory = grow(&found, size + SLACK)
                     if not has_memory:
                         break
-                    texts_of_row, known = text, found.count
+                    texts_of_row, known, position = out.texts, found.count, 0
+                    template = out.template = found.data + found.ends[found.count]
                     find_variables(base + offsets[row], size, end, marks.tokens, marks.firsts, marks.stops)
-                    has_words = varying.count and take_out_words(
-                        base + offsets[row], size, end, &varying, &marks
-                    )
-                    size = split_row(
-                        base + offsets[row], size, end, &marks, has_words,
-                        found.data + found.ends[found.count], &number, &text,
-                    )
-                    code = code_of(&found, size, max_templates)
+                    if varying.count:
+                        position = split_first_tokens(base + offsets[row], size, end, &varying, &marks, &out)
+                    if position >= 0:
+                        split_row(base + offsets[row], size, end, &marks, position, &out)
+                    code = code_of(&found, out.template - template, max_templates)
                     if code < 0:
                         break
                     codes[row] = code
-                    if text > texts_of_row or found.count > known:
-                        has_memory = add_letters(&found, code, found.count > known, texts_of_row, text, &bits[0])
+                    if out.texts > texts_of_row or found.count > known:
+                        has_memory = add_letters(
+                            &found, code, found.count > known, texts_of_row, out.texts, &bits[0]
+                        )
                         if not has_memory:
                             break
-                number_ends[row + 1] = <int32_t>(number - first_number)
-                text_ends[row + 1] = <int32_t>(text - first_text)
+                number_ends[row + 1] = <int32_t>(out.numbers - first_number)
+                text_ends[row + 1] = <int32_t>(out.texts - first_text)
         if not has_memory:
             raise MemoryError("no memory for templates")
         if code < 0:
@@ -345,4 +392,5 @@ def divide(
         free(found.slots)
         free(found.alphabets)
         free(found.table)
+        free(varying.table)
         free(masks)
