@@ -98,7 +98,7 @@ sizes: setup  ## bytes per column, compared with Parquet (SIZES="--rows 400000")
 small-jobs: setup  ## 1,000 tiny compactions in one Spark job, and a 22 MB one
 	$(BIN)/python -m bench.bench_small_jobs $(SMALL_JOBS)
 
-startup: setup  ## CPU seconds of `compactor --help` and `compactor head`
+startup: setup  ## CPU seconds of commands that have little to do
 	$(BIN)/python -m bench.bench_startup $(STARTUP)
 
 micro: setup  ## encode, decode, order and gather of one row group

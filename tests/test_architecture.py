@@ -80,6 +80,7 @@ ONLY_IN: Final = {
     "scipy": ("compactor/entities/components.py",),
     "plotly": ("compactor/report/",),
     "jinja2": ("compactor/report/",),
+    "tenacity": ("compactor/common/second_tries.py", "compactor/stores/"),
     "zstandard": ("format/lsm_fragment/blocks/compression.py", "compactor/files/"),
 }
 
@@ -324,13 +325,23 @@ def test_kernels_of_arrow_move_flat_values_only() -> None:
     assert used == set(allowed), f"superfluous: {set(allowed) - used}"
 
 
+def test_compute_functions_are_imported_on_first_use() -> None:
+    for path in sources():
+        assert "pyarrow.compute" not in imports_of(path), (
+            f"{place(path)}: write `from lsm_fragment import compute as pc`"
+        )
+
+
 def test_batches_and_arrays_are_not_imported_from_arrow_under_other_names() -> None:
     """The rule above knows Arrow by the names `pa` and `pc`."""
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "pyarrow.compute":
+            if isinstance(node, ast.ImportFrom) and node.module == "lsm_fragment.compute":
                 raise AssertionError(f"{place(path)} imports kernels by name")
+            if isinstance(node, ast.ImportFrom) and node.module == "lsm_fragment":
+                kernels = [alias for alias in node.names if alias.name == "compute"]
+                assert all(alias.asname == "pc" for alias in kernels), place(path)
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    if alias.name in ("pyarrow", "pyarrow.compute"):
-                        assert alias.asname in (None, "pa", "pc"), place(path)
+                    if alias.name == "pyarrow":
+                        assert alias.asname in (None, "pa"), place(path)

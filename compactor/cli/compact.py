@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from compactor.cli.display import print_table, progress, stderr
+from compactor.cli.display import print_table, progress, terminal
 from compactor.cli.engine_options import check_engine, engine_options, lease_seconds, open_engine
 from compactor.cli.explain import explain_plan
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
@@ -165,8 +165,10 @@ class _Announcer(Silent):
     stderr."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
-        for compaction in compactions if stderr.is_terminal and not is_json() else ():
-            stderr.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
+        if (console := terminal()) is None:
+            return
+        for compaction in compactions:
+            console.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
         if finished.outcome.is_of_machine:

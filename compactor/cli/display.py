@@ -1,26 +1,31 @@
-"""Output of commands other than lines of text: tables on stdout, a progress bar on stderr."""
+"""Output of commands other than lines of text: tables on stdout, a progress bar on stderr.
+
+rich is imported where something is shown.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.status import Status
-from rich.table import Table
 
 from compactor.common import logs
 from compactor.common.escaping import one_line
 
-stderr = Console(stderr=True, highlight=False)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.status import Status
 
 
 def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[list[str]]) -> None:
     """Prints a table on stdout. columns: the names, each with a flag for numbers (right-aligned)."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name, is_number in columns:
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
@@ -37,14 +42,18 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
 def progress(description: str, total: int | None) -> Iterator[Any]:
     """Shows a progress bar on stderr while the block runs, on terminals only, and not among JSON log lines.
     Yields `advance(to, total=None)`."""
+    if (console := terminal()) is None:
+        yield _nothing
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
-        console=stderr,
+        console=console,
         transient=True,
-        disable=not stderr.is_terminal or logs.is_json(),
     )
     with _shown(bar):
         task = bar.add_task(description, total=total)
@@ -55,13 +64,28 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
         yield advance
 
 
+def _nothing(_to: int, _total: int | None = None) -> None:
+    """Stands for the progress bar where none is shown."""
+
+
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
     """Shows a text on stderr while the block runs, on terminals only. Yields a function that replaces it."""
-    shown = stderr.status(text)
-    is_shown = stderr.is_terminal and not logs.is_json()
-    with _shown(shown) if is_shown else nullcontext():
+    if (console := terminal()) is None:
+        yield lambda _text: None
+        return
+    shown = console.status(text)
+    with _shown(shown):
         yield shown.update
+
+
+def terminal() -> Console | None:
+    """Returns the console on stderr; None if stderr is no terminal, or has JSON log lines."""
+    if logs.is_json() or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import click
 from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.errors import UsageError
-from compactor.spark.engine import SparkEngine
 from compactor.spark.session import check_master, is_submitted, open_session, task_slots
 
 IN_PROCESS: Final = "in-process"
@@ -42,6 +41,8 @@ def open_engine(master: str | None, max_tasks: int | None) -> Engine:
     """Opens the engine. Raises `UsageError` if Spark does not start."""
     if master == IN_PROCESS:
         return InProcessEngine()
+    from compactor.spark.engine import SparkEngine
+
     session = open_session("local[*]" if master is None and not is_submitted() else master)
     return SparkEngine(session, max_tasks or task_slots(session))
 

@@ -16,12 +16,14 @@ from compactor.common.shortage import check_room
 
 _ROOM_BYTES: Final = 224 << 20
 """Require this much free address space for the libraries."""
-_NO_THREADS: Final = {
+_ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
 }
-"""Keeps libraries from starting threads on import, here and in child processes. No command needs them, and
-the linear algebra of NumPy and SciPy interrupts a process that cannot start any."""
+"""Keeps libraries from starting threads on import, and Pydantic from looking for plug-ins in every installed
+package, here and in child processes. No command needs either, and the linear algebra of NumPy
+and SciPy interrupts a process that cannot start a thread."""
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def frugal_imports() -> Iterator[None]:
     Raises MemoryError if there is no memory for them.
     """
     check_room(_ROOM_BYTES)
-    os.environ.update(_NO_THREADS)
+    os.environ.update(_ENVIRONMENT)
     with _few_arrow_threads(), _no_pandas_for_arrow(), _nothing_collected():
         yield
 

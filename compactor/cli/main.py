@@ -50,7 +50,7 @@ Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or da
 
 def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and not context.resilient_parsing:
-        from compactor.table.version import PROTOCOL
+        from compactor.table.protocol import PROTOCOL
         from lsm_fragment.blocks.layout import VERSION
 
         click.echo(

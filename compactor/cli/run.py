@@ -12,7 +12,6 @@ from compactor.cli.output import echo_json, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
 from compactor.errors import UsageError
-from compactor.pipelines import explain
 from compactor.pipelines.config import Merge, Pipeline, load_pipeline
 from compactor.spark.session import open_session
 from compactor.telemetry.metrics import mapping
@@ -91,6 +90,8 @@ def run_command(
 
 
 def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:
+    from compactor.pipelines import explain
+
     if shape == "json":
         click.echo(explain.as_json(pipeline, on_spark=on_spark))
     elif shape == "dot":

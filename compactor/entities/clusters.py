@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.entities.entities import U64, Entities
 from compactor.entities.matching import starts_of
@@ -16,6 +15,7 @@ from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
 from compactor.files.plain_text import text_scalar
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import mix, value_hashes
 from lsm_fragment.arrays.nested import build_list
 

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.texts import (
@@ -26,6 +25,7 @@ from compactor.entities.texts import (
 )
 from compactor.errors import InputError
 from compactor.files.plain_text import joined, text_scalar
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import add_column, mix
 
 DELETED: Final = "_deleted"

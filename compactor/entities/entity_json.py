@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.texts import TEXT, from_arrow, object_texts
 from compactor.files.jsontext import text_bytes
 from compactor.files.plain_text import joined, text_scalar
+from lsm_fragment import compute as pc
 
 
 def entity_lines(batch: pa.RecordBatch) -> bytes:

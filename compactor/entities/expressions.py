@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.common.counts import counted
 from compactor.entities.texts import (
@@ -30,6 +29,7 @@ from compactor.entities.texts import (
     unquoted,
 )
 from compactor.files.plain_text import joined, text_scalar
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import with_nulls_of
 
 ID: Final = "_id"

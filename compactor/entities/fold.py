@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.entities.entities import Columns, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
 from compactor.entities.spec import PropertyStrategy
 from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.nested import build_list
 
 MERGED: Final = "$merged"

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.entities.clusters import Clusters
 from compactor.entities.entities import (
@@ -30,6 +29,7 @@ from compactor.files.source import FileBatches
 from compactor.read.scan import scan
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import concat_rows, keep_rows, take_rows
 from lsm_fragment.arrays.moves import take
 

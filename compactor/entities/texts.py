@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.files.jsontext import checked_json, json_values, text_bytes
 from compactor.files.plain_text import joined, text_scalar
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import with_nulls_of
 from lsm_fragment.arrays.nested import build_list
 

@@ -8,6 +8,7 @@ import itertools
 import mmap
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -64,7 +65,8 @@ class ParquetBatches(FileBatches):
                 self._file = _opened(path)
             check_names(self._file.schema_arrow, path)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
-            kept = _types_kept(self._file)
+            read, said = self._file.schema_arrow, self._file.metadata.metadata or {}
+            kept = _types_kept(_ExactSchema(read), said.get(b"ARROW:schema"))
         self.schema = _plain_schema(path, kept)
         self._rows_read = 0
         self._check_rows()
@@ -371,13 +373,31 @@ def _row_group(
     return iter(batches)
 
 
-def _types_kept(file: pq.ParquetFile) -> pa.Schema:
-    """Returns the file's schema with the Arrow types that its writer recorded and pyarrow ignores.
+class _ExactSchema:
+    """A schema as the key of a cache: equal to others with the same metadata."""
 
-    Restores seconds only in our own files, since other programs read theirs as milliseconds.
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.schema.names))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ExactSchema) and bool(
+            self.schema.equals(other.schema, check_metadata=True)
+        )
+
+
+@lru_cache(1)
+def _types_kept(exact: _ExactSchema, said: bytes | None) -> pa.Schema:
+    """Returns a file's schema with the Arrow types that its writer recorded and pyarrow ignores.
+
+    Restores seconds only in our own files, since other programs read theirs as milliseconds. Keeps the last
+    result: the files of one ingest mostly have the same schema.
     """
-    read = file.schema_arrow
-    said = (file.metadata.metadata or {}).get(b"ARROW:schema")
+    read = exact.schema
     if said is None:
         return read
     try:
@@ -386,8 +406,8 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
         return read  # The recorded types are unusable, but the file is readable without them.
     if written.names != read.names:
         return read
-    said = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
-    return with_recorded_types(with_kept_types(read, said))
+    types = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
+    return with_recorded_types(with_kept_types(read, types))
 
 
 def _is_of_file(error: Exception) -> bool:

@@ -20,7 +20,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.common.counts import counted
@@ -32,6 +31,7 @@ from compactor.files.problems import PROBLEMS, failing_rows, one_line
 from compactor.files.readings import ALL_READINGS, NUMBERS, Readings
 from compactor.files.source import BadRow, Ordinals, Piece, TextBatches
 from compactor.files.text_values import from_cells, from_wire
+from lsm_fragment import compute as pc
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20

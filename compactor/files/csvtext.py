@@ -7,11 +7,11 @@ Lists, structs and maps become JSON text in a cell; other values look as in JSON
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.jsontext import json_values, text_bytes
 from compactor.files.plain_text import joined, plain_text, text_scalar
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.types import is_binary_like
 

@@ -13,20 +13,22 @@ its own count wraps, as negative numbers, with negative nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.problems import first_failing
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import cast_exactly, cast_storage, leaves
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 Unit = Literal["s", "us", "ns"]
 _PER_SECOND: Final = {"us": 10**6, "ns": 10**9}

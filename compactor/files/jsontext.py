@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list

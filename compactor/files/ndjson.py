@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
@@ -24,6 +23,7 @@ from compactor.files.json_mistakes import FATAL, Mistake, explained, explained_m
 from compactor.files.problems import PROBLEMS
 from compactor.files.source import BadRow, Piece, TextBatches
 from compactor.files.text_values import from_json_texts
+from lsm_fragment import compute as pc
 
 MAX_LINE_BYTES: Final = 16 << 20
 _BLOCK_BYTES: Final = 1 << 20

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.native.arrays.json_rows import numbers
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.base64_arrays import base64_encode
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import as_text
 
 _INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])

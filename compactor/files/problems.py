@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.common.foreign import shown_path
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import InputError, MachineError
+from lsm_fragment import compute as pc
 from lsm_fragment.errors import FormatError
 from lsm_fragment.value_errors import OF_VALUES
 

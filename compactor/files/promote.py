@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.common.setting_keys import PROMOTE
 from compactor.errors import InputError, UsageError
 from compactor.files.source import BatchesOf, FileBatches
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import take
 
 _BATCH_BYTES: Final = 64 << 20

@@ -5,18 +5,19 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
-from compactor.files.columnar import ArrowBatches, FragmentBatches, ParquetBatches
-from compactor.files.csv import CsvBatches
 from compactor.files.names import KNOWN_ENDINGS, FileFormat, kind_of
-from compactor.files.ndjson import NdjsonBatches
 from compactor.files.problems import reading
 from compactor.files.source import FileBatches
+
+if TYPE_CHECKING:
+    from compactor.files.csv import CsvBatches
+    from compactor.files.ndjson import NdjsonBatches
 
 DEFAULT_BATCH_BYTES: Final = 8 << 20
 
@@ -53,17 +54,12 @@ def open_table_file(
     kind = kind_of(path)
     if kind is None or kind.format is FileFormat.XML:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
-    if kind.format is FileFormat.PARQUET:
-        return ParquetBatches(path, batch_bytes, keeps_codes=keeps_codes)
-    if kind.format is FileFormat.ARROW:
-        return ArrowBatches(path, batch_bytes)
-    if kind.format is FileFormat.FRAGMENT:
-        return FragmentBatches(path, batch_bytes)
+    if kind.format in (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT):
+        return _columnar(path, kind.format, batch_bytes, keeps_codes=keeps_codes)
     if known_schema is not None:
         # A column of the null type never had a value, so the file decides its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
-    reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
-    return reader(
+    return _text_reader(kind.format)(
         path,
         kind.compression,
         batch_bytes,
@@ -72,6 +68,28 @@ def open_table_file(
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=kept_column,
     )
+
+
+def _columnar(
+    path: str, file_format: FileFormat, batch_bytes: int, *, keeps_codes: bool
+) -> FileBatches:
+    from compactor.files.columnar import ArrowBatches, FragmentBatches, ParquetBatches
+
+    if file_format is FileFormat.PARQUET:
+        return ParquetBatches(path, batch_bytes, keeps_codes=keeps_codes)
+    reader = ArrowBatches if file_format is FileFormat.ARROW else FragmentBatches
+    return reader(path, batch_bytes)
+
+
+def _text_reader(file_format: FileFormat) -> type[NdjsonBatches | CsvBatches]:
+    """Returns the reader of a format. Only its modules are imported."""
+    if file_format is FileFormat.NDJSON:
+        from compactor.files.ndjson import NdjsonBatches
+
+        return NdjsonBatches
+    from compactor.files.csv import CsvBatches
+
+    return CsvBatches
 
 
 def _ignore(_bytes_read: int) -> None:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.number_text import MAX_EXACT, has_inexact
 from compactor.files.problems import PROBLEMS
 from compactor.files.text_values import read_scalars
+from lsm_fragment import compute as pc
 
 TIME_READINGS: Final = (
     pa.date32(),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import types as pt
 
 from compactor.common.ipc import writing
@@ -133,6 +132,8 @@ class ParquetSink(TableSink):
         sort: SortSchema | None,
         row_group_bytes: int = ROW_GROUP_BYTES,
     ) -> None:
+        import pyarrow.parquet as pq
+
         if any(contains(dtype, _is_empty_list) for dtype in schema.types):
             raise pa.ArrowNotImplementedError("lists of size 0 can't be read back")
         self._schema = parquet_schema(with_sort_schema(schema, sort))
@@ -264,6 +265,8 @@ def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Arr
 
 def _unfit_column(table: pa.Table) -> str:
     """Returns the start of an error message with the first column that cannot be written by itself."""
+    import pyarrow.parquet as pq
+
     for name in table.column_names:
         try:
             pq.write_table(_for_parquet(table.select([name])), pa.MockOutputStream())

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 METADATA_KEY: Final = b"lsm-compactor.sort"
 """Key of the sort schema, as JSON, in the metadata of a file's schema."""
@@ -44,6 +46,8 @@ def recorded_sort_schema(
 
 def sorting_columns(schema: pa.Schema, sort: SortSchema | None) -> list[pq.SortingColumn] | None:
     """Returns the longest prefix of a sort schema that Parquet can express; None if it is empty."""
+    import pyarrow.parquet as pq
+
     found = []
     for column in ordering(sort or ()):
         index = schema.get_field_index(column.column)

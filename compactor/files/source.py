@@ -13,12 +13,12 @@ from typing import Final, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
 from compactor.files.problems import null_where_failing, reading
+from lsm_fragment import compute as pc
 from lsm_fragment.keys.sort_schema import SortSchema
 
 _HELD_BATCHES: Final = 16

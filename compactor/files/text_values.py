@@ -19,13 +19,13 @@ it
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.base64_arrays import base64_decode
 from compactor.files.json_arrays import JsonArrays
 from compactor.files.json_mistakes import Mistake, cause_in
 from compactor.files.number_text import narrowed, read_floats, read_integers
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.cast import cast_storage
 from lsm_fragment.arrays.decimals import decimals_of, has_odd_scale

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.jsontext import text_bytes
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage
@@ -64,6 +63,8 @@ def _content(array: pa.Array) -> pa.Array:
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         if pc.any(pc.match_substring_regex(text, _NO_XML)).as_py():
             raise UnwritableError("a text has a control character, which XML has no place for")
+        from xml.sax.saxutils import escape
+
         for character in "&<>\r":
             text = pc.replace_substring(text, character, escape(character, {"\r": "&#13;"}))
     return text
@@ -72,4 +73,6 @@ def _content(array: pa.Array) -> pa.Array:
 def _tags(name: str) -> tuple[str, str]:
     if _NAME.fullmatch(name) and not name.lower().startswith("xml"):
         return f"<{name}>", f"</{name}>"
+    from xml.sax.saxutils import quoteattr
+
     return f"<column name={quoteattr(name)}>", "</column>"

@@ -7,7 +7,6 @@ from itertools import starmap
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
@@ -15,6 +14,7 @@ from compactor.pipelines.carried import carried, restored
 from compactor.pipelines.database import GIVEN, Database, Rows
 from compactor.pipelines.measures import measure, parse_call
 from compactor.pipelines.provenance import ROW, Batches
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.keys.sort_schema import SortColumn
 from lsm_fragment.names import names_text

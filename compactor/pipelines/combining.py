@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
 from compactor.pipelines.pairing import Pairing
 from compactor.pipelines.sorted_rows import I64, Room
 from compactor.spark.shuffle.exchange import key_hashes
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import one_batch, take_rows
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import plain, to_storage

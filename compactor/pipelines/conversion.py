@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import as_text
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.times import times_of

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.errors import DataError
 from compactor.files.problems import failing_rows
@@ -20,6 +19,7 @@ from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipelines.run_report import RunReport, SeenRows
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.value_errors import OF_VALUES

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import fixed_width_view
 
 I64 = npt.NDArray[np.int64]

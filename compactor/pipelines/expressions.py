@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 from sqlglot import expressions as exp
 
@@ -31,7 +30,8 @@ from compactor.predicate.sql import (
     shown,
     shown_node,
 )
-from compactor.predicate.tree import FUNCTIONS, columns_of, matching
+from compactor.predicate.tree import columns_of, compared, matching
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import one_array
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.value_errors import OF_VALUES
@@ -41,7 +41,7 @@ _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Sub: pc.subtract_checked,
     exp.Mul: pc.multiply_checked,
     exp.Div: pc.divide_checked,
-    **{kind: FUNCTIONS[op] for kind, op in COMPARISONS.items()},
+    **{kind: partial(compared, op) for kind, op in COMPARISONS.items()},
 }
 _CONNECTIVES: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.And: pc.and_kleene,

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError, DataError
@@ -22,6 +21,7 @@ from compactor.pipelines.exact_sums import (
     sum_type,
     with_carries,
 )
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.names import names_text
 

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.reservation import Reservation
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.storage import plain, to_storage

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.common.clock import random_id
 from compactor.pipelines.binding import fitted
@@ -42,6 +41,7 @@ from compactor.spark.shuffle.task import (
 from compactor.stores.open import open_store
 from compactor.stores.parts import LazyPart
 from compactor.write.ingest import IngestPlan, write_fragments
+from lsm_fragment import compute as pc
 from lsm_fragment.keys.sort_schema import SortSchema
 
 _ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)

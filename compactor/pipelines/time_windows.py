@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.names import names_text
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import DataError
 from compactor.pipelines.exact_sums import as_floats, digits_of, from_digits, sum_type, with_carries
 from compactor.pipelines.segments import Frames
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_storage

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
+
+from compactor.table.numbers import MAX_LEVEL
 from compactor.table.snapshot import Snapshot
+
+_COLUMNS: Final = ("window", "level", "size_bytes", "sequence_version", "sequence_position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +26,16 @@ class TreeShape:
 def shapes(snapshot: Snapshot) -> list[TreeShape]:
     """Returns the shapes of all windows, by sums over columns: cheap enough for writers of large tables."""
     table = snapshot.fragments.table()
-    # Arrow waits for its threads for good where they cannot start.
+    window, level, size, version, position = (table[name].to_numpy() for name in _COLUMNS)
+    # Fragments without a window are NaN in this column, which counts as one value.
+    windows, place = np.unique(window, return_inverse=True)
+    sums = np.zeros((len(windows), MAX_LEVEL + 1), np.int64)
+    np.add.at(sums, (place, level), size)
     # On level 0, fragments of one sequence are one run; on deeper levels runs are not counted.
-    runs = ["window", "level", "sequence_version", "sequence_position"]
-    sums = (
-        table.group_by(runs, use_threads=False)
-        .aggregate([("size_bytes", "sum")])
-        .group_by(["window", "level"], use_threads=False)
-        .aggregate([("size_bytes_sum", "sum"), ("size_bytes_sum", "count")])
-    )
-    windows: dict[int | None, dict[int, dict[str, int]]] = {}
-    for row in sums.to_pylist():
-        windows.setdefault(row["window"], {})[row["level"]] = row
+    fresh = level == 0
+    runs = set(zip(*(part[fresh].tolist() for part in (place, version, position)), strict=True))
+    counts = Counter(run[0] for run in runs)
     return [
-        TreeShape(
-            levels[0]["size_bytes_sum_count"] if 0 in levels else 0,
-            {level: row["size_bytes_sum_sum"] for level, row in levels.items()},
-        )
-        for levels in windows.values()
+        TreeShape(counts[at], {int(deep): int(row[deep]) for deep in row.nonzero()[0]})
+        for at, row in enumerate(sums)
     ]

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lsm_fragment import compute as pc
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.joining import with_nulls_of

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 from sqlglot import expressions as exp
 
@@ -38,6 +37,7 @@ from compactor.predicate.tree import (
     Or,
     Predicate,
 )
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.types import storage_type
 
 _NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME": pt.is_time}

@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.predicate.like import Parts, Wildcard, parts_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op
+from lsm_fragment import compute as pc
 from lsm_fragment import native
 from lsm_fragment.arrays.alphabets import BITS, DISTINCTIVE
 from lsm_fragment.arrays.dividing import split

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.predicate.like import like
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import with_scale
 from lsm_fragment.arrays.joining import with_nulls_of
 from lsm_fragment.keys.bounds import plain_value, value_at
@@ -54,15 +54,18 @@ def differs(left: Any, right: Any) -> Any:
     return pc.not_equal(left, right)
 
 
-FUNCTIONS: Final = {
-    Op.EQ: pc.equal,
-    Op.NE: differs,
-    Op.LT: pc.less,
-    Op.LE: pc.less_equal,
-    Op.GT: pc.greater,
-    Op.GE: pc.greater_equal,
+_COMPARISONS: Final = {
+    Op.EQ: "equal",
+    Op.LT: "less",
+    Op.LE: "less_equal",
+    Op.GT: "greater",
+    Op.GE: "greater_equal",
 }
-"""Functions that compare two arrays, or an array and a scalar."""
+
+
+def compared(op: Op, left: Any, right: Any) -> Any:
+    """Compares two arrays, or an array and a scalar."""
+    return differs(left, right) if op is Op.NE else getattr(pc, _COMPARISONS[op])(left, right)
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,7 @@ def by_value(predicate: ByValue, array: pa.Array) -> pa.Array:
     array = _comparable(array)
     match predicate:
         case Compare(_, op, value):
-            return FUNCTIONS[op](array, _comparable(value))
+            return compared(op, array, _comparable(value))
         case IsIn(_, values):
             return with_nulls_of(array, pc.is_in(array, value_set=_comparable(values)))
         case Like(_, pattern, ignores_case):

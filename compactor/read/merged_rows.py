@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
@@ -34,6 +33,7 @@ from compactor.rows.fold import FoldError
 from compactor.rows.fold import merged_rows as merged_by_key
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.storage import to_logical

@@ -8,7 +8,6 @@ from threading import Lock
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
@@ -27,6 +26,7 @@ from compactor.stores.local import is_on_local_disk
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from lsm_fragment import compute as pc
 from lsm_fragment.container.footer import RowGroupStats
 from lsm_fragment.threads import ThreadPool
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
@@ -28,6 +27,7 @@ from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.dividing import split, split_into_few
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.templated import codes_of, templates_of

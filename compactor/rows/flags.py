@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.rows.key_rows import KeyRows
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.types import uncoded_type
 from lsm_fragment.keys.sort_schema import SortSchema

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import with_scale
 from lsm_fragment.arrays.moves import keep, list_parts, take
 from lsm_fragment.arrays.nested import build_list

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark import TaskContext
-
 
 def task_cores() -> int:
     """Returns `spark.task.cpus` of the running task; 1 outside of tasks."""
+    from pyspark import TaskContext
+
     context = TaskContext.get()
     return 1 if context is None else context.cpus()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from compactor.common.ipc import READING, writing
@@ -20,8 +19,9 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.ipc_sizes import unpacked_bytes
 from compactor.table.json_text import from_json_text, to_json_text
 from compactor.table.object_names import FRAGMENT_PATTERN
+from compactor.table.protocol import PROTOCOL
 from compactor.table.snapshot import HEADER, Snapshot, check_header
-from compactor.table.version import PROTOCOL
+from lsm_fragment import compute as pc
 from lsm_fragment.errors import SchemaError, cause_of
 
 _DIGEST_BYTES: Final = 16

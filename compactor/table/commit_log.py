@@ -21,18 +21,12 @@ import contextlib
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
-
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_random_exponential,
-)
+from functools import partial
+from typing import Final, TypeVar
 
 from compactor.common.clock import Clock, Ids, SystemClock, random_id
 from compactor.common.counts import counted
+from compactor.common.second_tries import patiently
 from compactor.common.setting_keys import GRACE_SECONDS
 from compactor.errors import (
     CommitConflictError,
@@ -69,7 +63,6 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Version
 
 _MAX_TRIES: Final = 64
-_MAX_WAIT_SECONDS: Final = 2.0
 _CHECKPOINT_VERSIONS: Final = 64
 """Write a checkpoint after this many versions at the earliest; see `_is_checkpoint_due` for large tables."""
 _MAX_CHECKPOINT_VERSIONS: Final = 1024
@@ -77,6 +70,7 @@ _MAX_UNKNOWN: Final = 256
 """Remember at most this many commits of unknown outcome."""
 
 log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
 
 Prepare = Callable[[Snapshot], Changes]
 """Is called for every try: returns the changes for that snapshot, or raises if they no longer make sense."""
@@ -165,15 +159,14 @@ class CommitLog:
         after too many lost races, and `ClockError`.
         """
         commit_id = self._ids()
-        retrying = Retrying(
-            retry=retry_if_exception_type(_LostRaceError),
-            wait=wait_random_exponential(multiplier=0.01, max=_MAX_WAIT_SECONDS),
-            stop=stop_after_attempt(_MAX_TRIES),
-            sleep=self._clock.sleep,
-            reraise=True,
-        )
         try:
-            snapshot = retrying(self._try_commit, prepare, commit_id)
+            snapshot = patiently(
+                partial(self._try_commit, prepare, commit_id),
+                lambda error: isinstance(error, _LostRaceError),
+                tries=_MAX_TRIES,
+                wait_seconds=0.01,
+                sleep=self._clock.sleep,
+            )
         except _LostRaceError:
             raise CommitConflictError(
                 f"{self._store.url}: other writers took the next version {_MAX_TRIES} times in a "
@@ -314,8 +307,9 @@ class CommitLog:
             return
         try:
             self._patiently(
-                lambda error: isinstance(error, UnknownOutcomeError | StoreUnreachableError)
-            )(prove_conditional_writes, self._store, PROBE_KEY)
+                partial(prove_conditional_writes, self._store, PROBE_KEY),
+                lambda error: isinstance(error, UnknownOutcomeError | StoreUnreachableError),
+            )
         except UnknownOutcomeError as error:
             raise StoreUnreachableError(
                 f"{self._store.url}: writes get no answer; nothing was committed: try again ({error})"
@@ -371,7 +365,7 @@ class CommitLog:
             )
 
         try:
-            return self._patiently(is_worth_another_try)(create)
+            return self._patiently(create, is_worth_another_try)
         except (StoreError, DataError) as error:
             if not doubt:
                 raise
@@ -399,19 +393,16 @@ class CommitLog:
 
     def _known_after(self, version: Version, is_so: Callable[[], bool]) -> bool:
         """Asks a question after a commit. Without an answer, the commit's outcome is unknown."""
-        patiently = self._patiently(lambda error: isinstance(error, StoreUnreachableError))
         try:
-            return patiently(is_so)
+            return self._patiently(is_so, lambda error: isinstance(error, StoreUnreachableError))
         except (StoreError, DataError) as error:
             raise self._outcome_unknown(version, f"and then: {error}") from error
 
-    def _patiently(self, is_worth_another_try: Callable[[BaseException], bool]) -> Retrying:
-        return Retrying(
-            retry=retry_if_exception(is_worth_another_try),
-            wait=wait_random_exponential(multiplier=0.1, max=_MAX_WAIT_SECONDS),
-            stop=stop_after_attempt(8),
-            sleep=self._clock.sleep,
-            reraise=True,
+    def _patiently(
+        self, ask: Callable[[], _Answer], is_worth_another_try: Callable[[BaseException], bool]
+    ) -> _Answer:
+        return patiently(
+            ask, is_worth_another_try, tries=8, wait_seconds=0.1, sleep=self._clock.sleep
         )
 
     def _outcome_unknown(self, version: Version, cause: str) -> UnknownOutcomeError:

@@ -24,11 +24,9 @@ from compactor.table.numbers import (
     check_sum,
     unix_ms,
 )
+from compactor.table.protocol import PROTOCOL
 from compactor.table.stored import Converted, Form, Parsed, RelatedNumber, Several, Stored
 from lsm_fragment.errors import SchemaError, cause_of
-
-PROTOCOL: Final = 1
-"""The protocol of log files and checkpoints. A program refuses a newer one than it knows."""
 
 
 class Operation(StrEnum):

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import structs
 
 from compactor.common.clock import Ids, random_id
@@ -40,6 +39,7 @@ from compactor.table.object_names import deletions_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.delete_merged import rows_behind
+from lsm_fragment import compute as pc
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.threads import ThreadPool
 

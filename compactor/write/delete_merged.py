@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
@@ -27,6 +26,7 @@ from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
+from lsm_fragment import compute as pc
 from lsm_fragment.threads import ThreadPool
 
 _Bits = npt.NDArray[np.bool_]

@@ -14,7 +14,7 @@ import pytest
 import compactor
 import lsm_fragment
 from compactor.cli.main import run
-from compactor.table.version import PROTOCOL
+from compactor.table.protocol import PROTOCOL
 from lsm_fragment.blocks.layout import VERSION
 from tests.api.public_api import public_api
 

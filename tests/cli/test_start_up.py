@@ -24,6 +24,8 @@ HEAVY: Final = {
     "pandas",
     "plotly",
     "prometheus_client",
+    "pyarrow.acero",
+    "pyarrow.dataset",
     "pyspark",
     "scipy",
     "sqlglot",
@@ -72,12 +74,47 @@ def test_head_imports_what_reading_takes(tmp_path: Path) -> None:
     }
 
 
+def test_the_version_imports_neither_arrow_nor_the_log() -> None:
+    modules = imported_by("--version")
+    assert not modules & (HEAVY | {"numpy", "pyarrow", "pydantic", "msgspec"})
+
+
+def test_a_look_at_a_table_imports_no_compute_functions(tmp_path: Path) -> None:
+    Table.create(str(tmp_path / "t"), pa.table({"k": [2, 1], "v": ["a", "b"]}), "k")
+    assert not imported_by("inspect", str(tmp_path / "t")) & (HEAVY | {"pyarrow.compute"})
+
+
+def test_a_compaction_in_process_imports_what_merging_takes(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), pa.table({"k": [2, 1], "v": ["a", "b"]}), "k")
+    table.append(pa.table({"k": [3, 1], "v": ["c", "d"]}))
+    modules = imported_by(
+        "compact", str(tmp_path / "t"), "--master", "in-process", "--strategy", "full"
+    )
+    assert "compactor.merge.column_phase" in modules
+    unneeded = {"pyarrow.compute", "pyarrow.parquet", "rich.progress", "numpy.ma"}
+    assert not modules & (HEAVY | unneeded)
+
+
+def test_a_pipeline_in_process_imports_what_its_nodes_take(tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_text('{"k": 1}\n')
+    nodes = {
+        "rows": {"source": {"path": str(tmp_path / "in.ndjson")}},
+        "out": {"output": {"input": "rows", "path": str(tmp_path / "out.ndjson")}},
+    }
+    (tmp_path / "p.yaml").write_text(json.dumps({"nodes": nodes}))
+    modules = imported_by("run", str(tmp_path / "p.yaml"))
+    unneeded = {"pyarrow.parquet", "rich.console", "compactor.files.csv", "xml.sax"}
+    assert not modules & (HEAVY - {"sqlglot", "yaml"} | unneeded)
+
+
 def test_ingest_imports_nothing_that_reads_or_compacts(tmp_path: Path) -> None:
     path = tmp_path / "x.ndjson"
     path.write_text('{"k": 1}\n')
     modules = imported_by("ingest", str(tmp_path / "t"), str(path), "--sort-by", "k")
     assert "compactor.write.ingest.files" in modules
-    assert not modules & (HEAVY | {"compactor.read.scan", "compactor.compaction.driver"})
+    other_files = {"compactor.files.columnar", "compactor.files.csv", "pyarrow.parquet"}
+    of_readers = {"compactor.read.scan", "compactor.compaction.driver"}
+    assert not modules & (HEAVY | other_files | of_readers | {"rich.console"})
     rooms = {name.split(".")[1] for name in modules if name.startswith("compactor.")}
     assert not rooms & {"api", "entities", "merge", "pipelines", "report", "simulate", "spark"}
 

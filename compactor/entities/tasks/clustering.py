@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.entities.clusters import clusters_of
 from compactor.entities.entities import DELETED, SIGNATURE
@@ -14,6 +13,7 @@ from compactor.entities.expressions import ID
 from compactor.entities.tasks.context import LABEL, NODE, Context
 from compactor.entities.tasks.lines import EntityLines, all_rows, ints_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.nested import build_list
 
 

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.entities.clusters import kept_of
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
@@ -21,6 +20,7 @@ from compactor.entities.texts import TEXT
 from compactor.spark.shuffle.task import SampledKeys, TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.table.snapshot import Snapshot
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows, one_batch, take_rows
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.common.clock import random_id
 from compactor.entities.clusters import Clusters
@@ -22,6 +21,7 @@ from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSu
 from compactor.stores.open import open_store
 from compactor.stores.parts import part_rows
 from compactor.write.ingest import IngestPlan, write_fragments
+from lsm_fragment import compute as pc
 
 
 def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.pipelines.binding import condition
 from compactor.pipelines.config import Route
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.arrays.storage import to_storage
 

@@ -10,7 +10,6 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.common.foreign import shown_path
@@ -37,6 +36,7 @@ from compactor.read.wanted import scan_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type, table_schema

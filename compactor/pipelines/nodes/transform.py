@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.errors import ConfigError
 from compactor.pipelines.binding import condition
@@ -17,6 +16,7 @@ from compactor.pipelines.provenance import (
 )
 from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.arrays.storage import to_storage
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.predicate.prune import Summary
@@ -14,6 +13,7 @@ from compactor.predicate.skipping import bloom
 from compactor.predicate.skipping.spec import SkipKind, can_index
 from compactor.predicate.skipping.value_set import ValueSet
 from compactor.predicate.skipping.value_set import build as build_value_set
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import mix, value_hashes
 from lsm_fragment.arrays.types import storage_type
 

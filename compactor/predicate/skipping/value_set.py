@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.predicate.like import literal_prefix
 from compactor.predicate.tree import Like, matching
+from lsm_fragment import compute as pc
 
 _HEAD: Final = struct.Struct("<III")
 """Bytes of each cut value (0 if none is cut), number of whole values, number of cut values."""

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.common.ipc import READING, writing
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import concat_rows, one_batch, take_rows
 from lsm_fragment.arrays.hashing import add_column
 from lsm_fragment.arrays.joining import concat_storage

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 from pyspark.sql import types as st
 
 from compactor.errors import DataError, InputError, UsageError
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import cast_exactly, cast_storage
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import is_list_like, storage_type

@@ -32,7 +32,7 @@ from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
-from lsm_fragment.encodings.template import Precedent
+from lsm_fragment.container.writer import FragmentSequence
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool, Work
 
@@ -91,7 +91,7 @@ class FilesIngest:
         set_up_heap()
         self._pool = ThreadPool(options.threads)
         self._reader = self._pool if options.threads > 1 else ThreadPool(2)
-        self._precedents: dict[str, Precedent] = {}
+        self._sequence = FragmentSequence()
         self._begun: Work[_OpenFile] | None = None
         """The pending opening of the next file."""
 
@@ -158,7 +158,7 @@ class FilesIngest:
                 ids=self._ids,
                 on_progress=on_progress,
                 pool=self._pool,
-                precedents=self._precedents,
+                sequence=self._sequence,
             )
         return replace(written, not_promoted=opened.not_promoted)
 
@@ -330,14 +330,14 @@ def _write_batches(
     ids: Ids,
     on_progress: ByteProgress,
     pool: ThreadPool,
-    precedents: dict[str, Precedent] | None = None,
+    sequence: FragmentSequence | None = None,
 ) -> _Written:
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
     plan = plan_ingest(log, snapshot, file.schema, file.path, sort or sort_of_file, options)
     written = write_fragments(
-        store, plan, file, ids(), on_progress=on_progress, pool=pool, precedents=precedents
+        store, plan, file, ids(), on_progress=on_progress, pool=pool, sequence=sequence
     )
     return _Written(
         plan=plan, entries=written.entries, rows=written.rows, sort_of_file=sort_of_file

@@ -29,8 +29,7 @@ from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.validity import ValueCheck
-from lsm_fragment.container.writer import FragmentWriter
-from lsm_fragment.encodings.template import Precedent
+from lsm_fragment.container.writer import FragmentSequence, FragmentWriter
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import ordering
 from lsm_fragment.names import names_text
@@ -59,15 +58,15 @@ def write_fragments(
     *,
     on_progress: ByteProgress = lambda _done, _total: None,
     pool: ThreadPool = ALONE,
-    precedents: dict[str, Precedent] | None = None,
+    sequence: FragmentSequence | None = None,
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
-    attempt_id: unique to this call. precedents: see `FragmentWriter`. Raises `InputError`, and `FoldError`
+    attempt_id: unique to this call. sequence: see `FragmentWriter`. Raises `InputError`, and `FoldError`
     for a sum that overflows.
     """
-    before = {} if precedents is None else precedents
-    writer = _FragmentsOfFile(store, plan, file, attempt_id, pool, before)
+    sequence = FragmentSequence() if sequence is None else sequence
+    writer = _FragmentsOfFile(store, plan, file, attempt_id, pool, sequence)
     try:
         entries = list(writer.write(on_progress))
     except FoldError as error:
@@ -84,7 +83,7 @@ class _FragmentsOfFile:
         file: FileBatches,
         attempt_id: str,
         pool: ThreadPool,
-        precedents: dict[str, Precedent],
+        sequence: FragmentSequence,
     ) -> None:
         self._file = file
         self._names = plan.names
@@ -95,7 +94,7 @@ class _FragmentsOfFile:
         self._base_version = plan.base_version
         self._attempt_id = attempt_id
         self._pool = pool
-        self._precedents = precedents
+        self._sequence = sequence
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one per row group of the current fragment."""
@@ -172,7 +171,7 @@ class _FragmentsOfFile:
                 spool_memory_bytes=self._options.spool_memory_bytes,
                 on_row_group=self._summarise,
                 pool=self._pool,
-                precedents=self._precedents,
+                sequence=self._sequence,
             ) as writer,
         ):
             row_statistics = RowStatistics()

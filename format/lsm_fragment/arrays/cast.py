@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import decimal_texts
 from lsm_fragment.arrays.moves import list_parts, take
 from lsm_fragment.arrays.nested import (

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import (
     dictionary_codes,
     fixed_width_bytes,

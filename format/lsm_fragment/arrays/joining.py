@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import dictionary_codes, valid_mask
 from lsm_fragment.arrays.dictionaries import unified

@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
+
+from lsm_fragment import compute as pc
 
 I64 = npt.NDArray[np.int64]
 Places = npt.NDArray[np.integer[Any]]

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import (
     binary_parts,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts, dictionary_codes, pack_bits, valid_mask
 from lsm_fragment.arrays.dictionaries import coded, without_null_values

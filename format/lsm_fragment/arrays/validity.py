@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from lsm_fragment import compute as pc
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.dictionaries import is_same_memory

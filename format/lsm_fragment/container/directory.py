@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from lsm_fragment.arrays.hashing import ROW_HASH_XXH3, combine
-from lsm_fragment.arrays.type_json import json_bytes
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.container.footer import ChunkStats, RowGroupStats
 from lsm_fragment.container.header import FragmentHeader, check_features, features_of
@@ -225,12 +224,7 @@ def pack_directory(
     keys: the records of the sort columns, in sort-schema order. columns_end: offset of the end of the column
     section.
     """
-    document = {
-        "sort": [column.to_json() for column in header.sort],
-        "max_rows": header.max_rows,
-        "required_features": list(header.required_features),
-    }
-    text = json_bytes(document)
+    text = header.directory_text
     head = _HEAD.pack(
         sum(group.rows for group in groups),
         combine(*(group.row_hash for group in groups)),
@@ -241,10 +235,7 @@ def pack_directory(
         len(text),
         columns_end,
     )
-    kinds = [
-        value_kind(storage_type(header.schema.field(column.column).type))
-        for column in ordering(header.sort)
-    ]
+    kinds = [header.stored_field(column.column).kind for column in ordering(header.sort)]
     return b"".join(
         (
             head,

@@ -20,7 +20,7 @@ from lsm_fragment.container.footer import ChunkStats, FragmentSummary, RowGroupS
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.pages import pack_record, paged, unpack_record
 from lsm_fragment.keys.bounds import Bound, lower_bound, upper_bound
-from lsm_fragment.keys.sort_schema import column_order, ordering
+from lsm_fragment.keys.sort_schema import ordering
 
 KnownValues = Callable[[str, int], ValueStats | None]
 """Returns the value statistics of a copied chunk, by column and row group; None for any other chunk."""
@@ -163,7 +163,7 @@ class FragmentEmitter:
 
     def _keep_record(self, name: str, chunks: Sequence[ChunkStats], start: int) -> None:
         place = (start, self.bytes_written) if chunks else (0, 0)
-        self._records.append(pack_record(self._header.schema.field(name), chunks, *place))
+        self._records.append(pack_record(self._header.stored_field(name), chunks, *place))
         self._summary.add_column(name, chunks, [group.rows for group in self._groups])
 
     def _completed(self, record: bytes, known: KnownValues) -> bytes:
@@ -174,7 +174,8 @@ class FragmentEmitter:
             if (values := known(column.name, group)) is not None:
                 chunks[group] = chunk._replace(**values._asdict())
         self._summary.add_column(column.name, chunks, [group.rows for group in self._groups])
-        return pack_record(column.field(), chunks, column.start, column.end)
+        stored = self._header.stored_field(column.name)
+        return pack_record(stored, chunks, column.start, column.end)
 
     def _write_pages(self, records: Iterator[bytes], key_end: int) -> tuple[PageTable, int]:
         """Writes the statistics pages. Returns their table, and the end of the column section.
@@ -190,13 +191,13 @@ class FragmentEmitter:
 
     def _with_absent(self, records: Iterator[bytes]) -> Iterator[bytes]:
         """Yields the records of all columns outside the sort schema, including those without chunks."""
-        schema, waiting = self._header.schema, next(records, None)
-        for name in column_order(schema, self._header.sort):
+        waiting = next(records, None)
+        for name in self._header.others:
             if waiting is not None and unpack_record(waiting).name == name:
                 yield waiting
                 waiting = next(records, None)
             else:
-                yield pack_record(schema.field(name), (), 0, 0)
+                yield pack_record(self._header.stored_field(name), (), 0, 0)
 
     def _pass(self, block: Block) -> ChunkStats:
         stats = block.stats(offset=self.bytes_written)

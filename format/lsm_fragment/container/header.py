@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
-from lsm_fragment.arrays.type_json import JsonObject, json_bytes, schema_from_json, schema_to_json
-from lsm_fragment.arrays.types import check_nesting
+from lsm_fragment.arrays.type_json import (
+    JsonObject,
+    field_to_json,
+    json_bytes,
+    schema_from_json,
+    schema_to_json,
+)
+from lsm_fragment.arrays.types import check_nesting, storage_type
 from lsm_fragment.blocks.layout import KNOWN_FEATURES
+from lsm_fragment.container.tables import ValueKind, padded, value_kind
 from lsm_fragment.errors import SchemaError, UnsupportedVersionError, cause_of
+from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import (
     SortColumn,
     SortSchema,
     check_column_names,
     check_sort_schema,
+    column_order,
 )
 from lsm_fragment.short_texts import remembered
 
@@ -43,9 +53,28 @@ def check_features(names: Sequence[str], *, name: str = "") -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredField(NamedTuple):
+    """The part of a column's record that depends on its field alone."""
+
+    name_bytes: int
+    text_bytes: int
+    data: bytes
+    """The name and the JSON of the field, padded."""
+    kind: ValueKind
+
+    @classmethod
+    def of(cls, column: pa.Field) -> StoredField:
+        document = field_to_json(column)
+        name = document.pop("name").encode()
+        text = json_bytes(document)
+        kind = value_kind(storage_type(column.type))
+        return cls(len(name), len(text), padded(name) + padded(text), kind)
+
+
+@dataclass(frozen=True, kw_only=True)
 class FragmentHeader:
-    """The header of a fragment, before its first row."""
+    """The header of a fragment, before its first row. Writers of several fragments share one, and what is
+    derived from it."""
 
     schema: pa.Schema
     sort: SortSchema
@@ -65,7 +94,41 @@ class FragmentHeader:
         """Returns the header with another object for an equal schema, so that it can be shared."""
         return replace(self, schema=schema)
 
+    @cached_property
+    def others(self) -> list[str]:
+        """The names of the columns outside the sort schema, in file order."""
+        return column_order(self.schema, self.sort)
+
+    @cached_property
+    def directory_text(self) -> bytes:
+        """The JSON of a directory (SPEC section 7)."""
+        document = {
+            "sort": [column.to_json() for column in self.sort],
+            "max_rows": self.max_rows,
+            "required_features": list(self.required_features),
+        }
+        return json_bytes(document)
+
+    @cached_property
+    def comparator(self) -> KeyComparator:
+        return KeyComparator(self.schema, self.sort)
+
+    def stored_field(self, name: str) -> StoredField:
+        """Returns the stored form of a column's field."""
+        stored = self._stored_fields.get(name)
+        if stored is None:
+            stored = self._stored_fields[name] = StoredField.of(self.schema.field(name))
+        return stored
+
+    @cached_property
+    def _stored_fields(self) -> dict[str, StoredField]:
+        return {}
+
     def to_bytes(self) -> bytes:
+        return self._bytes
+
+    @cached_property
+    def _bytes(self) -> bytes:
         document: dict[str, Any] = {
             "schema": schema_to_json(self.schema),
             "sort": [column.to_json() for column in self.sort],

@@ -10,20 +10,21 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from lsm_fragment.arrays.type_json import field_from_json, field_to_json, json_bytes
+from lsm_fragment.arrays.type_json import field_from_json
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.blocks.layout import BLOCK_HEADER_BYTES
 from lsm_fragment.container.footer import ChunkStats
+from lsm_fragment.container.header import StoredField
 from lsm_fragment.container.tables import (
     MAX_COUNT,
     TableReader,
     ValueKind,
     pack_values,
-    packed,
     padded,
     unpack_values,
     value_kind,
@@ -101,20 +102,16 @@ def check_back_to_back(chunks: Sequence[ChunkStats], at: int) -> int:
     return at
 
 
-def pack_record(field: pa.Field, chunks: Sequence[ChunkStats], start: int, end: int) -> bytes:
+def pack_record(field: StoredField, chunks: Sequence[ChunkStats], start: int, end: int) -> bytes:
     """Serialises a column's record. start, end: the column's place in the fragment; 0 if it has none."""
-    document = field_to_json(field)
-    name = document.pop("name").encode()
-    text = json_bytes(document)
-    parts = [padded(name), padded(text)]
+    parts = [field.data]
     if chunks:
         *counts, encodings, low, high = zip(*chunks, strict=True)
-        kind = value_kind(storage_type(field.type))
-        parts += [packed("Q", values) for values in counts]
+        parts.append(struct.pack(f"<{_COUNTS * len(chunks)}Q", *chain.from_iterable(counts)))
         parts.append(padded(bytes(map(NUMBERS.__getitem__, encodings))))
-        parts += [pack_values(low, kind), pack_values(high, kind)]
+        parts += [pack_values(low, field.kind), pack_values(high, field.kind)]
     size = _HEAD.size + sum(map(len, parts))
-    head = _HEAD.pack(size, len(name), len(text), len(chunks), 0, start, end)
+    head = _HEAD.pack(size, field.name_bytes, field.text_bytes, len(chunks), 0, start, end)
     return b"".join((head, *parts))
 
 

@@ -33,9 +33,8 @@ from lsm_fragment.encodings.dictionary import Coding, by_dictionary, recoded
 from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.errors import LimitError, OrderError, SchemaError
 from lsm_fragment.keys.bounds import Bound, key_at
-from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import KeyColumns
-from lsm_fragment.keys.sort_schema import SortSchema, column_order
+from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool
 from lsm_fragment.version import __version__
 
@@ -82,6 +81,28 @@ class WrittenFragment:
     summary: FragmentSummary
 
 
+class FragmentSequence:
+    """What the writers of several fragments in a row share: the precedents of each column's last chunks, and
+    the header as long as it stays the same."""
+
+    def __init__(self) -> None:
+        self.precedents: dict[str, Precedent] = {}
+        self._header: FragmentHeader | None = None
+
+    def header(self, schema: pa.Schema, sort: SortSchema, options: WriterOptions) -> FragmentHeader:
+        known, writer = self._header, options.writer_json()
+        if (
+            known is not None
+            and known.schema.equals(schema, check_metadata=True)
+            and (known.sort, known.max_rows, known.writer) == (sort, options.max_rows, writer)
+        ):
+            return known
+        self._header = FragmentHeader(
+            schema=schema, sort=sort, max_rows=options.max_rows, writer=writer
+        )
+        return self._header
+
+
 class FragmentWriter:
     """Writes one fragment. A context manager: leaving it by an exception drops the spool.
 
@@ -99,33 +120,28 @@ class FragmentWriter:
         spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
         pool: ThreadPool = ALONE,
-        precedents: dict[str, Precedent] | None = None,
+        sequence: FragmentSequence | None = None,
     ) -> None:
         """on_row_group: called with the columns of each row group, as storage arrays.
 
-        precedents: of each column's last chunks, if the writer continues a sequence of fragments; the writer
-        adds its own.
+        sequence: that of the fragments that the writer continues.
 
         pool: encodes the columns of a row group; the bytes are the same for any number of threads.
         """
         self._pool = pool
         self._on_row_group = on_row_group
         self._options = options or WriterOptions()
-        header = FragmentHeader(
-            schema=schema,
-            sort=sort,
-            max_rows=self._options.max_rows,
-            writer=self._options.writer_json(),
-        )
+        sequence = FragmentSequence() if sequence is None else sequence
+        header = sequence.header(schema, sort, self._options)
         self._emitter = FragmentEmitter(sink, header)
         self._values = ValueCheck()
-        self._compare = KeyComparator(schema, sort)
+        self._compare = header.comparator
         self._keys = [column.column for column in sort]
-        self._others = column_order(schema, sort)
+        self._others = header.others
         self._pending = Pending()
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
-        self._precedents = {} if precedents is None else precedents
+        self._precedents = sequence.precedents
         self._spool = ColumnSpool(spool_directory, spool_memory_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts, valid_mask
 from lsm_fragment.arrays.sizes import hidden_bytes
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets

@@ -1,0 +1,45 @@
+"""Tries again after a failure. tenacity is imported by the first failure, and most commands have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+_Answer = TypeVar("_Answer")
+_MAX_WAIT_SECONDS: Final = 2.0
+
+
+def patiently(
+    ask: Callable[[], _Answer],
+    is_worth_another_try: Callable[[BaseException], bool],
+    *,
+    tries: int,
+    wait_seconds: float,
+    sleep: Callable[[float], None],
+) -> _Answer:
+    """Calls `ask` up to `tries` times, as long as its errors are worth another try; raises the last one.
+
+    wait_seconds: the longest wait before the second try; it doubles with each try, and each wait is random.
+    """
+    try:
+        return ask()
+    except Exception as error:
+        if not is_worth_another_try(error):
+            raise
+        failed = [error]
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+    def ask_again() -> _Answer:
+        """Raises the first error again, so that the first try counts and is followed by a wait."""
+        if failed:
+            raise failed.pop()
+        return ask()
+
+    retrying = Retrying(
+        retry=retry_if_exception(is_worth_another_try),
+        wait=wait_random_exponential(multiplier=wait_seconds, max=_MAX_WAIT_SECONDS),
+        stop=stop_after_attempt(tries),
+        sleep=sleep,
+        reraise=True,
+    )
+    return retrying(ask_again)
