@@ -73,6 +73,19 @@ def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype=item, count=len(array), offset=array.offset * item.itemsize)
 
 
+def integer_array(
+    numbers: npt.NDArray[np.integer[Any]], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Returns integers as an Arrow array, without copying; null where `valid` is false.
+
+    Arrow's own `pa.array` imports numpy.ma: 15 ms of a process's first merge.
+    """
+    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    numbers = np.ascontiguousarray(numbers)
+    buffers = [validity, pa.py_buffer(numbers)]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
+
+
 def address_of(buffer: pa.Buffer | None) -> int:
     """Returns the address of a buffer, for native code; 0 if there is none."""
     return 0 if buffer is None else int(buffer.address)

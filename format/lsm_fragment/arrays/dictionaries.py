@@ -20,6 +20,7 @@ from lsm_fragment.arrays.buffers import (
     dictionary_codes,
     fixed_width_bytes,
     fixed_width_view,
+    integer_array,
     valid_mask,
 )
 from lsm_fragment.arrays.moves import concat, keep, list_parts, take
@@ -33,7 +34,7 @@ def coded(array: pa.Array) -> pa.Array:
     """Dictionary-codes a storage array over its distinct values, in the order of their first use."""
     codes = _value_numbers(array)
     firsts = _first_uses(codes)
-    indices = pa.array(codes, mask=codes < 0 if array.null_count else None)
+    indices = integer_array(codes, codes >= 0 if array.null_count else None)
     return pa.DictionaryArray.from_arrays(indices, _taken(array, firsts), safe=False)
 
 
@@ -69,10 +70,10 @@ def _moved(array: pa.Array, numbers: I32) -> pa.Array:
     """Maps the indices of an array to the numbers of its values."""
     codes, valid = dictionary_codes(array), valid_mask(array)
     if valid is None:
-        return pa.array(numbers[codes])
+        return integer_array(numbers[codes])
     if not valid.any():
         return pa.nulls(len(array), pa.int32())
-    return pa.array(numbers[np.where(valid, codes, 0)], mask=~valid)
+    return integer_array(numbers[np.where(valid, codes, 0)], valid)
 
 
 class _Different(NamedTuple):

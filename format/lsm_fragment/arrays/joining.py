@@ -11,7 +11,7 @@ from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
 from lsm_fragment import native
-from lsm_fragment.arrays.buffers import dictionary_codes, valid_mask
+from lsm_fragment.arrays.buffers import dictionary_codes, integer_array, valid_mask
 from lsm_fragment.arrays.dictionaries import unified
 from lsm_fragment.arrays.moves import concat, take
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
@@ -101,7 +101,7 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
     if len(used) == size and np.array_equal(used, np.arange(size)):
         return array
     return pa.DictionaryArray.from_arrays(
-        pa.array(new_codes, mask=None if valid is None else ~valid),
+        integer_array(new_codes, valid),
         take(array.dictionary, used),
         safe=False,
     )
@@ -125,7 +125,7 @@ def without_unused(array: pa.Array) -> pa.Array:
     indices = np.zeros(len(array), dtype=np.int32)
     indices[slice(None) if valid is None else valid] = new_codes
     return pa.DictionaryArray.from_arrays(
-        pa.array(indices, mask=None if valid is None else ~valid),
+        integer_array(indices, valid),
         take(array.dictionary, used),
         safe=False,
     )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.arrays.nested import (
     I64,
     Places,
@@ -101,8 +102,8 @@ def _is_flat(dtype: pa.DataType) -> bool:
 
 
 def _indices(places: Places) -> pa.Array:
-    is_null = places < 0
-    return pa.array(places, mask=is_null if is_null.any() else None)
+    is_valid = places >= 0
+    return integer_array(places, None if is_valid.all() else is_valid)
 
 
 def _mask_at(array: pa.Array, places: Places) -> pa.Array | None:

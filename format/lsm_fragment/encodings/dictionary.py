@@ -11,7 +11,12 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.arrays.buffers import dictionary_codes, fixed_width_bytes, valid_mask
+from lsm_fragment.arrays.buffers import (
+    dictionary_codes,
+    fixed_width_bytes,
+    integer_array,
+    valid_mask,
+)
 from lsm_fragment.arrays.dictionaries import with_distinct_values
 from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.moves import take
@@ -141,11 +146,8 @@ def _coded_values(array: pa.Array, max_distinct: int) -> pa.Array | None:
     if found is None:
         return None
     codes, firsts = found
-    valid = valid_mask(array)
     return pa.DictionaryArray.from_arrays(
-        pa.array(codes, mask=None if valid is None else ~valid),
-        take(array, firsts),
-        safe=False,
+        integer_array(codes, valid_mask(array)), take(array, firsts), safe=False
     )
 
 
