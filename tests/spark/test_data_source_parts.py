@@ -490,6 +490,6 @@ def test_a_task_reads_in_as_many_threads_as_it_has_cores(
     monkeypatch.setattr("compactor.spark.source.read.read_parts", reading)
     assert read_all(table.url) == expected
     context = SimpleNamespace(get=lambda: SimpleNamespace(cpus=lambda: 3))
-    monkeypatch.setattr("compactor.spark.task_cores.TaskContext", context)
+    monkeypatch.setattr("pyspark.TaskContext", context)
     assert read_all(table.url) == expected
     assert asked == [1, 3]
