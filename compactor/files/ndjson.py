@@ -47,6 +47,7 @@ class NdjsonBatches(TextBatches[LineBlock]):
 
     def _begin(self, known: pa.Schema | None) -> None:
         self._columns = JsonColumns(self.path, known)
+        self._is_first_pass = True
         self._lines_before = 0
         """Lines that are not blank, before the current block."""
 
@@ -54,6 +55,7 @@ class NdjsonBatches(TextBatches[LineBlock]):
         return line_blocks(self.path, self._source, min(self._batch_bytes, _BLOCK_BYTES))
 
     def _learned_schema(self) -> pa.Schema:
+        self._is_first_pass = False
         return self._columns.schema()
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -122,7 +124,8 @@ class NdjsonBatches(TextBatches[LineBlock]):
             mistakes[at] = self._error(block, at, reason)
             if not self._leaves_out:
                 return len(data)
-            if mistake.problem in FATAL:
+            # A line that the first pass left out may have a field too many beside those of later lines.
+            if mistake.problem in FATAL and self._is_first_pass:
                 raise mistakes[at]
             at += len(line)
 

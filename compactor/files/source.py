@@ -213,11 +213,14 @@ class TextBatches(FileBatches, Generic[Block]):
         room = _HELD_BATCHES * self._batch_bytes
         self._is_all_held = True
         for block in self._blocks():
-            pieces = list(self._learned(block))
+            pieces = list[Piece]()
+            for piece in self._learned(block):
+                if self._is_all_held:
+                    pieces.append(piece)
+                    room -= sum(column.nbytes for column in piece.columns.values())
+                    self._is_all_held = room > 0
             if self._is_all_held:
                 self._held.append((self._source.bytes_consumed, pieces))
-                room -= sum(column.nbytes for piece in pieces for column in piece.columns.values())
-            self._is_all_held = self._is_all_held and room > 0
             on_scan(self._source.bytes_consumed)
         self.bad_rows.sort()
         self.schema = self._learned_schema()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.buffers import fixed_width_view
+from lsm_fragment.arrays.buffers import fixed_width_view, pack_bits
 
 I64 = npt.NDArray[np.int64]
 DIGIT_BITS: Final = 32
@@ -31,14 +31,15 @@ def sum_type(dtype: pa.DataType) -> pa.DataType:
 def digits_of(values: pa.Array) -> I64:
     """Returns little-endian digits, shape (rows, digits). The top digit is signed; null is 0."""
     wide = values.cast(sum_type(values.type))
-    wide = pc.fill_null(wide, pa.scalar(0, wide.type))
     if pt.is_decimal(wide.type):
         count = wide.type.bit_width // 32
         words = fixed_width_view(wide, np.dtype((np.uint32, count))).reshape(-1, count)
         digits = words.astype(np.int64)
         digits[:, -1] = words[:, -1].view(np.int32) if len(words) else 0
+        # Arrow's functions of several values widen decimals of a negative scale.
+        digits[np.asarray(wide.is_null())] = 0
         return digits
-    numbers = wide.to_numpy()
+    numbers = pc.fill_null(wide, 0).to_numpy()
     high = (numbers >> numbers.dtype.type(32)).astype(np.int64)
     return np.stack([(numbers & numbers.dtype.type(_MASK)).astype(np.int64), high], axis=1)
 
@@ -58,15 +59,15 @@ def from_digits(digits: I64, is_null: npt.NDArray[np.bool_], dtype: pa.DataType)
     top = digits[:, -1]
     if bool(np.any((top < low) | (top >= high))):
         raise pa.ArrowInvalid(f"does not fit into {dtype}")
-    mask = pa.array(is_null)
     if not pt.is_decimal(dtype):
         number: Any = np.uint64 if pt.is_unsigned_integer(dtype) else np.int64
         values = (top.astype(number) << number(32)) | digits[:, 0].astype(number)
         return pa.array(values, dtype, mask=is_null)
     words = np.ascontiguousarray((digits & _MASK).astype(np.uint32))
-    found = pa.Array.from_buffers(dtype, len(words), [None, pa.py_buffer(words)])
+    bitmap = pa.py_buffer(pack_bits(~is_null))
+    found = pa.Array.from_buffers(dtype, len(words), [bitmap, pa.py_buffer(words)])
     found.validate(full=True)
-    return pc.if_else(mask, pa.scalar(None, dtype), found)
+    return found
 
 
 def as_floats(digits: I64, dtype: pa.DataType) -> npt.NDArray[np.float64]:

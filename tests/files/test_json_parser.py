@@ -173,3 +173,28 @@ def test_what_a_bad_line_would_have_told_of_types_is_forgotten(tmp_path: Path) -
             {"a": 2, "l": [{"q": 1}, None], "b": {"c": ["t"]}},
         ]
         assert places == [0, 1, 2, 4, 6, 7, 8]
+
+
+_FIRST_KEYS = ['a":1,"b', 'a":"1","b', 'a"b', "a\nb", "a\tb", "a\\b", "a\x00b"]
+
+
+@pytest.mark.parametrize("key", _FIRST_KEYS)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_key_with_escapes_is_not_found_in_text_that_looks_like_it(
+    tmp_path: Path, key: str, is_nested: bool
+) -> None:
+    """The next line has the bytes of the name as it is without escapes."""
+
+    def line(fields: str) -> str:
+        return f'{{"o":{{{fields}}}}}' if is_nested else f"{{{fields}}}"
+
+    following = line(f'"{key}":2,"id":2')
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(f"{line(f'{json.dumps(key)}:5')}\n{following}\n".encode())
+    found = _outcome(path, leaves_out_bad_rows=True)
+    assert found is not None
+    rows, bad = found
+    expected = _of_python(following)
+    assert bool(bad) == (expected is None)
+    if expected is not None:
+        assert _without_nulls(rows[1]) == expected

@@ -15,6 +15,7 @@ from compactor.files import source
 from compactor.files.ndjson import NdjsonBatches
 from compactor.files.read import open_table_file
 from tests.files.reading import put, refusal, table_of
+from tests.support.arrow_pool import counting_pool
 
 ROWS = 3_000
 BLOCK = 4_096
@@ -147,3 +148,34 @@ def test_only_what_is_not_held_is_parsed_again(
     times = list(parsed.values())
     assert times[0] == 1
     assert times[-1] == expected
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_rows_that_leave_out_most_fields_are_parsed_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_nested: bool
+) -> None:
+    """Fields that later lines leave out count, whatever their depth, and pieces count as they come."""
+    monkeypatch.setattr("compactor.files.json_arrays.MAX_CELLS", 100_000)
+    monkeypatch.setattr(source, "_HELD_BATCHES", 1)
+    wide = json.dumps({f"k{n}": 1 for n in range(1_000)})
+    line = f'{{"s":{wide}}}' if is_nested else wide
+    path = put(tmp_path, "a.ndjson", f"{line}\n" + '{"a":1}\n' * 5_000)
+    with counting_pool() as pool, open_table_file(path, batch_bytes=1 << 20) as file:
+        assert not file._is_all_held
+        batches = [batch.num_rows for batch in file]
+    assert sum(batches) == 5_001
+    assert max(batches) <= 100
+    assert pool.max_memory() < 12 << 20
+
+
+def test_a_bad_line_is_left_out_again_beside_as_many_columns_as_there_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_HELD_BATCHES", NONE)
+    monkeypatch.setattr("compactor.files.json_arrays.MAX_COLUMNS", 20)
+    many = json.dumps({f"k{n}": 1 for n in range(19)})
+    lines = ['{"a":1}', '{"more":1,"a":"x"}', *['{"a":2}'] * ROWS, many]
+    path = put(tmp_path, "a.ndjson", "\n".join(lines))
+    with open_table_file(path, batch_bytes=BLOCK, leaves_out_bad_rows=True) as file:
+        assert sum(batch.num_rows for batch in file) == ROWS + 2
+        assert [row.ordinal for row in file.bad_rows] == [1]

@@ -94,6 +94,17 @@ def test_sums_of_flags_halves_and_nothing_have_a_type(tmp_path: Path) -> None:
     assert found.schema.types[1:] == types
 
 
+def test_sums_of_decimals_of_a_negative_scale_are_exact(tmp_path: Path) -> None:
+    values = [Decimal(3000), Decimal(-5000), None, None]
+    table = pa.table({"k": [1, 1, 1, 2], "v": pa.array(values, pa.decimal128(10, -3))})
+    columns = {"n": "count", "sum": "sum(v)", "mean": "mean(v)", "low": "min(v)"}
+    found, _ = grouped(table, columns, tmp_path)
+    assert found.drop(["k"]).to_pylist() == [
+        {"n": 3, "sum": Decimal(-2000), "mean": -1000.0, "low": Decimal(-5000)},
+        {"n": 1, "sum": None, "mean": None, "low": None},
+    ]
+
+
 def test_a_greatest_value_is_not_a_number_only_if_there_is_no_other(tmp_path: Path) -> None:
     table = pa.table({"k": [1, 1, 2, 2, 3], "v": [NAN, 1.0, NAN, NAN, None]})
     found, _ = grouped(table, {"low": "min(v)", "high": "max(v)"}, tmp_path)

@@ -12,7 +12,7 @@ import numpy as np
 from libc.math cimport ldexp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from *:
     """
@@ -87,11 +87,13 @@ cdef struct Node:
     int64_t created  # line
     uint8_t* name
     int64_t name_length
+    bint is_verbatim  # the name needs no escapes
     int32_t child
     int32_t last_child
     int32_t next
     int32_t expected  # the child that followed this one last
     int64_t length
+    int64_t filled  # the length with the missing values
     int64_t capacity
     uint8_t* kinds
     int64_t* values
@@ -159,6 +161,14 @@ cdef inline Bytes text_end(Bytes p, Bytes end, bint* is_escaped) noexcept nogil:
             p += 2
         else:
             return NULL
+
+
+cdef bint needs_no_escapes(Bytes name, int64_t length) noexcept nogil:
+    cdef int64_t at
+    for at in range(length):
+        if name[at] < 32 or name[at] == 34 or name[at] == 92:
+            return False
+    return True
 
 
 cdef inline int32_t code_unit(Bytes p) noexcept nogil:
@@ -337,6 +347,7 @@ cdef class JsonRows:
             return -1
         memcpy(node.name, name, length)
         node.name_length = length
+        node.is_verbatim = needs_no_escapes(name, length)
         node.parent, node.is_item, node.created = parent, is_item, self.line
         node.form, node.allowed, node.traits, node.length = INFERRED, (1 << TRAITS) - 1, 0, 0
         self._childless(place)
@@ -472,8 +483,13 @@ cdef class JsonRows:
         """Returns the number of values, missing ones included."""
         cdef int64_t found = 0
         cdef int32_t node
+        self.nodes[0].filled = self.nodes[0].length
         for node in range(1, self.count):
-            found += max(self.nodes[node].length, self.nodes[self.nodes[node].parent].length * (not self.nodes[node].is_item))
+            # A parent is older than its children.
+            self.nodes[node].filled = self.nodes[node].length
+            if not self.nodes[node].is_item:
+                self.nodes[node].filled = self.nodes[self.nodes[node].parent].filled
+            found += self.nodes[node].filled
         return found
 
     cdef Bytes _mistake(self, Bytes p, int32_t node, Problem problem) noexcept nogil:
@@ -596,9 +612,8 @@ cdef class JsonRows:
             if expected >= 0:
                 length = self.nodes[expected].name_length
                 if (
-                    self.end - p > length + 2 and p[length + 1] == 34
+                    self.nodes[expected].is_verbatim and self.end - p > length + 2 and p[length + 1] == 34
                     and memcmp(p + 1, self.nodes[expected].name, length) == 0
-                    and memchr(p + 1, 92, length) is NULL
                 ):
                     child = expected
                     p += length + 2
