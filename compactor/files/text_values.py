@@ -40,7 +40,10 @@ _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 
 def from_wire(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Converts values as `JsonArrays` makes them. Raises one of `PROBLEMS` if one does not fit."""
+    """Converts values as `JsonArrays` makes them, unless they are converted. Raises one of `PROBLEMS` if one
+    does not fit."""
+    if array.type == dtype:
+        return array
     return to_logical(_as_storage(array, storage_type(dtype)), dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import Iterator, Sequence
@@ -161,7 +162,7 @@ def test_rows_that_leave_out_most_fields_are_parsed_in_pieces(
     line = f'{{"s":{wide}}}' if is_nested else wide
     path = put(tmp_path, "a.ndjson", f"{line}\n" + '{"a":1}\n' * 5_000)
     with counting_pool() as pool, open_table_file(path, batch_bytes=1 << 20) as file:
-        assert not file._is_all_held
+        assert file.bytes_consumed == 0
         batches = [batch.num_rows for batch in file]
     assert sum(batches) == 5_001
     assert max(batches) <= 100
@@ -179,3 +180,22 @@ def test_a_bad_line_is_left_out_again_beside_as_many_columns_as_there_may_be(
     with open_table_file(path, batch_bytes=BLOCK, leaves_out_bad_rows=True) as file:
         assert sum(batch.num_rows for batch in file) == ROWS + 2
         assert [row.ordinal for row in file.bad_rows] == [1]
+
+
+def test_columns_of_the_table_whose_types_are_stored_as_others_are_converted_once(
+    tmp_path: Path,
+) -> None:
+    uuid, other = "ABEiM0RVZneImaq7zN3u/w==", "/////////////////////w=="
+    known = pa.schema([
+        ("id", pa.uuid()), ("view", pa.binary_view()),
+        ("coded", pa.dictionary(pa.int32(), pa.large_binary())), ("nested", pa.struct([("id", pa.uuid())])),
+    ])  # fmt: skip
+    line = '{"id":"%s","view":"%s","coded":"%s","nested":{"id":"%s"}}\n'
+    path = put(tmp_path, "a.ndjson", line % ((uuid,) * 4) + line % ((other,) * 4))
+    with open_table_file(path, known) as file:
+        table = pa.Table.from_batches(file)
+    assert table.schema == known
+    for name in ("view", "coded"):
+        assert table[name].to_pylist() == [base64.b64decode(uuid), base64.b64decode(other)]
+    assert table["id"].to_pylist() == [row["id"] for row in table["nested"].to_pylist()]
+    assert [value.bytes for value in table["id"].to_pylist()] == table["view"].to_pylist()
