@@ -80,7 +80,7 @@ ONLY_IN: Final = {
     "scipy": ("compactor/entities/components.py",),
     "plotly": ("compactor/report/",),
     "jinja2": ("compactor/report/",),
-    "tenacity": ("compactor/common/second_tries.py", "compactor/stores/"),
+    "tenacity": ("compactor/common/second_tries.py",),
     "zstandard": ("format/lsm_fragment/blocks/compression.py", "compactor/files/"),
 }
 

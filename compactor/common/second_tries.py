@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 _Answer = TypeVar("_Answer")
-_MAX_WAIT_SECONDS: Final = 2.0
 
 
 def patiently(
@@ -14,12 +14,14 @@ def patiently(
     is_worth_another_try: Callable[[BaseException], bool],
     *,
     tries: int,
-    wait_seconds: float,
-    sleep: Callable[[float], None],
+    wait_seconds: float = 0.1,
+    max_wait_seconds: float = 2.0,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> _Answer:
     """Calls `ask` up to `tries` times, as long as its errors are worth another try; raises the last one.
 
-    wait_seconds: the longest wait before the second try; it doubles with each try, and each wait is random.
+    wait_seconds: the longest wait before the second try; it doubles with each try, up to `max_wait_seconds`.
+        Each wait is random.
     """
     try:
         return ask()
@@ -37,7 +39,7 @@ def patiently(
 
     retrying = Retrying(
         retry=retry_if_exception(is_worth_another_try),
-        wait=wait_random_exponential(multiplier=wait_seconds, max=_MAX_WAIT_SECONDS),
+        wait=wait_random_exponential(multiplier=wait_seconds, max=max_wait_seconds),
         stop=stop_after_attempt(tries),
         sleep=sleep,
         reraise=True,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
+from compactor.common.second_tries import patiently
 from compactor.errors import ObjectChangedError, StoreUnreachableError
 from compactor.stores.base import ByteStream, Store
 
@@ -37,10 +37,13 @@ class ResumingStream:
         self._position = 0
 
     def read(self, max_bytes: int) -> bytes:
-        try:
-            data = self._read_once(max_bytes)
-        except StoreUnreachableError as error:
-            data = self._resumed(max_bytes, error)
+        data = patiently(
+            partial(self._read_once, max_bytes),
+            lambda error: isinstance(error, StoreUnreachableError),
+            tries=self._max_resumes + 1,
+            max_wait_seconds=5.0,
+            sleep=self._sleep,
+        )
         self._position += len(data)
         return data
 
@@ -57,24 +60,6 @@ class ResumingStream:
             self._stream.close()
             self._stream = None
             raise
-
-    def _resumed(self, max_bytes: int, failure: StoreUnreachableError) -> bytes:
-        """Retries after a failed read, which counts as the first attempt."""
-        failures = [failure]
-
-        def attempt() -> bytes:
-            if failures:
-                raise failures.pop()
-            return self._read_once(max_bytes)
-
-        retrying = Retrying(
-            retry=retry_if_exception_type(StoreUnreachableError),
-            wait=wait_random_exponential(multiplier=0.1, max=5.0),
-            stop=stop_after_attempt(self._max_resumes + 1),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        return retrying(attempt)
 
     def _reopened(self) -> ByteStream:
         stream = self._store.open_stream(self._key, start=self._position, if_match=self.etag)

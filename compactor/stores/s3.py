@@ -28,10 +28,10 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError as Urllib3Error
 
 from compactor.common.foreign import kind_of
+from compactor.common.second_tries import patiently
 from compactor.errors import (
     DataError,
     ObjectExistsError,
@@ -231,14 +231,11 @@ class S3Store:
 
     def _read_body(self, key: str, byte_range: str | None, if_match: str | None) -> bytes:
         """Reads a small body, and retries if the connection breaks within it, which the SDK does not."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(_BrokenBodyError),
-            wait=wait_random_exponential(multiplier=0.1, max=2.0),
-            stop=stop_after_attempt(_BODY_TRIES),
-            reraise=True,
+        return patiently(
+            functools.partial(self._read_body_once, key, byte_range, if_match),
+            lambda error: isinstance(error, _BrokenBodyError),
+            tries=_BODY_TRIES,
         )
-        data: bytes = retrying(self._read_body_once, key, byte_range, if_match)
-        return data
 
     def _read_body_once(self, key: str, byte_range: str | None, if_match: str | None) -> bytes:
         response = self._get(key, byte_range, if_match)

@@ -401,9 +401,7 @@ class CommitLog:
     def _patiently(
         self, ask: Callable[[], _Answer], is_worth_another_try: Callable[[BaseException], bool]
     ) -> _Answer:
-        return patiently(
-            ask, is_worth_another_try, tries=8, wait_seconds=0.1, sleep=self._clock.sleep
-        )
+        return patiently(ask, is_worth_another_try, tries=8, sleep=self._clock.sleep)
 
     def _outcome_unknown(self, version: Version, cause: str) -> UnknownOutcomeError:
         return UnknownOutcomeError(
