@@ -17,6 +17,7 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.number_text import Spans, plain_numbers
 from compactor.files.source import Ordinals
+from lsm_fragment.arrays.buffers import validity_buffer
 from lsm_fragment.native.arrays import cells
 
 FIRST_ROW: Final = 2
@@ -59,8 +60,11 @@ class CsvRows:
     def column(self, place: int) -> pa.Array:
         """Returns a column as binaries."""
         offsets, text, is_value = cells.column(self._data, *self._spans, place, self._columns)
-        valid = None if is_value.all() else pa.py_buffer(np.packbits(is_value, bitorder="little"))
-        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(text)]
+        buffers = [
+            validity_buffer(is_value.view(np.bool_)),
+            pa.py_buffer(offsets),
+            pa.py_buffer(text),
+        ]
         return pa.Array.from_buffers(pa.binary(), len(is_value), buffers)
 
     def numbers(self, place: int) -> pa.Array | None:

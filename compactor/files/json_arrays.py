@@ -17,21 +17,17 @@ from pyarrow import types as pt
 from compactor.files.jsontext import checked_json
 from compactor.files.number_text import float_holds
 from compactor.files.problems import PROBLEMS, failing_rows
+from lsm_fragment.arrays.buffers import pack_bits, validity_buffer
 from lsm_fragment.arrays.decimals import has_odd_scale
 from lsm_fragment.arrays.types import MAX_NESTING, storage_type
-from lsm_fragment.native.arrays.json_rows import JsonRows
+from lsm_fragment.native.arrays.json_rows import Form, JsonRows, Kind, Trait
 
 MAX_COLUMNS: Final = 10_000
 """Maximum columns of a text file, nested fields included."""
 MAX_CELLS: Final = 16 << 20
 """Maximum values parsed at a time, missing ones included: a value takes 9 bytes, there or not."""
 
-NEGATIVE, INEXACT, BOOL, INT, UINT, DOUBLE, TEXT, LIST, OBJECT = (1 << bit for bit in range(9))
-"""Traits of a field's values."""
-_INFERRED, _GIVEN, _DECIMAL, _AS_JSON = range(4)
-_KIND_INT: Final = 2
-_KIND_NUMBER: Final = 5
-_INTEGERS: Final = NEGATIVE | INEXACT | INT | UINT
+_INTEGERS: Final = Trait.IS_NEGATIVE | Trait.IS_INEXACT | Trait.IS_INT | Trait.IS_UINT
 
 
 class UnreadableTypeError(ValueError):
@@ -73,36 +69,37 @@ class JsonArrays:
             return self._strings(node)
         if not traits:
             return pa.nulls(length)
-        if traits & TEXT:
+        if traits & Trait.IS_TEXT:
             return self._strings(node)
-        valid, values = _validity(kinds := self.rows.kinds(node)), self.rows.values(node)
-        if traits & OBJECT:
+        kinds, values = self.rows.kinds(node), self.rows.values(node)
+        valid = validity_buffer(kinds != Kind.NULL_)
+        if traits & Trait.IS_OBJECT:
             children = [(name, self.array(child)) for child, name in self.rows.children(node)]
             dtype = pa.struct([(name, child.type) for name, child in children])
             return pa.Array.from_buffers(
                 dtype, length, [valid], children=[child for _, child in children]
             )
-        if traits & LIST:
+        if traits & Trait.IS_LIST:
             [(item, _)] = self.rows.children(node)
             items = self.array(item)
             offsets = np.concatenate([[0], values]).astype(np.int32)
             return pa.Array.from_buffers(
                 pa.list_(items.type), length, [valid, pa.py_buffer(offsets)], children=[items]
             )
-        if traits & BOOL:
-            bits = np.packbits(values.astype(np.bool_), bitorder="little")
+        if traits & Trait.IS_BOOL:
+            bits = pack_bits(values.astype(np.bool_))
             return pa.Array.from_buffers(pa.bool_(), length, [valid, pa.py_buffer(bits)])
-        dtype = pa.uint64() if traits & UINT else pa.int64()
-        if traits & DOUBLE:
+        dtype = pa.uint64() if traits & Trait.IS_UINT else pa.int64()
+        if traits & Trait.IS_DOUBLE:
             dtype = pa.float64()
             self._set_doubles(node, kinds, values)
         else:
-            values[kinds == _KIND_NUMBER] = 0  # written as -0
+            values[kinds == Kind.NUMBER] = 0  # written as -0
         return pa.Array.from_buffers(dtype, length, [valid, pa.py_buffer(values)])
 
     def _strings(self, node: int) -> pa.Array:
         offsets, data = self.rows.texts(node)
-        valid = _validity(self.rows.kinds(node))
+        valid = validity_buffer(self.rows.kinds(node) != Kind.NULL_)
         buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
         array = pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
         if node in self._json:
@@ -126,14 +123,14 @@ class JsonArrays:
     ) -> None:
         """Replaces integers and texts of numbers in `values` by doubles."""
         doubles, dtype = values.view(np.float64), self._floats.get(node, pa.float64())
-        whole = np.flatnonzero(kinds == _KIND_INT)
+        whole = np.flatnonzero(kinds == Kind.INT)
         if len(whole):
             numbers = values[whole]
             doubles[whole] = numbers
             with np.errstate(over="ignore"):
                 is_lost = doubles[whole].astype(dtype.to_pandas_dtype()) != doubles[whole]
             self._note(node, whole[is_lost], [str(n) for n in numbers[is_lost].tolist()])
-        for slot in np.flatnonzero(kinds == _KIND_NUMBER).tolist():
+        for slot in np.flatnonzero(kinds == Kind.NUMBER).tolist():
             text = self.rows.number(node, slot)
             if float_holds(text, dtype):
                 doubles[slot] = float(text)
@@ -151,8 +148,8 @@ class JsonArrays:
         is_json = isinstance(dtype, pa.JsonType) and not is_in_list
         stored = storage_type(dtype)
         form, allowed, traits = _form_of(stored)
-        node = self.rows.declare(parent, name, _AS_JSON if is_json else form, allowed, traits)
-        if is_json or form == _DECIMAL:
+        node = self.rows.declare(parent, name, Form.AS_JSON if is_json else form, allowed, traits)
+        if is_json or form == Form.DECIMAL:
             self._spans.add(node)
         if is_json:
             self._json.add(node)
@@ -163,7 +160,7 @@ class JsonArrays:
             for field in fields:
                 self._declare(node, field.name, field.type, is_in_list=is_in_list)
         elif pt.is_map(stored):
-            item = self.rows.declare(node, None, _GIVEN, OBJECT, OBJECT)
+            item = self.rows.declare(node, None, Form.GIVEN, Trait.IS_OBJECT, Trait.IS_OBJECT)
             for key, inner in (("key", stored.key_type), ("value", stored.item_type)):
                 self._declare(item, key, inner, is_in_list=True)
         elif pt.is_nested(stored):
@@ -180,30 +177,30 @@ def _form_of(dtype: pa.DataType) -> tuple[int, int, int]:
     """Returns the form of a type in JSON, the traits that its values may have, and those that it has before
     its first value."""
     if pt.is_floating(dtype):
-        return _GIVEN, _INTEGERS | DOUBLE, DOUBLE
+        return Form.GIVEN, _INTEGERS | Trait.IS_DOUBLE, Trait.IS_DOUBLE
     if pt.is_integer(dtype) or pt.is_duration(dtype):
-        return _GIVEN, _INTEGERS, 0
+        return Form.GIVEN, _INTEGERS, 0
     if pt.is_decimal(dtype):
-        return (_GIVEN, TEXT, 0) if has_odd_scale(dtype) else (_DECIMAL, TEXT, 0)
+        return (
+            (Form.GIVEN, Trait.IS_TEXT, 0)
+            if has_odd_scale(dtype)
+            else (Form.DECIMAL, Trait.IS_TEXT, 0)
+        )
     if pt.is_boolean(dtype):
-        return _GIVEN, BOOL, 0
+        return Form.GIVEN, Trait.IS_BOOL, 0
     if pt.is_null(dtype):
-        return _GIVEN, 0, 0
+        return Form.GIVEN, 0, 0
     if pt.is_struct(dtype):
-        return _GIVEN, OBJECT, 0
+        return Form.GIVEN, Trait.IS_OBJECT, 0
     if (
         pt.is_map(dtype)
         or pt.is_list(dtype)
         or pt.is_large_list(dtype)
         or pt.is_fixed_size_list(dtype)
     ):
-        return _GIVEN, LIST, 0
+        return Form.GIVEN, Trait.IS_LIST, 0
     is_bytes = pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype)
     is_text = pt.is_string(dtype) or pt.is_large_string(dtype)
     if is_text or is_bytes or (pt.is_temporal(dtype) and not pt.is_interval(dtype)):
-        return _GIVEN, TEXT, 0
+        return Form.GIVEN, Trait.IS_TEXT, 0
     raise UnreadableTypeError(f"text can't hold {dtype}")
-
-
-def _validity(kinds: npt.NDArray[np.uint8]) -> pa.Buffer | None:
-    return None if kinds.all() else pa.py_buffer(np.packbits(kinds != 0, bitorder="little"))

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.files import json_arrays as traits
 from compactor.files.json_arrays import JsonArrays, Misfit, UnreadableTypeError
 from compactor.files.problems import PROBLEMS, ColumnError, failing_rows, one_line
 from compactor.files.readings import TIME_READINGS, Readings
 from compactor.files.source import Piece
 from compactor.files.text_values import from_wire
+from lsm_fragment.native.arrays.json_rows import Trait
 
 
 class JsonColumns:
@@ -77,13 +77,13 @@ class JsonColumns:
     def _read(self, node: int, array: pa.Array) -> pa.Array:
         """Returns texts as the values that they have been so far. Nested ones stay texts."""
         kinds = self.arrays.rows.traits(node)
-        if kinds & traits.TEXT:
+        if kinds & Trait.IS_TEXT:
             if node not in self._readings:
                 self._readings[node] = Readings(TIME_READINGS)
             return self._readings[node].read(array)
-        if kinds & (traits.LIST | traits.OBJECT):
+        if kinds & (Trait.IS_LIST | Trait.IS_OBJECT):
             # Nulls of a struct hide its fields' values, and have none.
-            parts = [array.values] if kinds & traits.LIST else array.flatten()
+            parts = [array.values] if kinds & Trait.IS_LIST else array.flatten()
             for (child, _), part in zip(self.arrays.rows.children(node), parts, strict=True):
                 self._read(child, part)
         return array
@@ -107,18 +107,18 @@ class JsonColumns:
         """Returns the type that holds every value of a field."""
         rows = self.arrays.rows
         kinds = rows.traits(node)
-        if kinds & traits.TEXT:
+        if kinds & Trait.IS_TEXT:
             return self._readings[node].outcome
-        if kinds & traits.LIST:
+        if kinds & Trait.IS_LIST:
             [(item, _)] = rows.children(node)
             return pa.list_(self._type(item))
-        if kinds & traits.OBJECT:
+        if kinds & Trait.IS_OBJECT:
             return pa.struct([(name, self._type(child)) for child, name in rows.children(node)])
-        if kinds & traits.BOOL:
+        if kinds & Trait.IS_BOOL:
             return pa.bool_()
-        if kinds & traits.DOUBLE:
+        if kinds & Trait.IS_DOUBLE:
             return pa.float64()
-        if kinds & traits.UINT:
+        if kinds & Trait.IS_UINT:
             return pa.uint64()
         return pa.int64() if kinds else pa.null()
 

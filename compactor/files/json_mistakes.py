@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.files import json_arrays as traits
 from compactor.files.json_arrays import MAX_CELLS, MAX_COLUMNS, JsonArrays, Misfit
 from lsm_fragment.arrays.types import MAX_NESTING
-
-
-class Problem(IntEnum):
-    """The mistakes that the parser finds, as `json_rows.pyx` numbers them; all others are of syntax."""
-
-    NOT_OBJECT = 2
-    TWICE = 3
-    CONFLICT = 4
-    ROUNDED = 5
-    NESTED = 6
-    COLUMNS = 7
-    VALUES = 8
-    FOREIGN = 9
-
+from lsm_fragment.native.arrays.json_rows import Problem, Trait
 
 FATAL: Final = (Problem.COLUMNS, Problem.VALUES)
 """Mistakes of the whole file: no line can be left out instead."""
 _KINDS: Final = {
-    traits.BOOL: "a boolean",
-    traits.TEXT: "a string",
-    traits.LIST: "an array",
-    traits.OBJECT: "an object",
+    Trait.IS_BOOL: "a boolean",
+    Trait.IS_TEXT: "a string",
+    Trait.IS_LIST: "an array",
+    Trait.IS_OBJECT: "an object",
 }
 _SHOWN_CHARACTERS: Final = 60
 _INTEGERS: Final = (
@@ -100,7 +85,7 @@ def cause_in(field: pa.Field, mistake: Mistake, line: bytes, arrays: JsonArrays)
             return "it does not hold it exactly"
         case Problem.CONFLICT:
             path = arrays.rows.path(mistake.node)
-            is_fraction = mistake.traits & traits.DOUBLE and pt.is_integer(field.type)
+            is_fraction = mistake.traits & Trait.IS_DOUBLE and pt.is_integer(field.type)
             kind = "a fraction" if is_fraction else _kind(mistake.traits)
             return f"{'it' if path == field.name else path} is {kind}"
     return ""

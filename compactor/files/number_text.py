@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.buffers import binary_parts
-from lsm_fragment.native.arrays.json_rows import numbers
+from lsm_fragment.arrays.buffers import binary_parts, validity_buffer
+from lsm_fragment.native.arrays.json_rows import Kind, numbers
 
 MAX_DIGITS: Final = 17
 """Significant digits that identify every double."""
@@ -34,10 +34,9 @@ _LONG: Final = rf"^[-+]?[0.]*[1-9](?:\.?[0-9]){{{MAX_DIGITS}}}"
 """More than `MAX_DIGITS` significant digits, counting trailing zeros."""
 _WHOLE: Final = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _BEYOND_INT64: Final = 2.0**63
-_INTEGER, _UNSIGNED, _DOUBLE = 2, 3, 4
-"""Kinds of the numbers that native code parses; 0 is null."""
 Spans = npt.NDArray[np.int32]
-_INT64: Final = range(-(2**63), 2**63)
+INT64: Final = range(-(2**63), 2**63)
+"""The integers of 64 bits with a sign."""
 
 
 class NumberError(ValueError):
@@ -51,7 +50,7 @@ class NumberError(ValueError):
 def read_integers(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Parses integers. Raises `ValueError` for a text that differs from the printed integer."""
     kinds, values = _parsed(texts)
-    if dtype == pa.int64() and (kinds <= _INTEGER).all():
+    if dtype == pa.int64() and (kinds <= Kind.INT).all():
         return _with_nulls(values, dtype, kinds)
     numbers = texts.cast(dtype)
     _refuse(texts, _IDENTIFIER, dtype)
@@ -61,11 +60,11 @@ def read_integers(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Parses floats. Raises `ValueError` for a number that the type cannot hold."""
     kinds, values = _parsed(texts)
-    doubles, is_whole = values.view(np.float64), kinds == _INTEGER
+    doubles, is_whole = values.view(np.float64), kinds == Kind.INT
     whole = values[is_whole]
     doubles[is_whole] = whole
-    is_odd = kinds > _DOUBLE
-    is_odd |= kinds == _UNSIGNED
+    is_odd = kinds > Kind.DOUBLE
+    is_odd |= kinds == Kind.UINT
     is_odd[is_whole] = np.abs(whole) >= _max_exact(dtype)
     if is_odd.any():
         odd = _read_odd_floats(texts.filter(pa.array(is_odd)), dtype)
@@ -91,11 +90,11 @@ def plain_numbers(
     if found is None:
         return None
     kinds, values = found
-    if (kinds <= _INTEGER).all():
+    if (kinds <= Kind.INT).all():
         return _with_nulls(values, pa.int64(), kinds)
-    doubles, is_whole = values.view(np.float64), kinds == _INTEGER
+    doubles, is_whole = values.view(np.float64), kinds == Kind.INT
     whole = values[is_whole]
-    if (kinds == _UNSIGNED).any() or (np.abs(whole) > MAX_EXACT).any():
+    if (kinds == Kind.UINT).any() or (np.abs(whole) > MAX_EXACT).any():
         return None
     doubles[is_whole] = whole
     return _with_nulls(values, pa.float64(), kinds)
@@ -104,8 +103,8 @@ def plain_numbers(
 def _with_nulls(
     values: npt.NDArray[np.int64], dtype: pa.DataType, kinds: npt.NDArray[np.uint8]
 ) -> pa.Array:
-    valid = None if kinds.all() else pa.py_buffer(np.packbits(kinds != 0, bitorder="little"))
-    return pa.Array.from_buffers(dtype, len(values), [valid, pa.py_buffer(values)])
+    buffers = [validity_buffer(kinds != Kind.NULL_), pa.py_buffer(values)]
+    return pa.Array.from_buffers(dtype, len(values), buffers)
 
 
 def _read_odd_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -140,7 +139,7 @@ def float_holds(text: str, dtype: pa.DataType) -> bool:
     whole = _WHOLE.fullmatch(text)
     if whole is not None:
         number = int(whole[1])
-        return number in _INT64 and number == _as_float(value, dtype)
+        return number in INT64 and number == _as_float(value, dtype)
     if value == 0:
         return re.match(_IS_SOMETHING, text) is None
     mantissa = re.split("[eE]", text.lstrip("+-"))[0]

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.files.number_text import MAX_EXACT, has_inexact
+from compactor.files.number_text import INT64, MAX_EXACT, has_inexact
 from compactor.files.problems import PROBLEMS
 from compactor.files.text_values import read_scalars
 from lsm_fragment import compute as pc
@@ -44,7 +44,6 @@ _WIDER: Final = {
     pa.timestamp("us", "UTC"): ((pa.timestamp("ns", "UTC"), 1_000),),
 }
 """Types that may take the place of another, with the factor between their numbers."""
-_INT64: Final = range(-(2**63), 2**63)
 _FIRST: Final = 32
 
 
@@ -106,7 +105,7 @@ class Readings:
             return self._is_exact
         if pt.is_unsigned_integer(dtype):
             return self._is_unsigned
-        return self._low * factor in _INT64 and self._high * factor in _INT64
+        return self._low * factor in INT64 and self._high * factor in INT64
 
     def _take(self, dtype: pa.DataType, values: pa.Array) -> None:
         self.outcome = dtype

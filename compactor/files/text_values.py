@@ -12,8 +12,7 @@ these forms, in files read and written:
 - columns of the type arrow.json, and such fields of structs, keep their JSON; lists of arrow.json are lists
   of strings;
 - in a CSV cell, lists, structs and maps are JSON text; a value of arrow.json is its own text, or a string if
-it
-  is within a struct.
+  it is within a struct.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def integer_array(
 
     Arrow's own `pa.array` imports numpy.ma: 15 ms of a process's first merge.
     """
-    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    validity = None if valid is None else pa.py_buffer(pack_bits(valid))
     numbers = np.ascontiguousarray(numbers)
     buffers = [validity, pa.py_buffer(numbers)]
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
@@ -117,6 +117,11 @@ def bits_of(bitmap: pa.Buffer | None, offset: int, rows: int) -> npt.NDArray[np.
 def pack_bits(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     """Packs a mask into a bitmap, least significant bit first; unused bits are 0."""
     return np.packbits(mask, bitorder="little")
+
+
+def validity_buffer(is_valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Returns the validity bitmap of an array; None if all of its values are valid."""
+    return None if is_valid.all() else pa.py_buffer(pack_bits(is_valid))
 
 
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:

@@ -1,13 +1,8 @@
-"""Loops over the values of arrays: strings, integers, text, hashes, cells of CSV, lines of JSON."""
+"""Loops over the values of arrays: strings, integers, text, hashes, cells of CSV.
 
-from lsm_fragment.native.arrays import (
-    cells,
-    hashing,
-    integers,
-    json_rows,
-    patterns,
-    strings,
-    text,
-)
+`json_rows` parses lines of JSON. Its callers import it, so that other commands do not load it.
+"""
 
-__all__ = ["cells", "hashing", "integers", "json_rows", "patterns", "strings", "text"]
+from lsm_fragment.native.arrays import cells, hashing, integers, patterns, strings, text
+
+__all__ = ["cells", "hashing", "integers", "patterns", "strings", "text"]

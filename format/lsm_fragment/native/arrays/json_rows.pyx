@@ -31,7 +31,7 @@ cdef enum:
     MAX_DIGITS = 17  # identify every double
     MAX_POWER = 27  # the largest power of five in 64 bits
 
-cdef enum Kind:
+cpdef enum Kind:
     NULL_ = 0
     BOOL = 1
     INT = 2
@@ -44,7 +44,7 @@ cdef enum Kind:
     OBJECT = 9
     JSON = 10  # the span of a value that stays JSON
 
-cdef enum Trait:
+cpdef enum Trait:
     IS_NEGATIVE = 1
     IS_INEXACT = 2  # an integer that is not exact as a double
     IS_BOOL = 4
@@ -56,7 +56,7 @@ cdef enum Trait:
     IS_OBJECT = 256
     ARE_NUMBERS = 1 | 2 | 8 | 16 | 32
 
-cdef enum Problem:
+cpdef enum Problem:
     NONE = 0
     SYNTAX = 1
     NOT_OBJECT = 2
@@ -69,7 +69,7 @@ cdef enum Problem:
     FOREIGN = 9
     MEMORY = 10
 
-cdef enum Form:
+cpdef enum Form:
     INFERRED = 0
     GIVEN = 1  # an object takes no other fields than those declared
     DECIMAL = 2  # numbers stay text
@@ -406,11 +406,6 @@ cdef class JsonRows:
 
     def traits(self, int32_t node):
         return self.nodes[node].traits
-
-    @property
-    def columns(self):
-        """The number of all fields."""
-        return self.count - 1
 
     # --- lines -------------------------------------------------------------------------------------------
 
@@ -916,26 +911,28 @@ cdef class JsonRows:
             offsets_[length] = <int32_t>at
         return offsets, text[:at]
 
+    cdef int64_t _list_of(self, int32_t node, int64_t item) noexcept:
+        """Returns the slot of the list that has an item: the first that ends behind it."""
+        cdef int64_t low = 0, high = self.nodes[node].length, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.nodes[node].values[middle] <= item:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def row_of(self, int32_t node, int64_t slot):
         """Returns the row that has the slot."""
-        cdef int64_t place
         while node > 0:
             if self.nodes[node].is_item:
-                place = 0
-                while self.nodes[self.nodes[node].parent].values[place] <= slot:
-                    place += 1
-                slot = place
+                slot = self._list_of(self.nodes[node].parent, slot)
             node = self.nodes[node].parent
         return slot
 
     def line_at(self, int64_t row):
         """Returns where the line of a row begins."""
         return self.nodes[0].values[row]
-
-    @property
-    def stopped_at(self):
-        """Where the line with the mistake begins."""
-        return self.line_start - self.data
 
     @property
     def rows(self):
