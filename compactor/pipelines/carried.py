@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.buffers import fixed_width_view
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type
 
@@ -83,18 +85,22 @@ def _seen_as(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _sortable(array: pa.Array) -> pa.Array:
     """Returns numbers as bytes with the highest first, and the sign such that negative ones are less."""
-    digits = np.frombuffer(array.buffers()[1], np.uint8).reshape(-1, _LONG_BYTES)
-    digits = digits[array.offset : array.offset + len(array), ::-1].copy()
+    digits = _digits(array)[:, ::-1].copy()
     digits[:, 0] ^= 0x80
     return _fixed(digits, array.is_valid(), pa.binary(_LONG_BYTES)).cast(pa.binary())
 
 
 def _unsorted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     fixed = array.fill_null(bytes(_LONG_BYTES)).cast(pa.binary(_LONG_BYTES))
-    digits = np.frombuffer(fixed.buffers()[1], np.uint8).reshape(-1, _LONG_BYTES)
-    digits = digits[fixed.offset : fixed.offset + len(fixed)].copy()
+    digits = _digits(fixed).copy()
     digits[:, 0] ^= 0x80
     return _fixed(np.ascontiguousarray(digits[:, ::-1]), array.is_valid(), dtype)
+
+
+def _digits(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """Returns values of 32 bytes each; shape (rows, 32)."""
+    digits: npt.NDArray[np.uint8] = fixed_width_view(array, np.dtype((np.uint8, _LONG_BYTES)))
+    return digits.reshape(-1, _LONG_BYTES)
 
 
 def _fixed(digits: Any, is_valid: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -296,16 +296,11 @@ def pieces_of(
     return Pieces(arrays, fields, firsts, dtype)
 
 
-def renewed(pieces: Pieces, arrays: Sequence[GatherArray | pa.Array]) -> Pieces:
-    """Replaces the arrays. A plain Arrow array must cover exactly its piece's rows."""
-    fields, renewed = pieces.fields.copy(), []
-    for number, array in enumerate(arrays):
-        if not isinstance(array, GatherArray):
-            array = GatherArray(array, pieces.dtype)
-            rows = int(fields[number, ROWS])
-            fields[number] = array.fields
-            fields[number, ROWS] = rows
-        renewed.append(array)
+def renewed(pieces: Pieces, arrays: Sequence[pa.Array]) -> Pieces:
+    """Replaces the arrays by others, of which each covers exactly its piece's rows."""
+    renewed = [GatherArray(array, pieces.dtype) for array in arrays]
+    fields = np.array([array.fields for array in renewed], dtype=np.int64)
+    fields[:, ROWS] = pieces.fields[:, ROWS]
     return Pieces(renewed, fields, pieces.firsts, pieces.dtype)
 
 
