@@ -31,7 +31,9 @@ def to_storage(array: pa.Array) -> pa.Array:
     """
     dtype = array.type
     if pt.is_dictionary(dtype) and may_be_coded(storage_type(dtype)):
-        indices = array.indices.cast(pa.int32())
+        indices = array.indices
+        if indices.type != pa.int32():
+            indices = indices.cast(pa.int32())
         values = _decoded_storage(array.dictionary)
         return without_null_values(pa.DictionaryArray.from_arrays(indices, values))
     return _decoded_storage(array)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment import compute as pc
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.dictionaries import is_same_memory
@@ -91,10 +90,11 @@ def _is_ascii(array: pa.Array) -> bool:
 
 
 def _check_codes(array: pa.DictionaryArray) -> None:
-    ends = pc.min_max(array.indices)
-    least, most = ends["min"].as_py(), ends["max"].as_py()
-    if least is not None and not 0 <= least <= most < len(array.dictionary):
-        raise ValueError(f"a code has no value in its dictionary of {len(array.dictionary):,}")
+    size = len(array.dictionary)
+    try:
+        pa.DictionaryArray.from_arrays(array.indices, pa.nulls(size))
+    except pa.ArrowIndexError:
+        raise ValueError(f"a code has no value in its dictionary of {size:,}") from None
 
 
 def _has_forbidden_values(dtype: pa.DataType) -> bool:
