@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 
@@ -112,6 +113,7 @@ class Ours:
 
 class OursIngest:
     settings = f"one commit a source, zstd {LEVEL}, fsync of files and folders"
+    readers: Sequence[str] = ("columnar",)
 
     def version(self) -> str:
         return __version__
@@ -120,7 +122,9 @@ class OursIngest:
         pass
 
     def start(self, task: Task) -> None:
-        pass
+        # Commands load the reader of a format with its first file; peers load theirs on import.
+        for name in self.readers:
+            import_module(f"compactor.files.{name}")
 
     def ingest(self, task: Task) -> None:
         self._log = ingest_sources(LocalStore(task.folder / "table"), task)
@@ -133,6 +137,8 @@ class OursIngest:
 
 
 class OursTextIngest(OursIngest):
+    readers = ("csv", "ndjson")
+
     def ingest(self, task: Task) -> None:
         self._log = ingest_sources(LocalStore(task.folder / "table"), task, text_inputs(task))
 
