@@ -38,6 +38,10 @@ from lsm_fragment.keys.sort_schema import SortSchema
 
 CHANNEL_RECORDS: Final = 1024
 """Maximum records queued between a source and its merge."""
+_BATCHES_OF_LIMIT: Final = 64
+"""A batch may take one part in this many of `memory.limit`: a few are in flight at each node."""
+_LIGHT_ROW_BYTES: Final = 64
+"""Assume rows of this size where their weight is not known yet."""
 
 
 class RunContext:
@@ -84,7 +88,17 @@ class RunContext:
 
     @property
     def batch_rows(self) -> int:
-        return self.pipeline.batch_size
+        """The most rows of a batch: fewer than `batch_size` where memory is short."""
+        return min(self.pipeline.batch_size, max(1, self._batch_bytes // _LIGHT_ROW_BYTES))
+
+    def rows_of(self, batch: pa.RecordBatch) -> int:
+        """Returns how many rows of a batch pass on together: fewer of heavy rows."""
+        fitting = batch.num_rows * self._batch_bytes // max(1, batch.nbytes)
+        return max(1, min(self.batch_rows, fitting))
+
+    @property
+    def _batch_bytes(self) -> int:
+        return self.pipeline.memory.limit // _BATCHES_OF_LIMIT
 
     def stage_plan(self) -> StagePlan:
         limit = self.pipeline.memory.limit

@@ -24,7 +24,7 @@ class Pipeline(Model):
 
     nodes: dict[str, Any]
     memory: Memory = Memory()
-    batch_size: int = Field(default=2048, ge=1, le=2**31 - 1, strict=True)
+    batch_size: int = Field(default=16_384, ge=1, le=2**31 - 1, strict=True)
     on_error: Literal["fail_fast", "continue"] = "fail_fast"
     dead_letter: str | None = None
     """NDJSON file for bad records, with `on_error: continue`."""

@@ -259,8 +259,9 @@ def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
             yield boundary_batch(boundary, full)
             continue
         whole = _decoded(given, schema)
-        for start in range(0, whole.num_rows, work.batch_rows):
-            piece = whole.slice(start, work.batch_rows)
+        size = work.rows_of(whole)
+        for start in range(0, whole.num_rows, size):
+            piece = whole.slice(start, size)
             numbers = pa.array(places.of(row, piece.num_rows))
             row += piece.num_rows
             work.report.records_read[name] = row + places.left_out
