@@ -18,11 +18,13 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
+from compactor.files.text_rows import TextColumn, scalar_texts, text_rows
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.native.arrays.text_rows import Cell
 
 _MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"
@@ -44,9 +46,45 @@ def json_lines(
         return b""
     if expanded is not None and expanded in batch.schema.names:
         objects = _expanded_objects(batch, expanded, map_objects)
+        return text_bytes(joined(objects, text_scalar("\n")))
+    columns, start = [], "{"
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        before = f"{start}{json.dumps(name, ensure_ascii=False)}:".encode()
+        columns.append(_field(array, before, map_objects))
+        start = ","
+    return text_rows(columns, batch.num_rows, b"}\n" if columns else b"{}\n")
+
+
+def _field(array: pa.Array, before: bytes, map_objects: bool) -> TextColumn:
+    if isinstance(array.type, pa.JsonType):
+        texts, kind, is_quoted = checked_json(array.storage), Cell.PLAIN, False
+    elif pt.is_nested(array.type):
+        texts, kind, is_quoted = json_values(array, map_objects=map_objects), Cell.PLAIN, False
     else:
-        objects = json_values(batch.to_struct_array(), map_objects=map_objects)
-    return text_bytes(joined(objects, text_scalar("\n")))
+        array = to_storage(array)
+        coded = array if pt.is_dictionary(array.type) else None
+        texts, kind, is_quoted = _texts(array if coded is None else coded.dictionary, map_objects)
+        if coded is not None and texts.null_count:  # NaN is null
+            texts = texts.take(coded.indices)
+        elif coded is not None:
+            texts = pa.DictionaryArray.from_arrays(coded.indices, texts, safe=False)
+    return TextColumn(texts=texts, kind=kind, is_quoted=is_quoted, before=before, null=b"null")
+
+
+def _texts(array: pa.Array, map_objects: bool) -> tuple[pa.Array, Cell, bool]:
+    """Returns texts, what is still to be done to them, and whether they stand in quotes."""
+    dtype = array.type
+    if pt.is_nested(dtype):
+        return json_values(array, map_objects=map_objects), Cell.PLAIN, False
+    texts, kind = scalar_texts(array)
+    if pt.is_floating(dtype):
+        is_finite = pc.is_finite(array)
+        if pc.all(is_finite).as_py() is False:
+            texts = pc.if_else(is_finite, texts, None)
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        kind = Cell.ESCAPED
+    is_bare = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_boolean(dtype)
+    return texts, kind, not (is_bare or pt.is_duration(dtype))
 
 
 def _expanded_objects(batch: pa.RecordBatch, expanded: str, map_objects: bool) -> pa.Array:

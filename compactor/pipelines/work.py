@@ -93,7 +93,7 @@ class RunContext:
 
     def rows_of(self, batch: pa.RecordBatch) -> int:
         """Returns how many rows of a batch pass on together: fewer of heavy rows."""
-        fitting = batch.num_rows * self._batch_bytes // max(1, batch.nbytes)
+        fitting = int(batch.num_rows * self._batch_bytes // max(1, batch.nbytes))
         return max(1, min(self.batch_rows, fitting))
 
     @property
