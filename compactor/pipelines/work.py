@@ -209,24 +209,29 @@ class RunContext:
         self, consumer: str, edge: str, changed: threading.Condition | None = None
     ) -> Channel:
         """Reads the rows of an edge in a thread."""
-        return self._read_by_thread(consumer, edge, self.stream(edge), changed)
+        channel = self.channel(CHANNEL_RECORDS, consumer, changed)
+        return self._read_by_thread(channel, consumer, edge, self.stream(edge))
 
     def taken_ahead(self, consumer: str, edge: str) -> Batches:
-        """Yields the rows of an edge, read in a thread where possible.
+        """Yields the rows of an edge, read in a thread where possible: whole batches, one of which may wait.
 
         That is possible for sources, also through transforms, and for buffered results once they are
         complete: only one thread may compute results and charge them.
         """
         name = edge.split(".")[0]
         if self.is_fused_chain(name):
-            return taken(self.reading_ahead(consumer, edge))
+            return self._whole_batches(consumer, edge, self.stream(edge))
         if not self._rests_on_held(name):
             return self.rows(edge)
         batches = self.rows(edge)
         first = next(batches, None)
         if first is None:
             return iter(())
-        return taken(self._read_by_thread(consumer, edge, chain([first], batches), None))
+        return self._whole_batches(consumer, edge, chain([first], batches))
+
+    def _whole_batches(self, consumer: str, edge: str, batches: Batches) -> Batches:
+        channel = self.channel(max(CHANNEL_RECORDS, self.batch_rows), consumer)
+        return taken(self._read_by_thread(channel, consumer, edge, batches))
 
     def _rests_on_held(self, name: str) -> bool:
         """Returns whether a node's rows come from a buffered result, directly or through transforms."""
@@ -240,10 +245,8 @@ class RunContext:
         )
 
     def _read_by_thread(
-        self, consumer: str, edge: str, batches: Batches, changed: threading.Condition | None
+        self, channel: Channel, consumer: str, edge: str, batches: Batches
     ) -> Channel:
-        channel = self.channel(CHANNEL_RECORDS, consumer, changed)
-
         def read() -> None:
             error: BaseException | None = None
             try:
