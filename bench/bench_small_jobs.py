@@ -28,7 +28,7 @@ from typing import Any, Final
 from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, write_table
 from bench.workload import make_batch, make_overlapping_inputs
-from compactor.cli.engine_options import IN_PROCESS
+from compactor.cli.spark_options import IN_PROCESS
 from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import Engine, InProcessEngine

@@ -8,10 +8,11 @@ from typing import Any, Final
 import click
 
 from compactor.cli.display import print_table, progress, terminal
-from compactor.cli.engine_options import check_engine, engine_options, lease_seconds, open_engine
+from compactor.cli.engine_options import engine_options, lease_seconds, open_engine
 from compactor.cli.explain import explain_plan
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.spark_options import check_engine
 from compactor.cli.tables import address_of, open_log
 from compactor.cli.telemetry import (
     MetricsTargets,

@@ -9,9 +9,9 @@ import click
 import pyarrow as pa
 
 from compactor.cli.display import status
-from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import size_bytes
+from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted

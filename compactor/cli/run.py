@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.display import print_table
-from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, warn
+from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
 from compactor.errors import UsageError

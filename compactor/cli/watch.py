@@ -10,15 +10,10 @@ from typing import Any, Final
 
 import click
 
-from compactor.cli.engine_options import (
-    IN_PROCESS,
-    check_engine,
-    engine_options,
-    lease_seconds,
-    open_engine,
-)
+from compactor.cli.engine_options import engine_options, lease_seconds, open_engine
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.shared_options import duration_seconds
+from compactor.cli.spark_options import IN_PROCESS, check_engine
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
 from compactor.common.logs import is_json

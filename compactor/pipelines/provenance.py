@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsm_fragment.arrays.buffers import integer_array
+
 Batches = Iterator[pa.RecordBatch]
 
 SOURCE, ROW, GROUP = "$source", "$row", "$group"
@@ -42,7 +44,7 @@ def numbered(
     batch: pa.RecordBatch, number: int, row: int, groups: pa.Array | None
 ) -> pa.RecordBatch:
     """Adds the hidden columns: rows `row` and following of node `number`."""
-    rows = pa.array(np.arange(row, row + batch.num_rows))
+    rows = integer_array(np.arange(row, row + batch.num_rows))
     return placed(batch, number, rows, groups)
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from compactor.entities.spec import EntityMergeSpec, spec_of
 from compactor.pipelines.config.graph import Fail, check_graph, check_places
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import NODES, Merge, Node
 from compactor.pipelines.config.pipeline import Pipeline
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, first_mistake
+
+if TYPE_CHECKING:
+    from compactor.entities.spec import EntityMergeSpec
 
 _Model = TypeVar("_Model", bound=Model)
 EXAMPLES: Final = {
@@ -91,6 +93,8 @@ def _form(key: str, kind: str | None) -> str:
 
 def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
     """Reads the rules of an entity merge; its inputs are the datasets, under aliases of their names."""
+    from compactor.entities.spec import spec_of
+
     for name in ("sources", "initial_datasets", "ignore_non_existent_datasets"):
         if name in section.root:
             raise section.fail((name,), f"{name}: the datasets are the `inputs` of the merge")

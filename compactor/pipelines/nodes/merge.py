@@ -15,7 +15,6 @@ from compactor.pipelines.channel import Channel
 from compactor.pipelines.classify import Form
 from compactor.pipelines.config import Merge, MergeMode
 from compactor.pipelines.merging import InterleavedRows, by_key
-from compactor.pipelines.nodes import entity
 from compactor.pipelines.provenance import Batches
 from compactor.pipelines.work import RunContext, taken
 
@@ -27,6 +26,8 @@ _DIVISOR: Final = 8
 
 def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
     if node.mode is MergeMode.ENTITY:
+        from compactor.pipelines.nodes import entity
+
         return entity.bound(node, given, what)
     schema = common_schema(node.inputs, given, what)
     if node.sort_by is not None:
@@ -39,6 +40,8 @@ def rows(work: RunContext, name: str, node: Merge) -> Batches:
         case MergeMode.KEY:
             return _sorted(work, name, node)
         case MergeMode.ENTITY:
+            from compactor.pipelines.nodes import entity
+
             return entity.rows(work, name, node)
         case MergeMode.CONCAT:
             return _concatenated(work, name, node)

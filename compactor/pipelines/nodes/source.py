@@ -37,6 +37,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type, table_schema
@@ -262,7 +263,7 @@ def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
         size = work.rows_of(whole)
         for start in range(0, whole.num_rows, size):
             piece = whole.slice(start, size)
-            numbers = pa.array(places.of(row, piece.num_rows))
+            numbers = integer_array(places.of(row, piece.num_rows))
             row += piece.num_rows
             work.report.records_read[name] = row + places.left_out
             yield placed(piece, number, numbers, _groups(work, node, piece))
