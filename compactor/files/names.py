@@ -13,7 +13,12 @@ class FileFormat(Enum):
     CSV = "CSV"
     ARROW = "Arrow IPC"
     XML = "XML"
-    """Written only."""
+    LINES = "lines"
+    """Read only, by a pattern."""
+    FIXED = "fixed-width"
+    EDIFACT = "EDIFACT"
+    X12 = "X12"
+    HL7 = "HL7"
     FRAGMENT = "fragment"
 
 
@@ -24,8 +29,8 @@ class Compression(Enum):
 
 
 KNOWN_ENDINGS: Final = (
-    ".parquet, .arrow, .feather, .ipc, .frag, .ndjson, .jsonl, .json, .csv (the text ones also with "
-    ".gz or .zst)"
+    ".parquet, .arrow, .feather, .ipc, .frag, .ndjson, .jsonl, .json, .csv, .xml, .edifact, .edi, .x12, "
+    ".hl7 (the text ones also with .gz or .zst)"
 )
 _FORMATS: Final = {
     ".parquet": FileFormat.PARQUET,
@@ -37,9 +42,17 @@ _FORMATS: Final = {
     ".json": FileFormat.NDJSON,
     ".csv": FileFormat.CSV,
     ".xml": FileFormat.XML,
+    ".edifact": FileFormat.EDIFACT,
+    ".edi": FileFormat.EDIFACT,
+    ".x12": FileFormat.X12,
+    ".hl7": FileFormat.HL7,
     ".frag": FileFormat.FRAGMENT,
 }
-_TEXT_FORMATS: Final = (FileFormat.NDJSON, FileFormat.CSV, FileFormat.XML)
+_BINARY_FORMATS: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT)
+SEGMENT_FORMATS: Final = (FileFormat.EDIFACT, FileFormat.X12, FileFormat.HL7)
+"""Formats of segments, which have the same columns."""
+WITHOUT_MAPS: Final = (FileFormat.CSV, FileFormat.XML, FileFormat.FIXED, *SEGMENT_FORMATS)
+"""Formats written that have no place for maps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +65,20 @@ PARQUET: Final = FileKind(FileFormat.PARQUET, Compression.NONE)
 FRAGMENT: Final = FileKind(FileFormat.FRAGMENT, Compression.NONE)
 
 
+def compression_of(path: str) -> Compression:
+    """Returns the compression by the ending of `path`, ignoring case."""
+    for candidate in (Compression.GZIP, Compression.ZSTD):
+        if path.lower().endswith(candidate.value):
+            return candidate
+    return Compression.NONE
+
+
 def kind_of(path: str) -> FileKind | None:
     """Returns the kind of file by the ending of `path`, ignoring case; None for an unknown ending."""
-    name, compression = path.lower(), Compression.NONE
-    for candidate in (Compression.GZIP, Compression.ZSTD):
-        if name.endswith(candidate.value):
-            name, compression = name.removesuffix(candidate.value), candidate
+    compression = compression_of(path)
+    name = path.lower().removesuffix(compression.value)
     for ending, file_format in _FORMATS.items():
         if name.endswith(ending):
-            plain = compression is Compression.NONE
-            return FileKind(file_format, compression) if plain or _is_text(file_format) else None
+            is_known = compression is Compression.NONE or file_format not in _BINARY_FORMATS
+            return FileKind(file_format, compression) if is_known else None
     return None
-
-
-def _is_text(file_format: FileFormat) -> bool:
-    return file_format in _TEXT_FORMATS

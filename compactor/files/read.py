@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
-from compactor.files.names import KNOWN_ENDINGS, FileFormat, kind_of
+from compactor.files.layouts import FixedLayout, Layout, LineLayout, XmlLayout, kind_with
+from compactor.files.names import KNOWN_ENDINGS, SEGMENT_FORMATS, FileFormat
 from compactor.files.problems import reading
 from compactor.files.source import FileBatches
-
-if TYPE_CHECKING:
-    from compactor.files.csv import CsvBatches
-    from compactor.files.ndjson import NdjsonBatches
 
 DEFAULT_BATCH_BYTES: Final = 8 << 20
 
@@ -31,8 +29,9 @@ def open_table_file(
     leaves_out_bad_rows: bool = False,
     kept_column: str | None = None,
     keeps_codes: bool = False,
+    layout: Layout | None = None,
 ) -> FileBatches:
-    """Opens a file in the format of its ending; reads a text file once for its types.
+    """Opens a file in the format of its layout or ending; reads a text file once for its types.
 
     known_schema: the table's; its types, other than null, apply to columns of text files. A text file with
         values that do not fit is refused here, before the first batch.
@@ -43,6 +42,7 @@ def open_table_file(
         before the first batch.
     kept_column: column whose values in bad rows are available from `kept_of_bad_rows`.
     keeps_codes: returns dictionary-encoded strings and binaries of Parquet files as codes.
+    layout: what the ending does not tell of the file's rows.
     Raises `InputError`, here and while iterating.
     """
     with reading(path):
@@ -51,15 +51,15 @@ def open_table_file(
             raise IsADirectoryError
     if not stat.S_ISREG(mode):
         raise InputError(f"{path}: is not a regular file, and can't be read twice: save it as one")
-    kind = kind_of(path)
-    if kind is None or kind.format is FileFormat.XML:
+    kind = kind_with(path, layout)
+    if kind is None:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     if kind.format in (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT):
         return _columnar(path, kind.format, batch_bytes, keeps_codes=keeps_codes)
     if known_schema is not None:
         # A column of the null type never had a value, so the file decides its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
-    return _text_reader(kind.format)(
+    return _text_reader(kind.format, layout)(
         path,
         kind.compression,
         batch_bytes,
@@ -81,12 +81,28 @@ def _columnar(
     return reader(path, batch_bytes)
 
 
-def _text_reader(file_format: FileFormat) -> type[NdjsonBatches | CsvBatches]:
+def _text_reader(file_format: FileFormat, layout: Layout | None) -> Callable[..., FileBatches]:
     """Returns the reader of a format. Only its modules are imported."""
     if file_format is FileFormat.NDJSON:
         from compactor.files.ndjson import NdjsonBatches
 
         return NdjsonBatches
+    if file_format in SEGMENT_FORMATS:
+        from compactor.files.segment_rows import SegmentBatches
+
+        return SegmentBatches
+    if file_format is FileFormat.XML:
+        from compactor.files.xml import XmlBatches
+
+        return partial(XmlBatches, layout if isinstance(layout, XmlLayout) else XmlLayout())
+    if isinstance(layout, LineLayout):
+        from compactor.files.lines import LineBatches
+
+        return partial(LineBatches, layout)
+    if isinstance(layout, FixedLayout):
+        from compactor.files.fixed import FixedBatches
+
+        return partial(FixedBatches, layout)
     from compactor.files.csv import CsvBatches
 
     return CsvBatches

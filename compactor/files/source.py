@@ -185,7 +185,7 @@ class TextBatches(FileBatches, Generic[Block]):
             self._source.close()
 
     @abstractmethod
-    def _begin(self, known: pa.Schema | None) -> None:
+    def _begin(self, known: pa.Schema | None, /) -> None:
         """Prepares for the first pass."""
 
     @abstractmethod

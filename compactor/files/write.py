@@ -16,7 +16,15 @@ import zstandard
 from compactor.errors import InputError, UsageError
 from compactor.files.csvtext import csv_header, csv_lines
 from compactor.files.jsontext import json_lines
-from compactor.files.names import KNOWN_ENDINGS, Compression, FileFormat, FileKind, kind_of
+from compactor.files.layouts import FixedLayout, Layout, kind_with
+from compactor.files.names import (
+    KNOWN_ENDINGS,
+    SEGMENT_FORMATS,
+    Compression,
+    FileFormat,
+    FileKind,
+)
+from compactor.files.plain_text import UnwritableError, plain_text
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.sinks import (
     ROW_GROUP_BYTES,
@@ -32,6 +40,7 @@ from compactor.files.whole import check_target, checked_target, creating, writin
 from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema
@@ -57,6 +66,8 @@ class SinkOptions:
     """A column of maps from names to JSON texts, which become fields of the row's JSON object."""
     render: Render | None = None
     """Renders rows as NDJSON; None for the usual form."""
+    layout: Layout | None = None
+    """Places of the columns in a file of fixed width."""
 
 
 @contextlib.contextmanager
@@ -76,10 +87,18 @@ def open_table_sink(
         sink.publish()
 
 
-def check_sink_path(path: str) -> None:
+def check_sink_path(path: str, layout: Layout | None = None) -> None:
     """Raises `UsageError` for an unknown ending or a path that cannot be a file."""
-    _kind_of_sink(path)
+    _kind_of_sink(path, layout)
     check_target(path)
+
+
+def check_columns(path: str, schema: pa.Schema, layout: Layout | None = None) -> None:
+    """Raises `InputError` for columns that the file's format has no place for, whatever their values."""
+    try:
+        _check_columns(schema, _kind_of_sink(path, layout), layout)
+    except UnwritableError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 class StagedSink(TableSink):
@@ -100,7 +119,8 @@ class StagedSink(TableSink):
         staging: shared with other files of the output; the caller closes it.
         """
         self._path = path
-        self._kind = _kind_of_sink(path)
+        self._kind = _kind_of_sink(path, options.layout)
+        check_columns(path, schema, options.layout)
         _check_types(path, schema, self._kind, options)
         self._target = checked_target(path)
         with contextlib.ExitStack() as opened:
@@ -160,6 +180,14 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
         return TextSink(output, csv_header(schema.names), csv_lines)
     if kind.format is FileFormat.XML:
         return TextSink(output, XML_HEADER, xml_rows, XML_FOOTER)
+    if isinstance(options.layout, FixedLayout):
+        from compactor.files.fixedtext import FixedLines
+
+        return TextSink(output, b"", FixedLines(options.layout))
+    if kind.format in SEGMENT_FORMATS:
+        from compactor.files.segment_text import SegmentText
+
+        return TextSink(output, b"", SegmentText(kind.format))
     render = partial(json_lines, map_objects=options.map_objects, expanded=options.expanded)
     return TextSink(output, b"", options.render or render)
 
@@ -175,11 +203,22 @@ def _compressed(file: IO[bytes], compression: Compression) -> Any:
     return file
 
 
-def _kind_of_sink(path: str) -> FileKind:
-    kind = kind_of(path)
+def _kind_of_sink(path: str, layout: Layout | None) -> FileKind:
+    kind = kind_with(path, layout)
     if kind is None:
         raise UsageError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     return kind
+
+
+def _check_columns(schema: pa.Schema, kind: FileKind, layout: Layout | None) -> None:
+    if isinstance(layout, FixedLayout):
+        from compactor.files.fixedtext import check_fixed
+
+        check_fixed(schema, layout)
+    elif kind.format in SEGMENT_FORMATS:
+        from compactor.files.segment_text import check_segment_columns
+
+        check_segment_columns(schema, kind.format)
 
 
 def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> None:
@@ -193,9 +232,14 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
         except FormatError as error:
             raise InputError(f"{path}: {one_line(error)}") from None
         return
+    if kind.format in SEGMENT_FORMATS:
+        return
     for field in schema:
         alone = pa.schema([field])
         try:
+            if kind.format is FileFormat.FIXED:
+                plain_text(pa.nulls(1, storage_type(field.type)))
+                continue
             plain = FileKind(kind.format, Compression.NONE)
             _sink(io.BytesIO(), alone, plain, SinkOptions()).finish()
             if kind.format in (FileFormat.CSV, FileFormat.NDJSON):
@@ -216,7 +260,8 @@ def _one_null(schema: pa.Schema) -> pa.RecordBatch:
 
 def _unfit(path: str, batch: pa.RecordBatch | None, kind: FileKind, error: Exception) -> InputError:
     """Returns the error for a value. batch: contains it, if the sink does not name the column."""
-    place = "" if batch is None or kind.format is FileFormat.PARQUET else _place(batch, kind)
+    names_place = kind.format in (FileFormat.PARQUET, FileFormat.FIXED, *SEGMENT_FORMATS)
+    place = "" if batch is None or names_place else _place(batch, kind)
     return InputError(f"{path}: {place}{kind.format.value} can't hold a value: {one_line(error)}")
 
 

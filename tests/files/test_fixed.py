@@ -1,0 +1,128 @@
+"""Columns of fixed width: places, padding and what does not fit, read and written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.errors import InputError
+from compactor.files.layouts import Align, FixedColumn, FixedLayout
+from compactor.files.read import open_table_file
+from compactor.files.write import SinkOptions, open_table_sink
+from tests.files.reading import put, refusal, schema, table_of
+from tests.support.wording import refuses
+
+LAYOUT = FixedLayout(
+    (
+        FixedColumn("name", 0, 6, align=Align.LEFT),
+        FixedColumn("size", 6, 5, align=Align.RIGHT, pad="0"),
+        FixedColumn("share", 12, 4),
+    )
+)
+
+
+def write(path: Path, table: pa.Table, layout: FixedLayout = LAYOUT) -> str:
+    with open_table_sink(str(path), table.schema, SinkOptions(layout=layout)) as sink:
+        for batch in table.to_batches(max_chunksize=2):
+            sink.write(batch)
+    return str(path)
+
+
+def test_columns_are_read_from_their_places(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.txt", "Zoë   -0012 0.5\r\n\nEve   00000\nnobody\nO\n")
+    table = table_of(path, layout=LAYOUT)
+    assert table.schema == schema(name=pa.string(), size=pa.int64(), share=pa.float64())
+    assert table.to_pylist() == [
+        {"name": "Zoë", "size": -12, "share": 0.5},
+        {"name": "Eve", "size": 0, "share": None},
+        {"name": "nobody", "size": None, "share": None},
+        {"name": "O", "size": None, "share": None},
+    ]
+
+
+def test_a_type_of_the_layout_holds_unless_another_is_given(tmp_path: Path) -> None:
+    layout = FixedLayout((FixedColumn("n", 0, 3, pa.string()), FixedColumn("m", 3, 2, pa.int32())))
+    path = put(tmp_path, "a.txt", "00112\n")
+    assert table_of(path, layout=layout).to_pylist() == [{"n": "001", "m": 12}]
+    assert table_of(path, schema(m=pa.float64()), layout=layout)["m"].to_pylist() == [12.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "ordinal"),
+    [("nobody001", 1), ("nobody00012 0.5 more", 1), ("nobody0001x 0.5", None)],
+)
+def test_lines_that_do_not_fit_their_columns_are_bad_rows(
+    tmp_path: Path, line: str, ordinal: int | None
+) -> None:
+    layout = LAYOUT if ordinal is not None else typed()
+    path = put(tmp_path, "a.txt", f"a     00001 1.5   \n{line}\n")
+    refusal(path, layout=layout)
+    with open_table_file(path, layout=layout, leaves_out_bad_rows=True) as file:
+        assert [row.ordinal for row in file.bad_rows] == [1]
+        assert pa.Table.from_batches(file).num_rows == 1
+
+
+def typed() -> FixedLayout:
+    name, _, share = LAYOUT.columns
+    return FixedLayout((name, FixedColumn("size", 6, 5, pa.int64(), Align.RIGHT, "0"), share))
+
+
+def test_values_are_written_to_their_places(tmp_path: Path) -> None:
+    table = pa.table(
+        {"share": [0.5, None, 12.0], "name": ["Zoë", None, "nobody"], "size": [-12, 0, None]}
+    )
+    path = Path(write(tmp_path / "a.txt", table))
+    assert path.read_text() == "Zoë   -0012  0.5\n      00000     \nnobody      12.0\n"
+    assert table_of(str(path), layout=LAYOUT).equals(table.select(["name", "size", "share"]))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("name", "too long"), ("name", "a\nb"), ("size", 123_456), ("share", 1.25e-7)],
+)
+def test_a_value_without_room_is_refused_by_row_and_column(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    rows = [{"name": "a", "size": 1, "share": 1.5}] * 4
+    table = pa.Table.from_pylist([*rows, {**rows[0], column: value}])
+    with refuses(InputError, "row 5", repr(column)):
+        write(tmp_path / "a.txt", table)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("columns", [("name", "size"), ("name", "size", "share", "more")])
+def test_columns_and_places_belong_together(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    with refuses(InputError):
+        write(tmp_path / "a.txt", pa.table({name: ["1"] for name in columns}))
+
+
+WORDS = st.text("aé0 .-", max_size=6).map(str.strip)
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            # An empty text and a null look alike.
+            "name": st.one_of(st.none(), WORDS.filter(bool)),
+            "size": st.one_of(st.none(), st.integers(-9999, 99_999)),
+            "share": st.one_of(st.none(), st.sampled_from([0.5, -1.0, 99.5, 0.25])),
+        }
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ROWS)
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]
+) -> None:
+    known = schema(name=pa.string(), size=pa.int64(), share=pa.float64())
+    table = pa.Table.from_pylist(rows, known)
+    path = write(tmp_path_factory.mktemp("fixed") / "a.txt.gz", table)
+    assert table_of(path, known, layout=LAYOUT).equals(table)
