@@ -25,7 +25,8 @@ WIDENED_TYPE: Final = pa.map_(pa.string(), pa.string())
 class UnserializableMapValue(InputError):  # noqa: N818 - public name in pipelines
     """A writer without map support got a map column."""
 
-    def __init__(self, format_name: str, column: str) -> None:
+    def __init__(self, format_name: str, column: str, what: str) -> None:
+        """what: subject of the message."""
         self.format = format_name
         self.column = column
         cure = (
@@ -34,9 +35,15 @@ class UnserializableMapValue(InputError):  # noqa: N818 - public name in pipelin
             else "choose its values in a transform"
         )
         super().__init__(
-            f"UnserializableMapValue{{format: {format_name}, column: {column}}}: {format_name} has no place "
-            f"for a map: {cure}, or write NDJSON; nothing was written"
+            f"{what}: UnserializableMapValue{{format: {format_name}, column: {column}}}: {format_name} has "
+            f"no place for a map: {cure}, or write NDJSON; nothing was written"
         )
+
+    def at(self, place: str | None) -> UnserializableMapValue:
+        """Adds the node's file and line."""
+        if place is not None:
+            self.args = (f"{place}: {self}",)
+        return self
 
 
 def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:

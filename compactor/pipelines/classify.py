@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 
-from compactor.files.names import FRAGMENT, kind_of
+from compactor.files.names import FRAGMENT
 from compactor.pipelines.config import (
     Aggregate,
     Combine,
@@ -267,7 +267,7 @@ def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) 
         return False, "it writes a file for each source document"
     if node.split is not None:
         return False, "it is split into several files"
-    if kind_of(node.path or "") == FRAGMENT:
+    if node.kind == FRAGMENT:
         return False, "a fragment is sorted"
     if has_groups(nodes):
         return False, "a source declares a correlation key"

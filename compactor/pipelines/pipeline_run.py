@@ -11,7 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.errors import ConfigError
-from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, plain_schema
+from compactor.pipelines.binding import (
+    WIDENED,
+    WIDENED_TYPE,
+    UnserializableMapValue,
+    plain_schema,
+)
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.classify import Classified, Form, correlated_source
 from compactor.pipelines.config import (
@@ -79,6 +84,8 @@ class PipelineRun:
                 self._check_names(name)
             except ConfigError as error:
                 raise pipeline.located(name, error) from None
+            except UnserializableMapValue as error:
+                raise error.at(pipeline.place_of(name)) from None
         self._check_keys()
         self._claim_places()
         self._results: dict[str, BatchBuffer] = {}

@@ -72,7 +72,7 @@ def write_outputs(
             if not isinstance(node, Output) or node.path is None:
                 continue
             schema = written_schema(node, schemas[node.input])
-            file = files.enter_context(closing(open_sink(node.path, schema)))
+            file = files.enter_context(closing(open_sink(node.path, schema, layout=node.layout)))
             for feed in feeds[name]:
                 for rows in results.written(feed):
                     if rows.part is not None:

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from compactor.files.names import FRAGMENT, kind_of
+from compactor.files.layouts import Layout, kind_with
+from compactor.files.names import FRAGMENT, FileKind
+from compactor.pipelines.config.layouts import Fixed, Lines, Xml, layout_of
 from compactor.pipelines.config.model import EachOnce, Model, PlaceName, Text
 from compactor.pipelines.time_windows import END, START, window_sizes
 from compactor.pipelines.types import TYPES
@@ -34,7 +36,7 @@ class _Place(Model):
 
 
 class Source(_Place):
-    """Reads rows from a table or from files: Parquet, Arrow, NDJSON or CSV, by extension.
+    """Reads rows from a table or from files, by extension or by `lines`, `fixed` or `xml`.
 
     `path` may be a pattern, such as `logs/app-*.ndjson`.
     """
@@ -46,6 +48,13 @@ class Source(_Place):
     """Column types of a file, in SQL; all other fields go to `$widened`."""
     correlation_key: str | None = None
     """Rows with equal values, across all sources that set it, are written or set aside together."""
+    lines: Lines | None = None
+    fixed: Fixed | None = None
+    xml: Xml | None = None
+
+    @property
+    def layout(self) -> Layout | None:
+        return layout_of(self.lines, self.fixed, self.xml)
 
     @field_validator("fields")
     @classmethod
@@ -61,6 +70,9 @@ class Source(_Place):
             raise SettingError("where", "`where` is for tables; use a transform's `filter`")
         if self.fields is not None and self.table is not None:
             raise SettingError("fields", "`fields` are for files; a table knows its columns")
+        layouts = [name for name in ("lines", "fixed", "xml") if getattr(self, name) is not None]
+        if layouts and (self.table is not None or len(layouts) > 1):
+            raise SettingError(layouts[-1], "one of `lines`, `fixed` and `xml`, for files")
         return self
 
 
@@ -274,7 +286,7 @@ class Split(Model):
 
 
 class Output(_Place):
-    """Writes rows to a table or a file: Parquet, Arrow, fragment, NDJSON, CSV or XML, by extension."""
+    """Writes rows to a table or a file, by extension or by `fixed`."""
 
     input: str
     sort_by: str | None = None
@@ -282,10 +294,20 @@ class Output(_Place):
     split: Split | None = None
     drop_widened: bool = False
     """Leaves out undeclared fields of the source."""
+    fixed: Fixed | None = None
+
+    @property
+    def layout(self) -> Layout | None:
+        return layout_of(self.fixed)
+
+    @property
+    def kind(self) -> FileKind | None:
+        """The kind of its files; None for a table or an unknown ending."""
+        return None if self.path is None else kind_with(self.path, self.layout)
 
     @property
     def _is_fragment(self) -> bool:
-        return kind_of(self.path or "") == FRAGMENT
+        return self.kind == FRAGMENT
 
     @model_validator(mode="after")
     def _sort_fits_the_place(self) -> Self:
@@ -295,6 +317,8 @@ class Output(_Place):
             )
         if self._is_fragment and self.sort_by is None:
             raise SettingError("path", "a fragment is sorted: give `sort_by`")
+        if self.fixed is not None and self.path is None:
+            raise SettingError("fixed", "`fixed` is for files")
         return self
 
     @model_validator(mode="after")

@@ -58,7 +58,11 @@ class Pipeline(Model):
             )
         return self
 
+    def place_of(self, node: str) -> str | None:
+        """Returns the node's file and line, if it comes from a file."""
+        return self._places.get(node)
+
     def located(self, node: str, error: ConfigError) -> ConfigError:
         """Adds the node's file and line to the error."""
-        place = self._places.get(node)
+        place = self.place_of(node)
         return error if place is None else ConfigError(f"{place}: {error}")

@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from compactor.common.clock import random_id
 from compactor.common.threads import started
-from compactor.errors import ConfigError
-from compactor.files.names import PARQUET, FileFormat, kind_of
+from compactor.errors import ConfigError, InputError
+from compactor.files.layouts import Layout
+from compactor.files.names import PARQUET, WITHOUT_MAPS, FileFormat
 from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
 from compactor.files.staging import Staging
-from compactor.files.write import SinkOptions, StagedSink, check_sink_path
+from compactor.files.write import SinkOptions, StagedSink, check_columns, check_sink_path
 from compactor.pipelines.binding import (
     WIDENED,
     UnserializableMapValue,
@@ -66,19 +67,24 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
             there = names_text(written.names)
             raise ConfigError(f"{what}: split: no column {node.split.by!r}; columns are: {there}")
         checked_order((SortColumn(node.split.by),), written, f"{what}: split")
-    kind = None if node.path is None else kind_of(node.path)
+    kind = node.kind
     if node.path is not None:
-        check_sink_path(node.path)
-    if kind is not None and kind.format in (FileFormat.CSV, FileFormat.XML):
+        check_sink_path(node.path, node.layout)
+    if kind is not None and kind.format in WITHOUT_MAPS:
         for column in written:
             if has_map(column.type):
-                raise UnserializableMapValue(kind.format.value.lower(), column.name)
+                raise UnserializableMapValue(kind.format.value.lower(), column.name, what)
     if WIDENED in written.names and (kind is None or kind.format is not FileFormat.NDJSON):
         raise ConfigError(
             f"{what}: rows may have fields that a source's columns do not know ({WIDENED}), which only "
             "NDJSON has a place for: declare them in `fields` of the source, or leave them out by "
             "`drop_widened: true`"
         )
+    if node.path is not None:
+        try:
+            check_columns(node.path, written, node.layout)
+        except InputError as error:
+            raise ConfigError(f"{what}: {error}") from None
 
 
 def written_schema(node: Output, schema: pa.Schema) -> pa.Schema:
@@ -94,6 +100,7 @@ def open_sink(
     sort: SortSchema | None = None,
     row_group_bytes: int = ROW_GROUP_BYTES,
     staging: Staging | None = None,
+    layout: Layout | None = None,
 ) -> StagedSink:
     """Opens a file with the write options of pipelines.
 
@@ -101,7 +108,11 @@ def open_sink(
     files, if the output has several.
     """
     options = SinkOptions(
-        sort=sort, map_objects=True, expanded=WIDENED, row_group_bytes=row_group_bytes
+        sort=sort,
+        map_objects=True,
+        expanded=WIDENED,
+        row_group_bytes=row_group_bytes,
+        layout=layout,
     )
     return StagedSink(path, schema, options, staging)
 
@@ -158,7 +169,7 @@ class Writing:
 
     def write(self) -> None:
         held = self._part_bytes * (
-            _SORT_COPIES if self.is_table else 1 if kind_of(self._node.path or "") == PARQUET else 0
+            _SORT_COPIES if self.is_table else 1 if self._node.kind == PARQUET else 0
         )
         with Reservation(self._work.budget, self._name, held):
             if self._node.table is not None:
@@ -227,7 +238,9 @@ class Writing:
         if self._node.split is not None:
             self._work.claim(path, f"node {self._name!r}")
         row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
-        return open_sink(path, self._schema, self._sort, row_group_bytes, self._staging)
+        return open_sink(
+            path, self._schema, self._sort, row_group_bytes, self._staging, self._node.layout
+        )
 
     def _write_fragments(self, table: str) -> None:
         store = open_store(table)

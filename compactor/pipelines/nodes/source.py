@@ -86,6 +86,7 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
                     known,
                     leaves_out_bad_rows=leaves_out_bad_rows,
                     kept_column=source.correlation_key,
+                    layout=source.layout,
                 )
             )
             for path in paths
@@ -103,7 +104,11 @@ def open_one_file(
     """Opens one file of a source with known columns."""
     known = None if source.fields is None else _declared(source.fields)
     file = open_table_file(
-        path, known, leaves_out_bad_rows=leaves_out_bad_rows, kept_column=source.correlation_key
+        path,
+        known,
+        leaves_out_bad_rows=leaves_out_bad_rows,
+        kept_column=source.correlation_key,
+        layout=source.layout,
     )
     reader = SourceReader(schema, lambda: _rows_of([file], reader, source.correlation_key))
     return reader
