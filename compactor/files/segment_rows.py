@@ -12,7 +12,7 @@ from compactor.errors import InputError
 from compactor.files.segments import Elements, Segment, SegmentCutter, elements_of
 from compactor.files.source import BadRow, Piece, TextBatches
 
-_BLOCK_SEGMENTS: Final = 4096
+_BLOCK_SEGMENTS: Final = 1024
 _COMPONENTS: Final = pa.list_(pa.string())
 SEGMENT_SCHEMA: Final = pa.schema(
     {

@@ -56,7 +56,7 @@ class Delimiters:
     """The character that makes the next one text, or encloses an escape sequence; empty if there is none."""
     charset: str = "utf-8"
 
-    @property
+    @cached_property
     def is_hl7(self) -> bool:
         return self.format is FileFormat.HL7
 
@@ -66,6 +66,10 @@ class Delimiters:
         mark = self.release.decode()
         names = (("F", self.element), ("S", self.component), ("R", self.repetition))
         return {by.decode(): f"{mark}{name}{mark}" for name, by in names if by and mark}
+
+    @cached_property
+    def released(self) -> re.Pattern[str]:
+        return re.compile(f"{re.escape(self.release.decode())}.", re.DOTALL)
 
     @cached_property
     def sequence(self) -> re.Pattern[str]:
@@ -325,7 +329,16 @@ def elements_of(segment: Segment) -> Elements:
         more = _elements(rest, by, first=3)
         start = [[by.element.decode()], [marks.decode(by.charset)]]
         return Elements(start + more.elements, more.repeats)
+    if not (by.release and by.release in raw) and (not by.repetition or by.repetition not in raw):
+        return Elements(_plain(raw.decode(by.charset), by), [])
     return _elements(_split(raw, by.element, by)[1:], by, first=1)
+
+
+def _plain(text: str, by: Delimiters) -> list[Components]:
+    """Returns the elements of a segment without released characters and repetitions."""
+    component = by.component.decode()
+    parts = text.split(by.element.decode())
+    return [part.split(component) if part else [] for part in parts[1:]]
 
 
 def _elements(parts: list[bytes], by: Delimiters, first: int) -> Elements:
@@ -354,7 +367,7 @@ def text_of(component: str, by: Delimiters) -> str:
     if not mark or mark not in component:
         return component
     if not by.is_hl7:
-        return re.sub(f"{re.escape(mark)}(.)", r"\1", component, flags=re.DOTALL)
+        return by.released.sub(lambda found: found[0][1], component)
     plain = {sequence: by_itself for by_itself, sequence in by.escapes.items()}
     return by.sequence.sub(lambda found: plain.get(found[0], found[0]), component)
 

@@ -4,7 +4,7 @@ define entities or name other files, and those that nest too deeply or have rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 from xml.parsers import expat
 
@@ -15,27 +15,51 @@ from lsm_fragment.arrays.types import MAX_NESTING
 MAX_ROW_CHARACTERS: Final = 16 << 20
 MAX_ROW_VALUES: Final = 1 << 18
 MAX_TOKEN_BYTES: Final = 4 << 20
-_READ_BYTES: Final = 256 << 10
+_READ_BYTES: Final = 64 << 10
 _BLOCK_ROWS: Final = 1024
+_MAX_NAMES: Final = 1 << 16
+"""Let expat remember some names between reads, and forget them where they are without bounds."""
 _NAMED: Final = "column"
 """The element that our writer uses for names that XML does not take."""
 
 
+_NONE: Final[Mapping[str, list[Element]]] = {}
+
+
 class Element:
-    """An element of a row; attributes are children without children."""
+    """An element of a row; attributes are children without children.
 
-    __slots__ = ("children", "parts")
+    Most have one text and no children, and then no lists or dictionaries, which the garbage collector would
+    visit.
+    """
 
-    def __init__(self, text: str | None = None) -> None:
-        self.parts: list[str] = [] if text is None else [text]
-        self.children: dict[str, list[Element]] = {}
+    __slots__ = ("_children", "_more", "_text")
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+        self._more: list[str] | None = None
+        self._children: dict[str, list[Element]] | None = None
 
     @property
     def text(self) -> str:
-        return "".join(self.parts)
+        return self._text if self._more is None else "".join([self._text, *self._more])
+
+    @property
+    def children(self) -> Mapping[str, list[Element]]:
+        return self._children or _NONE
 
     def add(self, name: str, child: Element) -> None:
-        self.children.setdefault(name, []).append(child)
+        if self._children is None:
+            self._children = {}
+        self._children.setdefault(name, []).append(child)
+
+    def extend(self, text: str) -> None:
+        if not self._text:
+            self._text = text
+        elif self._more is None:
+            self._more = [text]
+        else:
+            self._more.append(text)
 
 
 class XmlRow(NamedTuple):
@@ -81,6 +105,8 @@ class XmlRows:
         while data := self._source.read(_READ_BYTES):
             self._heard = False
             self._parse(data, is_last=False)
+            if len(self._parser.intern) > _MAX_NAMES:
+                self._parser.intern.clear()
             silent = 0 if self._heard else silent + len(data)
             if silent > MAX_TOKEN_BYTES:
                 raise self._error(f"a tag or comment is longer than {MAX_TOKEN_BYTES >> 20} MiB")
@@ -123,15 +149,22 @@ class XmlRows:
                 return
             self._line = self._parser.CurrentLineNumber
             self._characters = self._values = 0
-        if name == _NAMED and set(attributes) == {"name"}:
-            name, attributes = attributes["name"], {}
         element = Element()
+        if attributes:
+            name = self._named(name, attributes, element)
+        self._count(len(name), 1)
+        self._open.append(element)
+        self._names.append(name)
+
+    def _named(self, name: str, attributes: dict[str, str], element: Element) -> str:
+        """Adds the attributes to an element, and returns its name."""
+        if name == _NAMED and set(attributes) == {"name"}:
+            return attributes["name"]
         for key, value in attributes.items():
             if key != "xmlns" and not key.startswith("xmlns:"):
                 element.add(key, Element(value))
-        self._count(len(name) + sum(map(len, attributes.values())), 1 + len(attributes))
-        self._open.append(element)
-        self._names.append(name)
+                self._count(len(key) + len(value), 1)
+        return name
 
     def _is_row(self, name: str) -> bool:
         if not self._row:
@@ -155,7 +188,7 @@ class XmlRows:
         self._heard = True
         if self._open:
             self._count(len(text), 0)
-            self._open[-1].parts.append(text)
+            self._open[-1].extend(text)
 
     def _count(self, characters: int, values: int) -> None:
         self._characters += characters

@@ -139,7 +139,7 @@ def test_writers_without_maps_refuse_them_before_anything_runs(
     maps = pa.array([[("x", 1)]], pa.map_(pa.string(), pa.int64()))
     lists = pa.array([[{"m": maps[0]}]], pa.list_(pa.struct({"m": maps.type})))
     table = pa.table({"n": [1], "deep": lists})
-    output = {"input": "a", "path": str(tmp_path / f"out.{ending}")}
+    output: dict[str, Any] = {"input": "a", "path": str(tmp_path / f"out.{ending}")}
     if ending == "txt":
         output["fixed"] = FIXED
     with refuses(UnserializableMapValue, "line 1", "node 'out'", f"format: {name}") as caught:
