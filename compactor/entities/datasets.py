@@ -155,7 +155,7 @@ def _there(name: str, path: str) -> Located:
         return table
     if not stat.S_ISREG(mode):
         raise _unusable(name, path, "is neither a file nor a table")
-    if not _is_readable(path):
+    if kind_of(path) is None:
         raise _unusable(name, path, f"unknown kind of file; known endings are {KNOWN_ENDINGS}")
     return Located(name, path, True)
 
@@ -175,11 +175,6 @@ def _unusable(name: str, place: str, cause: str) -> InputError:
     return InputError(
         f"dataset {name}: {place}: {cause}: correct it, or say in `sources` where the dataset is"
     )
-
-
-def _is_readable(path: str) -> bool:
-    kind = kind_of(path)
-    return kind is not None and kind.format is not FileFormat.XML
 
 
 class _InFolder:

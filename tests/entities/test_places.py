@@ -40,7 +40,7 @@ def make(folder: Path, what: str) -> Path:
         "loose",
         "fifo.ndjson",
         "link.ndjson",
-        "x.xml",
+        "x.xlsx",
         "x.txt",
     ],
 )
