@@ -291,6 +291,30 @@ def test_unknown_fields_bad_lines_and_documents_are_as_in_one_process(
         assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+def test_lines_fixed_widths_xml_and_segments_are_as_in_one_process(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"a{number}.log").write_text(f"INFO web {number}\n  at x\nERROR db -\n")
+        (tmp_path / f"a{number}.edi").write_text("UNB+UNOA:1+A'UNH+1'UNT+1'UNZ+1'")
+    (tmp_path / "in.xml").write_text("<o><i n='1'><t>a</t></i><i n='2'/></o>")
+    lines = {"pattern": r"%{LOGLEVEL:level} (?P<service>\w+) (?:%{INT:n:int}.*|-)",
+             "multiline": {"starts_with": "[A-Z]"}}  # fmt: skip
+    fixed = {"columns": [{"name": "service", "width": 5}, {"name": "level", "width": 6}]}
+    nodes = {
+        "l": {"source": {"path": "IN/a*.log", "lines": lines}},
+        "t": {"transform": {"input": "l", "columns": ["level", "service"]}},
+        "wide": {"output": {"input": "t", "path": "OUT/wide.txt", "fixed": fixed}},
+        "x": {"source": {"path": "IN/in.xml", "xml": {"row": "o/i"}}},
+        "items": {"output": {"input": "x", "path": "OUT/items.xml"}},
+        "e": {"source": {"path": "IN/a*.edi"}},
+        "segments": {"output": {"input": "e", "path": "OUT/all.edi"}},
+    }
+    one, many = both(nodes, tmp_path, tmp_path)
+    assert counters(many) == counters(one)
+    assert (tmp_path / "one/wide.txt").read_text() == "web  INFO  \ndb   ERROR \n" * 3
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 BAD = {"t": {"transform": {"input": "x", "columns": {"id": "id", "n": "100 / (id - 390)"}}}}
 
 
