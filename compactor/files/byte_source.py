@@ -54,11 +54,11 @@ class FileBytes:
             self._raw.close()
 
 
-class _Readable(Protocol):
+class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _decompressed(raw: IO[bytes], compression: Compression) -> _Readable:
+def _decompressed(raw: IO[bytes], compression: Compression) -> Readable:
     if compression is Compression.GZIP:
         return gzip.GzipFile(fileobj=raw, mode="rb")
     if compression is Compression.ZSTD:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compactor.files.flat_texts import SHOWN_CHARACTERS, FlatTextBatches, TextRows
+from compactor.files.csv_rows import SHOWN_CHARACTERS
+from compactor.files.flat_texts import FlatTextBatches, TextRows
 from compactor.files.layouts import Align, FixedColumn, FixedLayout
 from compactor.files.records import Records, cut_records
 from lsm_fragment import compute as pc

@@ -6,13 +6,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.files.csv_rows import SHOWN_CHARACTERS
 from compactor.files.jsontext import text_bytes
 from compactor.files.layouts import Align, FixedColumn, FixedLayout
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import decoded, to_storage
-
-_SHOWN_CHARACTERS = 60
 
 
 class FixedLines:
@@ -64,7 +63,7 @@ class FixedLines:
     def _refuse(self, text: pa.Array, is_bad: pa.Array, column: FixedColumn, cause: str) -> None:
         rows = np.flatnonzero(is_bad.fill_null(False).to_numpy(zero_copy_only=False))
         if len(rows):
-            shown = text[int(rows[0])].as_py()[:_SHOWN_CHARACTERS]
+            shown = text[int(rows[0])].as_py()[:SHOWN_CHARACTERS]
             raise UnwritableError(
                 f"row {self._rows + int(rows[0]) + 1:,}, column {column.name!r}: {shown!r} {cause}"
             )

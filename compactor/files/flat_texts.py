@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
+from compactor.files.csv_rows import SHOWN_CHARACTERS
 from compactor.files.json_arrays import UnreadableTypeError, check_readable
 from compactor.files.problems import PROBLEMS, failing_rows, one_line
 from compactor.files.readings import ALL_READINGS, Readings
@@ -20,9 +21,6 @@ from compactor.files.source import BadRow, Ordinals, Piece, TextBatches
 from compactor.files.text_values import from_cells, from_wire
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import keep, take
-
-SHOWN_CHARACTERS = 60
-"""Characters of a line or a value that messages show."""
 
 
 class TextRows(NamedTuple):

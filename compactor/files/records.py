@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.errors import InputError
+from compactor.files.byte_source import Readable
 from compactor.files.source import Ordinals
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import keep
@@ -30,11 +31,7 @@ class Records(NamedTuple):
     """Strings that may not be UTF-8."""
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def cut_records(path: str, source: _Readable, starts_with: str | None) -> Iterator[Records]:
+def cut_records(path: str, source: Readable, starts_with: str | None) -> Iterator[Records]:
     """Yields the records of a file. Raises `InputError` for one of more than 4 MiB.
 
     starts_with: expression that the first line of a record matches at its beginning; None if each line is a

@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from compactor.errors import InputError
+from compactor.files.byte_source import Readable
 from compactor.files.names import FileFormat
 
 MAX_SEGMENT_BYTES: Final = 1 << 20
@@ -102,14 +103,10 @@ class HeaderError(ValueError):
     """A header does not tell the delimiters."""
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 class SegmentCutter:
     """Cuts the segments of one file."""
 
-    def __init__(self, path: str, source: _Readable) -> None:
+    def __init__(self, path: str, source: Readable) -> None:
         self._path = path
         self._source = source
         self._data = b""

@@ -5,10 +5,11 @@ define entities or name other files, and those that nest too deeply or have rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 from xml.parsers import expat
 
 from compactor.errors import InputError
+from compactor.files.byte_source import Readable
 from compactor.files.problems import one_line
 from lsm_fragment.arrays.types import MAX_NESTING
 
@@ -69,14 +70,10 @@ class XmlRow(NamedTuple):
     element: Element
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 class XmlRows:
     """Parses one file."""
 
-    def __init__(self, path: str, source: _Readable, row: tuple[str, ...]) -> None:
+    def __init__(self, path: str, source: Readable, row: tuple[str, ...]) -> None:
         """row: names of the row's element and those around it; empty for the outermost's children."""
         self._path = path
         self._source = source
