@@ -19,6 +19,7 @@ from compactor.files.readings import ALL_READINGS, Readings
 from compactor.files.text_values import from_cells
 from compactor.files.xml_elements import Element
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.cast import cast_storage
 from lsm_fragment.arrays.moves import list_parts, take
 from lsm_fragment.arrays.nested import build_list, build_struct, null_mask
 
@@ -156,11 +157,13 @@ def values_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         fields = zip(texts.flatten(), dtype.fields, strict=True)
         columns = [values_of(child, field.type) for child, field in fields]
         return build_struct(dtype, len(texts), columns, null_mask(texts))
-    if pt.is_list(dtype) and pt.is_list(texts.type):
+    if pt.is_list(texts.type):
         counts, items = list_parts(texts)
-        return build_list(dtype, counts, values_of(items, dtype.value_type), null_mask(texts))
-    if pt.is_nested(texts.type):
-        return values_of(texts, as_text(dtype)).cast(dtype)
+        is_fixed = pt.is_fixed_size_list(dtype)
+        list_type = pa.list_(dtype.value_field) if is_fixed else dtype
+        values = values_of(items, dtype.value_type)
+        lists = build_list(list_type, counts, values, null_mask(texts))
+        return cast_storage(lists, dtype) if is_fixed else lists
     is_text = pt.is_string(dtype) or pt.is_large_string(dtype)
     if not is_text:
         trimmed = pc.ascii_trim_whitespace(texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -110,6 +111,24 @@ def test_what_our_writer_writes_is_read_back(
 
 
 FULL = {"n": 1, "a name": "t", "s": {"x": True, "y": "t"}, "list": [0.5], "deep": [{"z": "t"}]}
+
+
+def test_a_table_gives_nested_types_too(tmp_path: Path) -> None:
+    row = "<l><item>1</item><item/></l><f><item>1.5</item><item>2</item></f><s><d>1.50</d></s><b>YQ==</b>"
+    path = put(tmp_path, "a.xml", f"<rows><row>{row}</row><row><l/></row></rows>")
+    known = schema(
+        l=pa.large_list(pa.int8()),
+        f=pa.list_(pa.float32(), 2),
+        s=pa.struct({"d": pa.decimal128(5, 2), "more": pa.date32()}),
+        b=pa.binary(),
+    )
+    first, second = table_of(path, known).to_pylist()
+    assert (first["l"], first["f"], first["b"]) == ([1, None], [1.5, 2.0], b"a")
+    assert first["s"] == {"d": Decimal("1.50"), "more": None}
+    assert second == {"l": [], "f": None, "s": None, "b": None}
+    odd = put(tmp_path, "odd.xml", "<rows>\n<row><l><item>0x1</item></l></row></rows>")
+    refusal(odd, known)
+    refusal(odd, schema(l=pa.map_(pa.string(), pa.string())))
 
 
 def test_elements_of_another_form_than_the_tables_are_bad_rows(tmp_path: Path) -> None:
