@@ -113,8 +113,10 @@ class SegmentText:
             self._by = by = with_charset(by, text.encode())
         elif tag in ("UNZ", "IEA"):
             self._by = None
-        if by.is_hl7 and ("\r" in text or "\n" in text):
-            raise ValueError(f"{tag} has a line break in a text: write it as \\X0D\\ or \\.br\\")
+        if by.is_hl7 and not set("\r\n\x0b\x1c").isdisjoint(text):
+            raise ValueError(
+                f"{tag} has a line break or a frame's character in a text: write it as \\X0D\\ or \\.br\\"
+            )
         try:
             return text.encode(by.charset), by
         except UnicodeEncodeError as error:

@@ -240,8 +240,8 @@ class SegmentCutter:
 
 def of_una(start: bytes) -> Delimiters:
     """Returns the delimiters by the beginning of UNA. Raises `HeaderError`."""
-    if len(start) < _UNA_BYTES:
-        raise HeaderError("UNA needs six characters: fetch the file again if it is cut off")
+    if len(start) != _UNA_BYTES:
+        raise HeaderError("UNA needs six characters, as in UNA:+.? '")
     component, element, _decimal, release, repetition, segment = (
         start[n : n + 1] for n in range(3, _UNA_BYTES)
     )
@@ -264,7 +264,7 @@ def of_unb(start: bytes) -> Delimiters:
 def of_isa(start: bytes) -> Delimiters:
     """Returns the delimiters by the beginning of ISA. Raises `HeaderError`."""
     element = start[3:4]
-    if len(start) < _ISA_BYTES or any(start[n : n + 1] != element for n in _ISA_SEPARATORS):
+    if len(start) != _ISA_BYTES or any(start[n : n + 1] != element for n in _ISA_SEPARATORS):
         raise HeaderError(
             "ISA has elements of fixed width, 106 bytes with its end, and this one has not"
         )
