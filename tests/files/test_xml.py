@@ -95,7 +95,7 @@ WRITTEN = schema(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=20))
 def test_what_our_writer_writes_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]
