@@ -1,4 +1,8 @@
-"""Groups rows by SQL: the columns that the database reads, the query, and the columns of its result."""
+"""Groups rows: the columns that the database reads, its query, and the columns of the result.
+
+Functions of sorted values are computed beside the query: it counts their values, and says in which order the
+groups come (`value_runs`).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,15 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
+from compactor.pipelines.aggregate_calls import Call, parse_call
 from compactor.pipelines.carried import carried, restored
 from compactor.pipelines.database import GIVEN, Database, Rows
-from compactor.pipelines.measures import measure, parse_call
+from compactor.pipelines.grouped_values import GroupedValues, GroupNumbers, Stream, parts
+from compactor.pipelines.measures import ROW_NUMBER, Measure, measure
 from compactor.pipelines.provenance import ROW, Batches
+from compactor.pipelines.sorting import Sorter
+from compactor.pipelines.value_runs import value_runs
+from compactor.resources.reservation import Reservation
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.keys.sort_schema import SortColumn
@@ -28,37 +37,89 @@ class Grouping:
         keys: Sequence[str],
         columns: Mapping[str, str],
         schema: pa.Schema,
+        what: str,
         *,
         keeps_order: bool = False,
     ) -> None:
-        """columns: calls by result name. keeps_order: whether groups are ordered by their first rows; else by
-        their keys. Raises `ConfigError`."""
-        calls = {name: parse_call(text, schema, name) for name, text in columns.items()}
+        """columns: calls by result name. what: subject of messages. keeps_order: whether rows come group by
+        group, and groups are ordered by their first rows; else by their keys. Without keys, all rows are one
+        group. Raises `ConfigError`."""
+        calls = [
+            parse_call(text, schema, f"{what}: column {name!r}") for name, text in columns.items()
+        ]
         self._keys = list(keys)
-        self._columns = [call.column for call in calls.values()]
-        self._measures = [measure(call, schema, name) for name, call in calls.items()]
-        self._keeps_order = keeps_order
-        self.uses = {*keys, *(column for column in self._columns if column is not None)}
+        self._key_types = [_key_type(schema, key, what) for key in keys]
+        self._names = list(columns)
+        self._keeps_order = keeps_order or not keys
+        self._arguments = {_column_of(e.text): e for call in calls for e in call.arguments}
+        self._reads = [[_column_of(e.text) for e in call.arguments] for call in calls]
+        self._measures: list[Measure] = [measure(call) for call in calls]
+        self.uses = {*keys, *(column for call in calls for column in call.uses)}
         """The columns that are read."""
-        self.schema = pa.schema(
-            [(key, _key_type(schema, key)) for key in keys]
-            + [(name, m.type) for name, m in zip(columns, self._measures, strict=True)]
-        )
-        hidden = [(ROW, pa.int64())] if keeps_order else []
-        self.unordered_schema = pa.schema([*self.schema, *starmap(pa.field, hidden)])
+        self.values = self._values_of(calls)
+        self.unordered_schema = self._unordered_schema()
         """What `groups` yields."""
-        self.order = tuple(map(SortColumn, [ROW] if keeps_order else keys))
-        empty = pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
-        self._read_schema = self._read(empty, 0).schema
+        self.order = tuple(map(SortColumn, [ROW] if self._keeps_order else keys))
+        types = {name: each.type for name, each in zip(columns, self._measures, strict=True)}
+        for values in self.values:
+            types |= {name: function.type for name, function in values.functions.items()}
+        self.schema = pa.schema([*zip(keys, self._key_types, strict=True), *types.items()])
+        self._read_schema = self._read(self.with_arguments(_no_rows(schema)), 0).schema
+
+    def _values_of(self, calls: Sequence[Call]) -> list[GroupedValues]:
+        keys = None if self._keeps_order else self._key_types
+        found: dict[tuple[str, bool], GroupedValues] = {}
+        for name, call in zip(self._names, calls, strict=True):
+            if (function := value_runs(call)) is not None:
+                argument = call.arguments[0]
+                kind = (_column_of(argument.text), function.is_by_value)
+                if kind not in found:
+                    found[kind] = GroupedValues(*kind, argument.type, keys)
+                found[kind].functions[name] = function
+        return list(found.values())
+
+    def _unordered_schema(self) -> pa.Schema:
+        fields = [
+            *zip(self._keys, self._key_types, strict=True),
+            *((name, each.type) for name, each in zip(self._names, self._measures, strict=True)),
+        ]
+        hidden = [(ROW, pa.int64())] if self._keeps_order else []
+        return pa.schema(list(starmap(pa.field, [*fields, *hidden])))
+
+    # --- rows ---
+
+    def with_arguments(self, batch: pa.RecordBatch, *kept: str) -> pa.RecordBatch:
+        """Returns the keys that are there, the arguments of the functions, and the columns in `kept`.
+
+        Raises `pa.ArrowException` for values outside an argument's domain.
+        """
+        names = [*self._keys, *kept]
+        columns = {name: batch.column(name) for name in names if name in batch.schema.names}
+        columns |= {name: argument(batch) for name, argument in self._arguments.items()}
+        return pa.RecordBatch.from_pydict(columns)
 
     def groups(self, database: Database, node: str, batches: Batches, batch_rows: int) -> Batches:
         """Yields the groups of all rows, in any order: DuckDB cannot sort long keys in little memory.
 
-        Raises what `Database.query` raises, and `DataError`.
+        batches: results of `with_arguments`. Raises what `Database.query` raises, and `DataError`.
         """
         given = Rows(self._read_schema, self._all_read(batches))
         for found in database.query(node, self._sql(), given, batch_rows):
             yield self._result(found)
+
+    def put_values(self, batches: Batches, sorters: Sequence[Sorter]) -> Batches:
+        """Yields the batches, and gives their values to the sorters of `values`."""
+        numbers = GroupNumbers(self._keys)
+        for batch in batches:
+            if self.values:
+                keys = (
+                    [pa.array(numbers(batch))]
+                    if self._keeps_order
+                    else [batch.column(key) for key in self._keys]
+                )
+                for values, sorter in zip(self.values, sorters, strict=True):
+                    sorter.append(values.known(batch, keys))
+            yield batch
 
     def _all_read(self, batches: Batches) -> Batches:
         row = 0
@@ -69,12 +130,10 @@ class Grouping:
     def _read(self, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
         """Returns the columns that the query reads. row: number of the first row."""
         columns = {f"k{n}": _as_key(batch.column(key)) for n, key in enumerate(self._keys)}
-        for number, (each, column) in enumerate(zip(self._measures, self._columns, strict=True)):
-            values = None if column is None else batch.column(column)
-            for place, array in enumerate(each.read(values)):
+        for number, (each, names) in enumerate(zip(self._measures, self._reads, strict=True)):
+            for place, array in enumerate(each.read([batch.column(name) for name in names])):
                 columns[f"v{number}_{place}"] = array
-        if self._keeps_order:
-            columns["row"] = pa.array(np.arange(row, row + batch.num_rows))
+        columns[ROW_NUMBER] = pa.array(np.arange(row, row + batch.num_rows))
         return pa.RecordBatch.from_pydict(columns)
 
     def _sql(self) -> str:
@@ -84,29 +143,56 @@ class Grouping:
             prefix = f"v{number}_"
             chosen += each.sql([n for n in self._read_schema.names if n.startswith(prefix)])
         if self._keeps_order:
-            chosen.append("min(row)")
-        return f"SELECT {', '.join(chosen)} FROM {GIVEN} GROUP BY {', '.join(keys)}"
+            chosen.append(f"min({ROW_NUMBER})")
+        by = f" GROUP BY {', '.join(keys)}" if keys else ""
+        return f"SELECT {', '.join(chosen)} FROM {GIVEN}{by}"
 
     def _result(self, found: pa.RecordBatch) -> pa.RecordBatch:
         columns: Iterator[pa.Array] = iter(found.columns)
-        types = self.schema.types[: len(self._keys)]
-        arrays = [restored(next(columns), dtype) for dtype in types]
+        arrays = [restored(next(columns), dtype) for dtype in self._key_types]
         arrays += [
             each.result([next(columns) for _ in range(each.width)]) for each in self._measures
         ]
         return pa.RecordBatch.from_arrays([*arrays, *columns], schema=self.unordered_schema)
 
+    # --- groups in order ---
 
-def _key_type(schema: pa.Schema, key: str) -> pa.DataType:
+    def finished(
+        self, groups: Batches, sorted_values: Sequence[Batches], memory: Reservation
+    ) -> Batches:
+        """Yields groups with the values of all functions. groups: in order. memory: for what is held
+        meanwhile. Raises `DataError`."""
+        streams = [Stream(batches) for batches in sorted_values]
+        for batch in groups:
+            for part in parts(batch, self.values):
+                columns = dict(zip(part.schema.names, part.columns, strict=True))
+                for values, stream in zip(self.values, streams, strict=True):
+                    columns |= values.computed(stream, part, memory)
+                memory.free()
+                yield pa.RecordBatch.from_arrays(
+                    [columns[name] for name in self.schema.names], schema=self.schema
+                )
+
+
+def _column_of(text: str) -> str:
+    """Returns the name of an argument's column."""
+    return f"$argument {text}"
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def _key_type(schema: pa.Schema, key: str, what: str) -> pa.DataType:
     """Returns the type of a key. Raises `ConfigError`."""
     if key not in schema.names:
         there = names_text(schema.names)
-        raise ConfigError(f"no column {key!r} to group by; there are: {there}")
+        raise ConfigError(f"{what}: no column {key!r} to group by; there are: {there}")
     dtype = schema.field(key).type
     storage = storage_type(dtype)
     is_odd = pt.is_nested(storage) or pt.is_interval(storage)
     if is_odd or isinstance(dtype, pa.BaseExtensionType):
-        raise ConfigError(f"column {key!r} is {dtype}, which nothing can be grouped by")
+        raise ConfigError(f"{what}: column {key!r} is {dtype}, which nothing can be grouped by")
     return dtype
 
 

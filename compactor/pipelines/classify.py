@@ -124,6 +124,8 @@ def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) ->
             return Classified(Form.MATERIALIZED, "the last row may be the first")
         case Aggregate(window=TimeWindow()):
             return Classified(Form.MATERIALIZED, "a window of time may get its last row at the end")
+        case Aggregate(group_by=()):
+            return Classified(Form.MATERIALIZED, "all rows make its one row")
         case Aggregate() if is_sorted_by(node.input, node.group_by, nodes):
             return Classified(
                 Form.BUILT, "its input is sorted by the groups: each is done when the next begins"

@@ -1,17 +1,18 @@
-"""The aggregate functions: what the database reads of a column, its SQL, and the value that comes of it."""
+"""The aggregate functions that the database computes: what it reads of the arguments, its SQL, and the value
+that comes of it."""
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.errors import ConfigError, DataError
+from compactor.errors import DataError
+from compactor.pipelines.aggregate_calls import Call
 from compactor.pipelines.carried import carried, restored
 from compactor.pipelines.exact_sums import (
     DIGIT_BITS,
@@ -22,23 +23,23 @@ from compactor.pipelines.exact_sums import (
     with_carries,
 )
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.names import names_text
 
-_CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
-_FUNCTIONS: Final = ("count", "sum", "min", "max", "mean")
+ROW_NUMBER: Final = "row"
+"""The column of the rows' numbers, which a query may read."""
 
 
 class Measure(ABC):
-    """An aggregate function on a column."""
+    """An aggregate function of arguments."""
 
     type: pa.DataType
     width = 1
     """Number of aggregates."""
 
-    def read(self, _values: pa.Array | None) -> list[pa.Array]:
-        """Returns the columns that the query reads for the argument's values."""
-        return []
+    def read(self, arguments: Sequence[pa.Array]) -> list[pa.Array]:
+        """Returns the columns that the query reads for the arguments' values."""
+        return [carried(values) for values in arguments]
 
     @abstractmethod
     def sql(self, names: Sequence[str]) -> list[str]:
@@ -49,40 +50,73 @@ class Measure(ABC):
         return restored(found[0], self.type)
 
 
-class CountRows(Measure):
-    type = pa.int64()
-
-    def sql(self, _names: Sequence[str]) -> list[str]:
-        return ["count(*)"]
-
-
 class Count(Measure):
+    """`count`, or with `only_true` `count_if`."""
+
     type = pa.int64()
 
-    def read(self, values: pa.Array | None) -> list[pa.Array]:
-        assert values is not None
-        return [values.is_valid()]
+    def __init__(self, *, only_true: bool = False) -> None:
+        self._only_true = only_true
+
+    def read(self, arguments: Sequence[pa.Array]) -> list[pa.Array]:
+        [values] = arguments
+        return [to_flags(values).fill_null(False) if self._only_true else values.is_valid()]
 
     def sql(self, names: Sequence[str]) -> list[str]:
         return [f"count(*) FILTER ({names[0]})"]
 
 
 class Extreme(Measure):
-    """`min` and `max`: NaN only if there is no other value."""
+    """`min`, `max`, `min_by` and `max_by`: NaN counts only if there is no other value."""
 
-    def __init__(self, dtype: pa.DataType, function: str) -> None:
+    def __init__(self, dtype: pa.DataType, aggregate: str, ordered: pa.DataType) -> None:
+        """aggregate: of the database. ordered: the type of the last argument, which is compared."""
         self.type = dtype
-        self._function = function
-
-    def read(self, values: pa.Array | None) -> list[pa.Array]:
-        assert values is not None
-        return [carried(values)]
+        self._aggregate = aggregate
+        self._skips_nan = "max" in aggregate and pt.is_floating(storage_type(ordered))
 
     def sql(self, names: Sequence[str]) -> list[str]:
-        [name] = names
-        if self._function == "max" and pt.is_floating(storage_type(self.type)):
-            return [f"coalesce(max({name}) FILTER (NOT isnan({name})), max({name}))"]
-        return [f"{self._function}({name})"]
+        call = f"{self._aggregate}({', '.join(names)})"
+        if self._skips_nan:
+            return [f"coalesce({call} FILTER (NOT isnan({names[-1]})), {call})"]
+        return [call]
+
+
+class InOrder(Measure):
+    """`first` and `last`, of the rows for which the second argument is true, if there is one."""
+
+    def __init__(self, dtype: pa.DataType, aggregate: str) -> None:
+        self.type = dtype
+        self._aggregate = aggregate
+
+    def sql(self, names: Sequence[str]) -> list[str]:
+        value, *condition = names
+        only = f" FILTER ({condition[0]})" if condition else ""
+        return [f"{self._aggregate}({value}, {ROW_NUMBER}){only}"]
+
+
+class Flag(Measure):
+    """`bool_and` and `bool_or`."""
+
+    type = pa.bool_()
+
+    def __init__(self, aggregate: str) -> None:
+        self._aggregate = aggregate
+
+    def read(self, arguments: Sequence[pa.Array]) -> list[pa.Array]:
+        return [to_flags(arguments[0])]
+
+    def sql(self, names: Sequence[str]) -> list[str]:
+        return [f"{self._aggregate}({names[0]})"]
+
+
+class Spread(Flag):
+    """`stddev`, `variance` and those of a population, of numbers as floats."""
+
+    type = pa.float64()
+
+    def read(self, arguments: Sequence[pa.Array]) -> list[pa.Array]:
+        return [to_floats(arguments[0])]
 
 
 class Sum(Measure):
@@ -98,8 +132,8 @@ class Sum(Measure):
         self.width = 1 + (self._sum_type.bit_width // DIGIT_BITS if self._is_decimal else 1)
         self.type = pa.float64() if is_mean else self._sum_type
 
-    def read(self, values: pa.Array | None) -> list[pa.Array]:
-        assert values is not None
+    def read(self, arguments: Sequence[pa.Array]) -> list[pa.Array]:
+        values = to_storage(arguments[0])
         if self._is_decimal:
             is_null = np.asarray(values.is_null())
             return [pa.array(digits, mask=is_null) for digits in digits_of(values).T]
@@ -120,7 +154,7 @@ class Sum(Measure):
         try:
             return self._exact(totals)
         except pa.ArrowInvalid:
-            raise DataError(f"{self._what} does not fit into {self._sum_type}") from None
+            raise DataError(f"{self._what}: the sum does not fit into {self._sum_type}") from None
 
     def _exact(self, totals: Sequence[pa.Array]) -> pa.Array:
         if not self._is_decimal:
@@ -138,53 +172,86 @@ class Sum(Measure):
         return with_carries(np.stack(columns, axis=1))
 
 
-class Call(NamedTuple):
-    """A function, and the column that it takes; None counts rows."""
-
-    function: str
-    column: str | None
+def to_flags(values: pa.Array) -> pa.Array:
+    return plain(to_storage(values)).cast(pa.bool_())
 
 
-def parse_call(text: str, schema: pa.Schema, name: str) -> Call:
-    """Parses a call. Raises `ConfigError`.
+def to_floats(values: pa.Array) -> pa.Array:
+    return plain(to_storage(values)).cast(pa.float64(), safe=False)
 
-    name: the column of the result.
+
+def is_number(dtype: pa.DataType) -> bool:
+    return bool(pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype))
+
+
+def measure(call: Call) -> Measure:
+    """Returns the measure of a call. Raises `ConfigError` if the function is not defined for its arguments.
+
+    Functions that the database does not compute are of the known values of their argument, which it counts.
     """
-    match = _CALL.fullmatch(text)
-    function, column = match.groups() if match else ("", None)
-    if function not in _FUNCTIONS or (column is None and function != "count"):
-        raise ConfigError(
-            f"column {name!r}: {text!r} is not one of count, "
-            + ", ".join(f"{known}(x)" for known in _FUNCTIONS)
-        )
-    if column is not None and column not in schema.names:
-        there = names_text(schema.names)
-        raise ConfigError(f"column {name!r}: no column {column!r}; there are: {there}")
-    return Call(function, column)
+    make = _MEASURES.get(call.function)
+    return Count() if make is None else make(call)
 
 
-def measure(call: Call, schema: pa.Schema, name: str) -> Measure:
-    """Binds a call to a schema. Raises `ConfigError` if the function is not defined for the column.
+def _count_if(call: Call) -> Measure:
+    check_type(call, pt.is_boolean, "is of conditions")
+    return Count(only_true=True)
 
-    name: the column of the result.
-    """
-    function, column = call
-    if column is None:
-        return CountRows()
-    dtype = schema.field(column).type
-    storage = storage_type(dtype)
-    storage = pa.int64() if pt.is_null(storage) and function in ("sum", "mean") else storage
-    what = f"{function}({column})"
-    if function == "count":
-        return Count()
-    if function in ("min", "max"):
-        if pt.is_nested(storage) or pt.is_interval(storage):
-            raise ConfigError(f"column {name!r}: {what}: {column!r} is {dtype}, which has no order")
-        return Extreme(dtype, function)
-    is_number = pt.is_integer(storage) or pt.is_floating(storage) or pt.is_decimal(storage)
-    if not is_number and not pt.is_boolean(storage):
-        raise ConfigError(
-            f"column {name!r}: {what}: {column!r} is {dtype}, and {function} is of numbers: cast it in a "
-            "transform"
-        )
-    return Sum(storage, f"column {name!r}: a sum of {column!r}", is_mean=function == "mean")
+
+def _flag(call: Call) -> Measure:
+    check_type(call, pt.is_boolean, "is of conditions")
+    return Flag(call.function)
+
+
+def _spread(call: Call) -> Measure:
+    check_type(call, is_number, "is of numbers: cast it in the call or in a transform")
+    return Spread(_SPREADS[call.function])
+
+
+def _sum(call: Call) -> Measure:
+    check_type(call, lambda dtype: is_number(dtype) or pt.is_boolean(dtype),
+           "is of numbers: cast it in the call or in a transform")  # fmt: skip
+    storage = storage_type(call.arguments[0].type)
+    storage = pa.int64() if pt.is_null(storage) else storage
+    return Sum(storage, call.what, is_mean=call.function == "avg")
+
+
+def _extreme(call: Call) -> Measure:
+    check_type(call, _is_flat, "takes values that have an order", argument=-1)
+    check_type(call, _is_flat, "takes plain values: choose one of them")
+    ordered = call.arguments[-1].type
+    return Extreme(call.arguments[0].type, _EXTREMES[call.function], ordered)
+
+
+def _in_order(call: Call) -> Measure:
+    check_type(call, _is_flat, "takes plain values: choose one of them")
+    aggregate = "arg_min_null" if call.function == "first" else "arg_max_null"
+    return InOrder(call.arguments[0].type, aggregate)
+
+
+_SPREADS: Final = {
+    "stddev": "stddev_samp", "stddev_pop": "stddev_pop", "variance": "var_samp", "var_pop": "var_pop",
+}  # fmt: skip
+_EXTREMES: Final = {"min": "min", "max": "max", "min_by": "arg_min", "max_by": "arg_max"}
+_MEASURES: Final[dict[str, Callable[[Call], Measure]]] = {
+    "count_if": _count_if,
+    **dict.fromkeys(("sum", "avg"), _sum),
+    **dict.fromkeys(_EXTREMES, _extreme),
+    **dict.fromkeys(_SPREADS, _spread),
+    **dict.fromkeys(("bool_and", "bool_or"), _flag),
+    **dict.fromkeys(("first", "last"), _in_order),
+}
+
+
+def _is_flat(dtype: pa.DataType) -> bool:
+    return not (pt.is_nested(dtype) or pt.is_interval(dtype))
+
+
+def check_type(
+    call: Call, fits: Callable[[pa.DataType], bool], problem: str, *, argument: int = 0
+) -> None:
+    """Raises `ConfigError` unless the type of an argument fits. Nulls fit everywhere."""
+    given = call.arguments[argument]
+    storage = storage_type(given.type)
+    if not pt.is_null(storage) and not fits(storage):
+        raise call.error(f"{given.text!r} is {given.type}, and {call.function} {problem}")

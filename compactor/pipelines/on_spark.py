@@ -142,8 +142,16 @@ class SparkRun:
         parts = 1 if stage.shuffle.kind is ShuffleKind.ONE else jobs.parts(size)
         flows = self._flows(stage.takes, self._dividers(stage, parts))
         if not flows:
-            return Done()
+            return self._run_on_nothing(jobs, spec)
         return jobs.run(flows, parts, lambda part, given: run_part(spec, part, given))
+
+    def _run_on_nothing(self, jobs: Jobs, spec: StageSpec) -> Done:
+        """Runs a stage that receives no rows: only an aggregate without groups makes a row of them."""
+        [root] = spec.stage.roots
+        node = self._nodes[root]
+        if not isinstance(node, Aggregate) or node.group_by or node.window is not None:
+            return Done()
+        return jobs.run_pieces(1, lambda number: run_part(spec, number, iter(())))
 
     def _narrowed(self, stage: SparkStage) -> dict[str, pa.Schema]:
         """Returns the schema of an aggregate's shuffled input, reduced to the columns it needs."""

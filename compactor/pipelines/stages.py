@@ -176,7 +176,7 @@ def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
             return Shuffle(ShuffleKind.RANGE, by=node.by)
         case Merge(mode=MergeMode.KEY):
             return Shuffle(ShuffleKind.RANGE, by=node.sort_by)
-        case Merge() | Aggregate(window=TimeWindow()):
+        case Merge() | Aggregate(window=TimeWindow()) | Aggregate(group_by=()):
             # Keys alone do not determine a row's time window.
             return Shuffle(ShuffleKind.ONE)
         case Transform(window=Window(partition_by=keys)):

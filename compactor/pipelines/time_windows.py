@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.arrays.batches import take_rows
 from lsm_fragment.names import names_text
 
 START, END = "window_start", "window_end"
 MAX_WINDOWS: Final = 10_000
 """Maximum windows per row."""
+_ROWS_AT_ONCE: Final = 1 << 14
+"""Rows of all their windows that are made at a time."""
 _UNIT_NANOSECONDS: Final = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
     "d": 86_400 * 10**9,
@@ -102,7 +105,7 @@ class ColumnWindows:
                 f"{what}: window: column {column!r} is {self.type}: windows are of timestamps or dates; "
                 "cast it in a transform"
             )
-        self._column = column
+        self.column = column
         unit = _UNIT_NANOSECONDS[self.type.unit if pt.is_timestamp(self.type) else "d"]
         for name in ("size", "slide", "origin"):
             if getattr(sizes, name) % unit:
@@ -123,7 +126,7 @@ class ColumnWindows:
 
         Raises `pa.ArrowInvalid` for a time so far from 1970 that its window bounds overflow.
         """
-        times = batch.column(self._column).cast(self._stored).cast(pa.int64())
+        times = batch.column(self.column).cast(self._stored).cast(pa.int64())
         phase = pc.subtract_checked(times, pa.scalar(self._offset, pa.int64()))
         # Arrow rounds quotients towards 0 and has no remainder.
         quotient = pc.divide(phase, self._slide)
@@ -140,17 +143,23 @@ class ColumnWindows:
     def with_windows(
         self, batch: pa.RecordBatch, last: pa.Array, name: str
     ) -> Iterator[pa.RecordBatch]:
-        """Yields each row once per window that contains it, with the window's start in column `name`.
+        """Yields each row once per window that contains it, with the window's start in column `name`. Rows
+        stay in order.
 
-        last: result of `last_starts`.
+        last: result of `last_starts`, without nulls.
         """
-        times = batch.column(self._column).cast(self._stored).cast(pa.int64())
-        for number in range(self._most):
-            start = pc.subtract(last, number * self._slide)
+        times = batch.column(self.column).cast(self._stored).cast(pa.int64()).to_numpy()
+        lasts = last.to_numpy()
+        step = max(1, _ROWS_AT_ONCE // self._most)
+        for first in range(0, batch.num_rows, step):
+            rows = np.arange(first, min(batch.num_rows, first + step)).repeat(self._most)
+            back = np.tile(np.arange(self._most), len(rows) // self._most) * self._slide
+            starts = lasts[rows] - back
             # If the slide does not divide the size, some rows are in one window less.
-            is_within = pc.less(times, pc.add(start, self._size))
-            rows = batch.append_column(name, start.cast(self._stored).cast(self.type))
-            yield keep_rows(rows, pc.fill_null(is_within, False))
+            is_within = times[rows] - starts < self._size
+            found = take_rows(batch, rows[is_within])
+            start = pa.array(starts[is_within]).cast(self._stored).cast(self.type)
+            yield found.append_column(name, start)
 
     def ends(self, starts: pa.Array) -> pa.Array:
         """Returns the ends of windows from their starts, both in the column's type."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from typing import Final
 
@@ -172,15 +172,35 @@ class RunContext:
         self, name: str, schema: pa.Schema, sort: SortSchema, batch_rows: int | None = None
     ) -> Iterator[Sorter]:
         """Provides a sorter to a node. The sorter spills before the node's buffers."""
+        with self.sorters(name, [(schema, sort)], batch_rows) as [sorter]:
+            yield sorter
+
+    @contextmanager
+    def sorters(
+        self,
+        name: str,
+        sorts: Sequence[tuple[pa.Schema, SortSchema]],
+        batch_rows: int | None = None,
+    ) -> Iterator[list[Sorter]]:
+        """Provides sorters, of these schemas and orders, which may emit rows at the same time."""
         rows = batch_rows or self.batch_rows
-        with closing(Sorter(schema, sort, rows, self.budget, name, self.disk)) as sorter:
+        with ExitStack() as stack:
+            sorters = [
+                Sorter(*sort, rows, self.budget, name, self.disk, at_once=len(sorts))
+                for sort in sorts
+            ]
+            for sorter in sorters:
+                stack.enter_context(closing(sorter))
             self.budget.spill_by(
-                name, lambda size: sorter.spill(size) or self.spill_buffers(name, size)
+                name,
+                lambda size: (
+                    sum(sorter.spill(size) for sorter in sorters) or self.spill_buffers(name, size)
+                ),
             )
             try:
-                yield sorter
+                yield sorters
             finally:
-                self.report.spills += sorter.spills
+                self.report.spills += sum(sorter.spills for sorter in sorters)
 
     def spill_buffers(self, name: str, size: int) -> int:
         form = self.forms.get(name)

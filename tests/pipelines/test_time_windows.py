@@ -17,6 +17,7 @@ from compactor.pipelines.time_windows import (
     parse_size,
     window_sizes,
 )
+from lsm_fragment.arrays.batches import keep_rows
 from tests.support.wording import refuses
 
 DAY_NS = 86_400 * 10**9
@@ -30,11 +31,14 @@ def found_windows(
     batch = pa.record_batch({"t": pa.array(times, stored).cast(dtype), "row": range(len(times))})
     windows = ColumnWindows("t", sizes, batch.schema, "node 'w'")
     found = []
-    for rows in windows.with_windows(batch, windows.last_starts(batch), "start"):
+    last = windows.last_starts(batch)
+    timed = keep_rows(batch, last.is_valid())
+    for rows in windows.with_windows(timed, last.drop_null(), "start"):
         assert rows.schema.field("start").type == dtype
         ends = windows.ends(rows.column("start"))
         bounds = [a.cast(stored).to_pylist() for a in (rows.column("start"), ends)]
         found += list(zip(rows.column("row").to_pylist(), *bounds, strict=True))
+    assert [row for row, *_ in found] == sorted(row for row, *_ in found)
     return sorted(found)
 
 

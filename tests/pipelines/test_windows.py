@@ -342,7 +342,7 @@ MISTAKES: dict[str, tuple[str, Row]] = {
     "too many rows": ("transform", {"window": {"order_by": "n", "rows": 10**9}}),
     "twice": ("transform", {"window": {"order_by": "n", "partition_by": ["s", "s"]}}),
     "no mapping": ("transform", {"window": "1m"}),
-    "no groups": ("aggregate", {"columns": {"n": "count"}}),
+    "no groups and no calls": ("aggregate", {"columns": {}}),
     "no size": ("aggregate", {"window": {"column": "t"}, "columns": {}}),
     "number": ("aggregate", {"window": {"column": "t", "size": 30}, "columns": {}}),
     "long slide": ("aggregate", {"window": {"column": "t", "size": "1s", "slide": "2s"}, "columns": {}}),

@@ -185,12 +185,12 @@ class Aggregate(Model):
     window: TimeWindow | None = None
     group_by: Annotated[tuple[str, ...], EachOnce] = ()
     columns: dict[str, str]
-    """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by result name."""
+    """Calls of aggregate functions by result name, such as `count` or `sum(price * n)`."""
 
     @model_validator(mode="after")
     def _groups_have_columns_of_their_own(self) -> Self:
-        if self.window is None and not self.group_by:
-            raise SettingError("group_by", "`group_by` names at least one column")
+        if self.window is None and not self.group_by and not self.columns:
+            raise SettingError("columns", "without `group_by`, `columns` has at least one call")
         for name in (START, END) if self.window is not None else ():
             if name in self.group_by or name in self.columns:
                 raise SettingError("columns", f"{name!r} is the window's; take another name")

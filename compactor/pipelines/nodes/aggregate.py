@@ -5,7 +5,6 @@ The groups of sorted rows come in the order of the rows, others in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -14,9 +13,11 @@ from compactor.errors import ConfigError
 from compactor.pipelines.aggregating import Grouping
 from compactor.pipelines.classify import is_sorted_by
 from compactor.pipelines.config import Aggregate, TimeWindow
-from compactor.pipelines.provenance import HIDDEN_NAMES, Batches
+from compactor.pipelines.provenance import Batches
 from compactor.pipelines.time_windows import END, START, ColumnWindows, window_sizes
 from compactor.pipelines.work import RunContext
+from compactor.resources.reservation import Reservation
+from lsm_fragment.arrays.batches import keep_rows
 
 _WINDOW: Final = "$window"
 """Column of the row's window start, beside the input's columns."""
@@ -59,38 +60,46 @@ def _shown(groups: pa.RecordBatch, windows: ColumnWindows | None) -> pa.RecordBa
 def _grouping(work: RunContext, name: str, node: Aggregate, schema: pa.Schema) -> Grouping:
     keys = node.group_by if node.window is None else (_WINDOW, *node.group_by)
     keeps_order = node.window is None and is_sorted_by(node.input, node.group_by, work.nodes)
-    try:
-        return Grouping(keys, node.columns, schema, keeps_order=keeps_order)
-    except ConfigError as error:
-        raise ConfigError(f"node {name!r}: {error}") from None
+    return Grouping(keys, node.columns, schema, f"node {name!r}", keeps_order=keeps_order)
 
 
 def rows(work: RunContext, name: str, node: Aggregate) -> Batches:
     given = needed_columns(node, work.schemas[node.input])
     windows = None if node.window is None else _windows(name, node.window, given)
-    batches = work.rows(node.input)
-    if windows is not None:
-        batches = _in_windows(work, name, windows, given.names, batches)
     grouping = _grouping(work, name, node, _with_window(given, windows))
+    batches = (
+        _with_arguments(work, name, grouping, work.rows(node.input))
+        if windows is None
+        else _in_windows(work, name, windows, grouping, work.rows(node.input))
+    )
+    sorts = [(grouping.unordered_schema, grouping.order)]
+    sorts += [(values.schema, values.order) for values in grouping.values]
     row = 0
-    with work.sorter(name, grouping.unordered_schema, grouping.order) as sorter:
+    with work.sorters(name, sorts) as [sorter, *sorters], Reservation(work.budget, name) as memory:
+        batches = grouping.put_values(batches, sorters)
         for found in grouping.groups(work.database, name, batches, work.batch_rows):
             sorter.append(found)
-        for ordered in sorter.sorted():
-            yield work.made(name, _shown(ordered.select(grouping.schema.names), windows), row)
-            row += ordered.num_rows
+        values = [each.sorted() for each in sorters]
+        for done in grouping.finished(sorter.sorted(), values, memory):
+            yield work.made(name, _shown(done, windows), row)
+            row += done.num_rows
 
 
 def needed_columns(node: Aggregate, given: pa.Schema) -> pa.Schema:
     """Returns the input columns that the aggregation reads."""
-    names = Grouping(node.group_by, node.columns, given).uses
+    names = Grouping(node.group_by, node.columns, given, "the aggregate").uses
     if node.window is not None:
         names.add(node.window.column)
     return pa.schema([field for field in given if field.name in names])
 
 
+def _with_arguments(work: RunContext, name: str, grouping: Grouping, batches: Batches) -> Batches:
+    for batch in batches:
+        yield from work.dead_letters.made(grouping.with_arguments, batch, name)
+
+
 def _in_windows(
-    work: RunContext, name: str, windows: ColumnWindows, needed: Sequence[str], batches: Batches
+    work: RunContext, name: str, windows: ColumnWindows, grouping: Grouping, batches: Batches
 ) -> Batches:
     """Yields rows once per window that contains them; counts rows without a time, which are dropped."""
 
@@ -100,10 +109,13 @@ def _in_windows(
     missing = work.report.records_without_time
     missing[name] = 0
     for batch in batches:
-        # Rows are copied per window, so drop unused columns first.
-        hidden = [column for column in batch.schema.names if column in HIDDEN_NAMES]
-        batch = batch.select([*needed, *hidden])
         for sound in work.dead_letters.made(with_last, batch, name):
-            last = sound.column(_LAST)
-            missing[name] += last.null_count
-            yield from windows.with_windows(sound.drop_columns([_LAST]), last, _WINDOW)
+            is_timed = sound.column(_LAST).is_valid()
+            missing[name] += sound.column(_LAST).null_count
+            for timed in work.dead_letters.made(
+                lambda rows: grouping.with_arguments(rows, windows.column, _LAST),
+                keep_rows(sound, is_timed),
+                name,
+            ):
+                rows, last = timed.drop_columns([_LAST]), timed.column(_LAST)
+                yield from windows.with_windows(rows, last, _WINDOW)
