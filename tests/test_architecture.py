@@ -274,6 +274,7 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/pipelines/measures.py": "numbers",
     "compactor/pipelines/sorted_rows.py": "conditions",
     "compactor/pipelines/time_windows.py": "times and conditions",
+    "compactor/pipelines/value_runs.py": "texts",
     "compactor/pipelines/window_calls.py": "numbers",
     "compactor/predicate/": "values that conditions compare",
     "compactor/read/merged_rows.py": "conditions",

@@ -69,15 +69,16 @@ def _whole(array: pa.Array) -> pa.Array:
     """Returns decimals times a power of ten, as whole numbers."""
     if array.type.bit_width < 128:
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
-    return _seen_as(array, _WHOLE)
+    return seen_as(array, _WHOLE)
 
 
 def _scaled(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    found = _seen_as(array, pa.decimal128(dtype.precision, dtype.scale))
+    found = seen_as(array, pa.decimal128(dtype.precision, dtype.scale))
     return found if found.type == dtype else found.cast(dtype)
 
 
-def _seen_as(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+def seen_as(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Returns decimals as others of the same width, with the same digits."""
     return pa.Array.from_buffers(
         dtype, len(array), array.buffers(), array.null_count, offset=array.offset
     )

@@ -7,81 +7,43 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as pt
 
-from compactor.errors import ConfigError
-from compactor.pipelines.pairing import Pairing
-from compactor.pipelines.sorted_rows import I64, Room
+from compactor.pipelines.pairing import How, Joined, Pairing
+from compactor.pipelines.sorted_rows import I64, Flags, Room, no_rows
 from compactor.spark.shuffle.exchange import key_hashes
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import one_batch, take_rows
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import plain, to_storage
-from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.names import names_text
-
-
-def joined_schema(
-    probe: pa.Schema, build: pa.Schema, on: Sequence[tuple[str, str]], what: str
-) -> pa.Schema:
-    """Returns the probe side's columns, then the build side's without its keys.
-
-    on: pairs of probe and build columns. Raises `ConfigError` naming the column.
-    """
-    for left, right in on:
-        for name, schema, side in ((left, probe, "probe"), (right, build, "build")):
-            if name not in schema.names:
-                there = names_text(schema.names)
-                raise ConfigError(
-                    f"{what}: the {side} side has no column {name!r}; it has: {there}"
-                )
-        types = [storage_type(probe.field(left).type), storage_type(build.field(right).type)]
-        for name, dtype in zip((left, right), types, strict=True):
-            if (
-                pt.is_null(dtype)
-                or pt.is_nested(dtype)
-                or pt.is_float16(dtype)
-                or pt.is_interval(dtype)
-            ):
-                raise ConfigError(f"{what}: column {name!r} is {dtype}, which is equal to nothing")
-        if types[0] != types[1]:
-            raise ConfigError(
-                f"{what}: {left!r} is {types[0]} on the probe side, {right!r} is {types[1]} on the build "
-                "side: cast one in a transform"
-            )
-    keys = {right for _, right in on}
-    added = [field for field in build if field.name not in keys]
-    for field in added:
-        if field.name in probe.names:
-            raise ConfigError(
-                f"{what}: both sides have a column {field.name!r}: rename or leave out one in a transform"
-            )
-    return pa.schema([*probe, *added])
+from lsm_fragment.keys.normalised import same_as_previous, sort_keys, stable_order
+from lsm_fragment.keys.sort_schema import SortColumn
 
 
 class BuildTable:
     """The build side's rows, indexed by key hash."""
 
-    def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
+    def __init__(self, rows: pa.Table, keys: Sequence[str], joined: Joined, how: How) -> None:
+        """keys: columns of the rows, of the same types as those of the probe side."""
         self._rows = one_batch(rows)
-        self._keys = list(keys)
+        self._joined = joined
+        self._how = how
         columns = [to_storage(self._rows.column(name)) for name in keys]
         # Null never matches.
         known = np.flatnonzero(_all_valid(columns))
+        if how.is_probe_only:
+            known = known[_first_of_equal([take(column, known) for column in columns])]
         hashes = key_hashes([take(column, known) for column in columns])
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
         self._positions = known[order]
         self._columns = columns
+        self._is_matched = np.zeros(self._rows.num_rows, dtype=np.bool_)
         self._row_bytes = self._rows.nbytes / max(1, self._rows.num_rows)
 
     def probe(
-        self, batch: pa.RecordBatch, keys: Sequence[str], room: Room, *, keeps_all: bool
+        self, batch: pa.RecordBatch, keys: Sequence[str], room: Room
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the batch's rows once per match, at most a chunk of `room` at a time.
-
-        keeps_all: keep unmatched rows, with nulls.
-        """
+        """Yields the batch's rows once per match, at most a chunk of `room` at a time."""
         if not batch.num_rows:
             return
         columns = [to_storage(batch.column(name)) for name in keys]
@@ -90,6 +52,10 @@ class BuildTable:
         counts = np.searchsorted(self._hashes, hashes, "right") - first
         counts[~_all_valid(columns)] = 0
         max_rows = room.rows_of(batch.nbytes / batch.num_rows + self._row_bytes)
+        if self._how.is_probe_only:
+            yield self._chosen(batch, columns, first, counts)
+            return
+        keeps_all = self._how.keeps_left
         running = np.cumsum(counts + int(keeps_all))
         start = 0
         while start < batch.num_rows:
@@ -101,14 +67,35 @@ class BuildTable:
             # More than one slice only if a single row has more matches than a chunk holds.
             for left, place in Pairing(rows, first[rows], counts[rows]).slices(max_rows):
                 left, right = self._equal(columns, left, self._positions[place])
+                self._is_matched[right] = True
                 alone = np.setdiff1d(alone, left)
                 if stop - start > 1:
                     left, right = _with_unmatched(left, right, alone)
                     alone = alone[:0]
-                yield self._joined(batch, left, right)
+                yield self._joined.rows(batch, left, self._rows, right)
             if len(alone):
-                yield self._joined(batch, alone, np.full(len(alone), -1))
+                yield self._joined.rows(batch, alone, self._rows, np.full(len(alone), -1))
             start = stop
+
+    def unmatched(self, probe: pa.Schema, room: Room) -> Iterator[pa.RecordBatch]:
+        """Yields the build rows without a match, if the join keeps them; call after all of `probe`."""
+        if not self._how.keeps_right:
+            return
+        places = np.flatnonzero(~self._is_matched)
+        nothing, max_rows = no_rows(probe), room.rows_of(self._row_bytes)
+        for start in range(0, len(places), max_rows):
+            some = places[start : start + max_rows]
+            yield self._joined.rows(nothing, np.full(len(some), -1), self._rows, some)
+
+    def _chosen(
+        self, batch: pa.RecordBatch, columns: Sequence[pa.Array], first: I64, counts: I64
+    ) -> pa.RecordBatch:
+        """Returns the rows of a semi or anti join. Keys are there once, so few have equal hashes."""
+        is_there = np.zeros(batch.num_rows, dtype=np.bool_)
+        rows = np.flatnonzero(counts)
+        for left, place in Pairing(rows, first[rows], counts[rows]).slices(batch.num_rows):
+            is_there[self._equal(columns, left, self._positions[place])[0]] = True
+        return take_rows(batch, np.flatnonzero(is_there == (self._how is How.SEMI)))
 
     def _equal(self, columns: Sequence[pa.Array], left: I64, right: I64) -> tuple[I64, I64]:
         """Filters pairs with equal hashes to those with equal keys."""
@@ -118,13 +105,6 @@ class BuildTable:
             same &= equal.to_numpy(zero_copy_only=False).astype(np.bool_)
         return left[same], right[same]
 
-    def _joined(self, batch: pa.RecordBatch, left: I64, right: I64) -> pa.RecordBatch:
-        """Returns joined rows; -1 in `right` means null."""
-        others = [name for name in self._rows.schema.names if name not in self._keys]
-        found = take_rows(self._rows.select(others), right)
-        arrays = [*take_rows(batch, left).columns, *found.columns]
-        return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *others])
-
 
 def _with_unmatched(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
     """Inserts unmatched left rows at their places."""
@@ -133,8 +113,16 @@ def _with_unmatched(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
     return every[order], np.concatenate([right, np.full(len(alone), -1)])[order]
 
 
-def _all_valid(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
-    valid = np.ones(len(columns[0]), dtype=np.bool_)
+def _first_of_equal(columns: Sequence[pa.Array]) -> I64:
+    """Returns the places of the first rows of equal keys."""
+    names = [SortColumn(str(number)) for number in range(len(columns))]
+    keys = sort_keys(columns, tuple(names))
+    order = stable_order(keys)
+    return np.sort(order[~same_as_previous(keys, order)])
+
+
+def _all_valid(columns: Sequence[pa.Array]) -> Flags:
+    valid: npt.NDArray[np.bool_] = np.ones(len(columns[0]), dtype=np.bool_)
     for column in columns:
         valid &= np.asarray(column.is_valid())
     return valid

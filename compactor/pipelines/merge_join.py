@@ -8,13 +8,12 @@ which may spill, and the left side's are crossed with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.pipelines.buffer import BatchBuffer
-from compactor.pipelines.pairing import Joined, Pairing
+from compactor.pipelines.pairing import How, Joined, Pairing
 from compactor.pipelines.sorted_rows import (
     CHUNK_ROWS,
     I64,
@@ -26,23 +25,6 @@ from compactor.pipelines.sorted_rows import (
     no_rows,
 )
 from lsm_fragment.arrays.batches import concat_rows
-
-
-class How(StrEnum):
-    """Which unmatched rows the join keeps."""
-
-    INNER = "inner"
-    LEFT = "left"
-    RIGHT = "right"
-    FULL = "full"
-
-    @property
-    def keeps_left(self) -> bool:
-        return self in (How.LEFT, How.FULL)
-
-    @property
-    def keeps_right(self) -> bool:
-        return self in (How.RIGHT, How.FULL)
 
 
 class MergeJoin:
@@ -90,6 +72,8 @@ class MergeJoin:
         first = np.searchsorted(rights, lefts)
         count = np.searchsorted(rights, lefts, "right") - first
         count[~known_left] = 0
+        if self._how.is_probe_only:
+            return _alone(np.flatnonzero((count > 0) == (self._how is How.SEMI)))
         kept = np.flatnonzero((count > 0) | self._how.keeps_left)
         found = Pairing(
             kept,
@@ -116,6 +100,13 @@ class MergeJoin:
         """Joins all rows of this key, the lesser of the sides' next keys."""
         is_known = bool(known_rows(key, 1)[0])
         lefts = self._left.take_through(key)
+        if self._how.is_probe_only:
+            matches = sum(right.num_rows for right in self._right.take_through(key))
+            is_kept = (is_known and matches > 0) == (self._how is How.SEMI)
+            for left in lefts:
+                if is_kept:
+                    yield from self._left_alone(left)
+            return
         left = next(lefts, None) if is_known else None
         if left is None:
             for left in lefts if not is_known else ():
@@ -161,13 +152,22 @@ class MergeJoin:
 
     def _unmatched(self, rows: pa.RecordBatch, *, is_left: bool) -> Batches:
         """Yields unmatched rows padded with nulls, if the join keeps them."""
-        every = np.arange(rows.num_rows)
-        missing, ones = np.full(len(every), -1), np.ones(len(every), dtype=np.int64)
         if is_left and self._how.keeps_left:
-            yield from self._paired(rows, self._no_right, Pairing(every, missing, ones))
+            yield from self._left_alone(rows)
         if not is_left and self._how.keeps_right:
-            yield from self._paired(self._no_left, rows, Pairing(missing, every, ones))
+            alone = _alone(np.arange(rows.num_rows))
+            yield from self._paired(
+                self._no_left, rows, Pairing(alone.first, alone.left, alone.count)
+            )
+
+    def _left_alone(self, rows: pa.RecordBatch) -> Batches:
+        return self._paired(rows, self._no_right, _alone(np.arange(rows.num_rows)))
 
     def _max_rows(self, left: pa.RecordBatch, right: pa.RecordBatch) -> int:
         sides = [batch.nbytes / batch.num_rows for batch in (left, right) if batch.num_rows]
         return self._room.rows_of(sum(sides))
+
+
+def _alone(places: I64) -> Pairing:
+    """Pairs left rows with no row."""
+    return Pairing(places, np.full(len(places), -1), np.ones(len(places), dtype=np.int64))

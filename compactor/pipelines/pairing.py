@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
+from compactor.pipelines.key_types import comparable
 from compactor.pipelines.sorted_rows import I64
 from lsm_fragment.arrays.moves import concat, take
-from lsm_fragment.arrays.storage import plain, to_logical, to_storage
+from lsm_fragment.arrays.storage import to_logical
+from lsm_fragment.arrays.types import storage_type
+
+
+class How(StrEnum):
+    """Which rows a join keeps."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def keeps_left(self) -> bool:
+        """Whether it keeps left rows without a match."""
+        return self in (How.LEFT, How.FULL, How.ANTI)
+
+    @property
+    def keeps_right(self) -> bool:
+        return self in (How.RIGHT, How.FULL)
+
+    @property
+    def is_probe_only(self) -> bool:
+        """Whether the result is a choice of left rows."""
+        return self in (How.SEMI, How.ANTI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +84,20 @@ class Joined:
         is_right_alone = of_left < 0
         columns = []
         for name in self._lefts:
-            column = take(left.column(name), of_left)
+            column, dtype = take(left.column(name), of_left), self.schema.field(name).type
             if name in self._on and is_right_alone.any():
-                other = take(plain(to_storage(right.column(self._on[name]))), of_right)
-                dtype = column.type
-                both = concat([other, plain(to_storage(column))])
-                whose = np.where(is_right_alone, 0, len(other)) + np.arange(len(other))
-                column = to_logical(take(both, whose), dtype)
+                column = _filled(column, right.column(self._on[name]), of_right, dtype)
+            elif column.type != dtype:
+                column = comparable(column, dtype)
             columns.append(column)
         columns += [take(right.column(name), of_right) for name in self._rights]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _filled(column: pa.Array, right: pa.Array, of_right: I64, dtype: pa.DataType) -> pa.Array:
+    """Returns a key column with the right side's keys where rows have no left side."""
+    storage = storage_type(dtype)
+    other = take(comparable(right, storage), of_right)
+    both = concat([other, comparable(column, storage)])
+    whose = np.where(np.asarray(column.is_valid()), len(other), 0) + np.arange(len(other))
+    return to_logical(take(both, whose), dtype)

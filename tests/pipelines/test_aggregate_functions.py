@@ -1,4 +1,4 @@
-"""The aggregate functions beside those of DuckDB: nulls, NaN, zeros of either sign, no rows, little memory."""
+"""The aggregate functions beside those of DuckDB: nulls, NaN, signed zeros, no rows, little memory."""
 
 from __future__ import annotations
 

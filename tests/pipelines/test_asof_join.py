@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.pipelines.asof_join import AsofJoin
-from compactor.pipelines.combining import joined_schema
+from compactor.pipelines.join_keys import joined_schema
 from compactor.pipelines.pairing import Joined
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.pipelines.join_support import (

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.pipelines.combining import joined_schema
-from compactor.pipelines.merge_join import How, MergeJoin
-from compactor.pipelines.pairing import Joined
+from compactor.pipelines.join_keys import joined_schema
+from compactor.pipelines.merge_join import MergeJoin
+from compactor.pipelines.pairing import How, Joined
 from compactor.pipelines.sorted_rows import SortedRows
 from compactor.resources.errors import MemoryLimitError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -43,7 +43,8 @@ def join_of(
         text = ",".join(key + way for key, way in zip(keys, directions, strict=False))
         return held.sorted(table, keys, parse_sort_schema(text), batch_rows)
 
-    joined = Joined(joined_schema(left.schema, right.schema, on, "join"), left.schema, on)
+    schema = joined_schema(left.schema, right.schema, on, "join")
+    joined = Joined(left.schema if How(how).is_probe_only else schema, left.schema, on)
     return MergeJoin(side(left, 0), side(right, 1), joined, How(how))
 
 
@@ -56,13 +57,18 @@ def nested_loops(left: pa.Table, right: pa.Table, how: str) -> list[Any]:
     """Every pair of rows; ordered by key, then left rows before lonely right ones, then as they came."""
     lefts = [(row["f"], row["t"], row["a"]) for row in left.to_pylist()]
     rights = [(row["g"], row["u"], row["b"]) for row in right.to_pylist()]
-    found, matched = [], set()
+    found: list[tuple[Any, ...]] = []
+    matched: set[int] = set()
     for i, (f, t, a) in enumerate(lefts):
         pairs = [
             j for j, (g, u, _) in enumerate(rights)
             if is_known(f) and is_known(t) and (f, t) == (g, u)
         ]  # fmt: skip
         matched.update(pairs)
+        if how in ("semi", "anti"):
+            if bool(pairs) == (how == "semi"):
+                found.append((order_key((f, t)), 0, i, 0, (f, t, a)))
+            continue
         found += [(order_key((f, t)), 0, i, j, (f, t, a, rights[j][2])) for j in pairs]
         if not pairs and how in ("left", "full"):
             found.append((order_key((f, t)), 0, i, 0, (f, t, a, None)))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.pipelines.combining import joined_schema
+from compactor.pipelines.join_keys import joined_schema
 from compactor.pipelines.pairing import Joined
 from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interval_order
 from lsm_fragment.keys.sort_schema import parse_sort_schema

@@ -237,8 +237,9 @@ class Combine(Model):
     build: str
     """Right side, preferably the smaller one: `method: hash` holds it in memory."""
     on: dict[str, str] | tuple[str, ...] = ()
-    """Column names common to both sides, or build columns by probe column."""
-    how: Literal["inner", "left", "right", "full"] = "inner"
+    """Columns of both sides by name, or columns or expressions of the build side by those of the probe."""
+    how: Literal["inner", "left", "right", "full", "semi", "anti"] = "inner"
+    """`semi` keeps probe rows with a match and `anti` those without, each once and with their own columns."""
     method: Method = Method.HASH
     range: RangeCondition | None = None
     """Condition of `method: range`."""
@@ -249,10 +250,8 @@ class Combine(Model):
     def _settings_fit_the_method(self) -> Self:
         if not self.on and self.method not in _OWN_SETTINGS:
             raise SettingError("on", "`on` is missing: the columns that are to be equal")
-        if self.how in ("right", "full") and self.method is not Method.SORT_MERGE:
-            raise SettingError(
-                "how", f"`how: {self.how}` needs `method: sort_merge`; others know inner, left"
-            )
+        if self.how not in ("inner", "left") and self.method in _OWN_SETTINGS:
+            raise SettingError("how", f"`method: {self.method}` knows `how: inner` and `left` only")
         return self
 
     @model_validator(mode="after")

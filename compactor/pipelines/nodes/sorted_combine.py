@@ -3,6 +3,7 @@ guarantee to be sorted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
@@ -13,11 +14,12 @@ from pyarrow import types as pt
 from compactor.errors import ConfigError
 from compactor.pipelines.asof_join import AsofJoin
 from compactor.pipelines.buffer import BatchBuffer
-from compactor.pipelines.classify import merge_order, order_of, point_order
-from compactor.pipelines.combining import joined_schema
+from compactor.pipelines.classify import merge_order, order_of
 from compactor.pipelines.config import Combine, RangeCondition, keys_of
-from compactor.pipelines.merge_join import How, MergeJoin
-from compactor.pipelines.pairing import Joined
+from compactor.pipelines.join_keys import JoinKeys, SideKeys
+from compactor.pipelines.merge_join import MergeJoin
+from compactor.pipelines.nodes.hash_combine import keyed
+from compactor.pipelines.pairing import How, Joined
 from compactor.pipelines.provenance import Batches
 from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interval_order
 from compactor.pipelines.sorted_rows import Room, SortedRows
@@ -30,20 +32,18 @@ from lsm_fragment.names import names_text
 _NO_ORDER: Final = (pt.is_null, pt.is_nested, pt.is_interval, pt.is_float16)
 
 
-def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Schema:
-    """Returns the schema of the result. Raises `ConfigError` naming the column."""
-    schema = joined_schema(probe, build, keys_of(node), what)
+def check(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> None:
+    """Checks the columns of intervals and times. Raises `ConfigError` naming the column."""
     if node.range is not None:
         bounds = {"range.from": node.range.begin, "range.to": node.range.end}
         _check_order(("range.column", node.range.column), bounds, (probe, build), what)
     for mine, theirs in (node.at or {}).items():
         _check_order(("at", mine), {"at": theirs}, (probe, build), what)
-    return schema
 
 
-def rows(work: RunContext, name: str, node: Combine) -> Batches:
-    with _Sides(work, name) as sides:
-        joined = Joined(work.schemas[name], work.schemas[node.probe], keys_of(node))
+def rows(work: RunContext, name: str, node: Combine, keys: JoinKeys) -> Batches:
+    with _Sides(work, name, node, keys) as sides:
+        joined = Joined(work.schemas[name], work.schemas[node.probe], keys.shared)
         if node.range is not None:
             yield from _range_join(node, node.range, sides, joined)
         elif node.at is not None:
@@ -53,36 +53,42 @@ def rows(work: RunContext, name: str, node: Combine) -> Batches:
 
 
 def _merge_join(node: Combine, order: SortSchema, sides: _Sides, joined: Joined) -> Batches:
-    names = dict(keys_of(node))
-    left = sides.sorted(node.probe, order)
-    right = sides.sorted(
-        node.build, tuple(replace(part, column=names[part.column]) for part in order)
-    )
+    at = {left: place for place, (left, _) in enumerate(keys_of(node))}
+    left, right = (
+        side(tuple(replace(part, column=names[at[part.column]]) for part in order))
+        for side, names in (
+            (sides.probe, sides.keys.probe.names), (sides.build, sides.keys.build.names)
+        )
+    )  # fmt: skip
     return MergeJoin(left, right, joined, How(node.how)).rows()
 
 
 def _range_join(node: Combine, interval: RangeCondition, sides: _Sides, joined: Joined) -> Batches:
-    keys = tuple(right for _, right in keys_of(node))
-    points = sides.sorted(node.probe, point_order(node))
-    build_order = interval_order(tuple(SortColumn(key) for key in keys), interval.begin)
-    intervals = sides.sorted(node.build, build_order)
+    keys = tuple(sides.keys.build.names)
+    points = sides.probe(_ascending([*sides.keys.probe.names, interval.column]))
+    intervals = sides.build(interval_order(_ascending(keys), interval.begin))
     what = Intervals(keys, interval.begin, interval.end, Closed(interval.closed))
     return RangeJoin(points, intervals, what, joined, keeps_all=node.how == "left").rows()
 
 
 def _asof_join(node: Combine, at: dict[str, str], sides: _Sides, joined: Joined) -> Batches:
-    names = [right for _, right in keys_of(node)] + list(at.values())
-    left = sides.sorted(node.probe, point_order(node))
-    right = sides.sorted(node.build, tuple(SortColumn(name) for name in names))
+    left = sides.probe(_ascending([*sides.keys.probe.names, *at]))
+    right = sides.build(_ascending([*sides.keys.build.names, *at.values()]))
     return AsofJoin(left, right, joined, keeps_all=node.how == "left").rows()
+
+
+def _ascending(columns: Sequence[str]) -> SortSchema:
+    return tuple(map(SortColumn, columns))
 
 
 class _Sides:
     """Both inputs of a join in order, with its buffers, charged to one node."""
 
-    def __init__(self, work: RunContext, name: str) -> None:
+    def __init__(self, work: RunContext, name: str, node: Combine, keys: JoinKeys) -> None:
         self._work = work
         self._name = name
+        self._node = node
+        self.keys = keys
         self._sorters: list[Sorter] = []
         self._stack = ExitStack()
 
@@ -94,11 +100,17 @@ class _Sides:
         self._work.report.spills += sum(sorter.spills for sorter in self._sorters)
         self._stack.close()
 
-    def sorted(self, edge: str, order: SortSchema) -> SortedRows:
-        """Returns the rows of the edge in this order, without the hidden columns."""
-        work = self._work
-        schema = work.schemas[edge]
-        batches: Batches = (batch.select(schema.names) for batch in work.rows(edge))
+    def probe(self, order: SortSchema) -> SortedRows:
+        return self._sorted(self._node.probe, self.keys.probe, order)
+
+    def build(self, order: SortSchema) -> SortedRows:
+        return self._sorted(self._node.build, self.keys.build, order)
+
+    def _sorted(self, edge: str, side: SideKeys, order: SortSchema) -> SortedRows:
+        """Returns the rows of the edge in this order, with keys and without the hidden columns."""
+        work, schema = self._work, side.schema
+        rows = keyed(work, self._name, side, work.rows(edge))
+        batches: Batches = (batch.select(schema.names) for batch in rows)
         if order_of(edge, work.nodes)[: len(order)] != order:
             batches = self._put_in_order(batches, schema, order)
         room = Room(work.budget, self._name, self._buffer)
