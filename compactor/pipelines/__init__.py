@@ -4,7 +4,8 @@ The way through: `config` loads and validates the file; `classify` decides how e
 form); `phases` runs a pipeline in one process by `pipeline_run`, and `on_spark` on Spark, in the stages of
 `stages`. `nodes` has one module per kind of node; the algorithms stand beside it: `merging`, `sorting`, the
 joins (`combining`, `merge_join`, `range_join`, `asof_join`) and the window functions. Aggregates are queries
-(`aggregating`, `measures`) of the `database`.
+(`aggregating`, `measures`) of the `database`, and functions of sorted values beside them (`grouped_values`,
+`value_runs`).
 
 Nouns: an edge is a node's output, named by the node or as `route.branch`; its consumers take its rows. A
 document is the rows of one source file. A bad record goes to the dead letters. `work.RunContext` is what

@@ -16,7 +16,18 @@ import pyarrow as pa
 
 from compactor.common.clock import random_id
 from compactor.pipelines.binding import sort_schema
-from compactor.pipelines.config import Aggregate, Merge, Output, Pipeline, Route, Source, Transform
+from compactor.pipelines.config import (
+    Aggregate,
+    Combine,
+    Merge,
+    Output,
+    Pipeline,
+    Route,
+    Source,
+    Transform,
+    keys_of,
+)
+from compactor.pipelines.join_keys import JoinKeys
 from compactor.pipelines.nodes.aggregate import needed_columns
 from compactor.pipelines.nodes.output import may_repeat
 from compactor.pipelines.pieces import SourceParts
@@ -25,7 +36,13 @@ from compactor.pipelines.provenance import ROW, SOURCE
 from compactor.pipelines.run_report import OutputReport, RunReport
 from compactor.pipelines.spark_outputs import open_table, write_outputs
 from compactor.pipelines.stage_results import StageResults
-from compactor.pipelines.stages import Feed, ShuffleKind, SparkStage, plan_stages
+from compactor.pipelines.stages import (
+    Feed,
+    ShuffleKind,
+    SparkStage,
+    only_in_one_process,
+    plan_stages,
+)
 from compactor.pipelines.task import StageSpec, distinct_rows, run_part, run_piece
 from compactor.settings.names import in_pipeline, settings_named
 from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
@@ -54,6 +71,9 @@ class SparkRun:
         self._stages = plan_stages(pipeline)
         self._pieces = SourceParts()
         self._schemas = dict(PipelineRun(pipeline, self._pieces.open_source).schemas)
+        for name, node in self._nodes.items():
+            if isinstance(node, Combine):
+                self._check_keys(name, node)
         self._outputs = {n: node for n, node in self._nodes.items() if isinstance(node, Output)}
         self._counted = frozenset(n for n in self._outputs if may_repeat(n, self._nodes))
         self._sorts = {
@@ -97,6 +117,14 @@ class SparkRun:
         return self.report
 
     # --- before ---
+
+    def _check_keys(self, name: str, node: Combine) -> None:
+        """Rows are assigned to tasks by hashes of columns, which differ between types."""
+        sides = self._schemas[node.probe], self._schemas[node.build]
+        keys = JoinKeys(*sides, keys_of(node), f"node {name!r}")
+        if keys.probe.is_computed or keys.build.is_computed:
+            what = f"node {name!r}: `on` with expressions, or with columns of different types,"
+            raise self._pipeline.located(name, only_in_one_process(what))
 
     def _sort_of(self, stage: SparkStage) -> SortSchema:
         assert stage.shuffle is not None

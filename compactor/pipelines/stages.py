@@ -51,7 +51,6 @@ _KNOWN: Final[dict[type, frozenset[str]]] = {
 }
 """Settings that mean the same on many tasks; all others are refused."""
 _MODES: Final = (MergeMode.CONCAT, MergeMode.INTERLEAVE, MergeMode.KEY)
-_HOWS: Final = ("inner", "left")
 
 EdgePath = tuple[str, ...]
 """Edges from the root on. A route precedes its branch."""
@@ -219,18 +218,16 @@ def _check_known(pipeline: Pipeline) -> None:
         what = f"node {name!r}: " if name else ""
         known = _KNOWN.get(type(model))
         if known is None:
-            raise _only_in_one_process(f"{what}{type(model).__name__.lower()}")
+            raise only_in_one_process(f"{what}{type(model).__name__.lower()}")
         for field in sorted(_given(model) - known):
-            raise _only_in_one_process(f"{what}`{field}`")
+            raise only_in_one_process(f"{what}`{field}`")
         if isinstance(model, Output) and model.path is not None and model.sort_by is not None:
-            raise _only_in_one_process(f"{what}a fragment as a file")
+            raise only_in_one_process(f"{what}a fragment as a file")
         if isinstance(model, Merge) and model.mode not in _MODES:
-            raise _only_in_one_process(f"{what}mode {model.mode}")
-        if isinstance(model, Combine) and model.how not in _HOWS:
-            raise _only_in_one_process(f"{what}how {model.how}")
+            raise only_in_one_process(f"{what}mode {model.mode}")
 
 
-def _only_in_one_process(what: str) -> ConfigError:
+def only_in_one_process(what: str) -> ConfigError:
     return ConfigError(
         f"{what} does not work on Spark stages: leave --master out, to run in one process"
     )

@@ -140,6 +140,14 @@ ORDERED: dict[str, Nodes] = {
     "windows of time": {**A, "at": AT, "x": {"aggregate": {
         "input": "at", "window": {"column": "at", "size": "5s", "slide": "2s"}, "group_by": ["who"],
         "columns": {"n": "count", "ids": "sum(id)"}}}},
+    "aggregates of values in order": {**A, "x": {"aggregate": {
+        "input": "a", "group_by": ["who"], "columns": {
+            "p": "quantile(size, 0.95)", "d": "count(distinct size)", "first": "first(id)",
+            "last": "last(id)", "ids": "string_agg(CAST(id AS TEXT), ',')", "by": "min_by(id, size)",
+            "sd": "stddev(size)", "even": "sum(size * 2) FILTER (WHERE id > 100)"}}}},
+    "texts in windows of time": {**A, "at": AT, "x": {"aggregate": {
+        "input": "at", "window": {"column": "at", "size": "5s", "slide": "2s"},
+        "columns": {"ids": "string_agg(CAST(id AS TEXT))", "half": "median(id)", "first": "first(id)"}}}},
     "seeded interleave": {**A, **B, **T, "x": merge("t", "b", mode="interleave", interleave_seed=5)},
     "sorted join": {**A, **USERS, "j": combine("a", "users"), "x": sort("j", "id,who,size,team,big")},
     "table": {"a": {"source": {"table": "IN/t", "where": "who > 'user-2'", "columns": ["id", "who"]}},
@@ -152,6 +160,8 @@ UNORDERED: dict[str, Nodes] = {
     "left join of one node with itself": {
         **A, "k": {"transform": {"input": "a", "columns": ["id"]}},
         "x": combine("a", "k", on={"size": "id"})},
+    **{f"{how} join": {**A, **USERS, "x": combine("a", "users", how)}
+       for how in ("left", "right", "full", "semi", "anti")},
     "self join": {**USERS, "x": combine("users", "users", "inner", on=["name", "team"])},
 }  # fmt: skip
 
@@ -178,6 +188,34 @@ def test_where_it_is_not_stages_give_the_same_rows(case: str, folder: Path, tmp_
     for report in (one, many):
         report.outputs["out"].live = False
     assert counters(many) == counters(one)
+
+
+@pytest.mark.parametrize("condition", ["id >= 0", "id < 0"], ids=["rows", "no rows"])
+def test_all_rows_or_none_make_one_row_in_stages(
+    condition: str, folder: Path, tmp_path: Path
+) -> None:
+    columns = {
+        "n": "count",
+        "ids": "string_agg(CAST(id AS TEXT))",
+        "half": "median(id)",
+        "s": "sum(id)",
+    }
+    nodes = {**A, "t": {"transform": {"input": "a", "filter": condition}},
+             "x": {"aggregate": {"input": "t", "columns": columns}}, **OUT}  # fmt: skip
+    one, many = both(nodes, folder, tmp_path)
+    [row] = (tmp_path / "one/out.ndjson").read_text().splitlines()
+    assert (tmp_path / "many/out.ndjson").read_text() == f"{row}\n"
+    assert counters(many) == counters(one)
+
+
+@pytest.mark.parametrize("on", [{"lower(who)": "name"}, {"size": "size"}], ids=["call", "types"])
+def test_keys_that_are_no_columns_of_one_type_are_refused(
+    on: Any, folder: Path, tmp_path: Path
+) -> None:
+    kept = {"transform": {"input": "users", "columns": {"name": "name", "size": "CAST(1 AS INT)"}}}
+    nodes = {**A, **USERS, "k": kept, "x": combine("a", "k", "semi", on=on), **OUT}
+    with refuses(ConfigError, "node 'x'"):
+        both(nodes, folder, tmp_path)
 
 
 @pytest.mark.parametrize(
