@@ -27,11 +27,12 @@ from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.csv_rows import FIRST_ROW, SHOWN_CHARACTERS, CsvRows, OddRow, cut_rows
 from compactor.files.json_arrays import MAX_COLUMNS, UnreadableTypeError, check_readable
-from compactor.files.problems import PROBLEMS, failing_rows, one_line
+from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.readings import ALL_READINGS, NUMBERS, Readings
 from compactor.files.source import BadRow, Ordinals, Piece, TextBatches
 from compactor.files.text_values import from_cells, from_wire
 from lsm_fragment import compute as pc
+from lsm_fragment.failing import failing_rows
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
@@ -188,7 +189,7 @@ class CsvBatches(TextBatches[CsvRows]):
             return _converted(cells, field)
         except PROBLEMS:
             failing = failing_rows(
-                len(cells), lambda start, stop: _converted(cells[start:stop], field)
+                len(cells), lambda start, stop: _converted(cells[start:stop], field), PROBLEMS
             )
             for n, error in failing:
                 place = int(ordinals[n])
@@ -256,7 +257,7 @@ class CsvBatches(TextBatches[CsvRows]):
             column.cast(pa.string())
         except PROBLEMS:
             failing = failing_rows(
-                len(column), lambda start, stop: column[start:stop].cast(pa.string())
+                len(column), lambda start, stop: column[start:stop].cast(pa.string()), PROBLEMS
             )
             return [row for row, _ in (failing if self._leaves_out else islice(failing, 1))]
         return []

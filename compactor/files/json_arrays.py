@@ -16,10 +16,11 @@ from pyarrow import types as pt
 
 from compactor.files.jsontext import checked_json
 from compactor.files.number_text import float_holds
-from compactor.files.problems import PROBLEMS, failing_rows
+from compactor.files.problems import PROBLEMS
 from lsm_fragment.arrays.buffers import pack_bits, validity_buffer
 from lsm_fragment.arrays.decimals import has_odd_scale
 from lsm_fragment.arrays.types import MAX_NESTING, storage_type
+from lsm_fragment.failing import failing_rows
 from lsm_fragment.native.arrays.json_rows import Form, JsonRows, Kind, Trait
 
 MAX_COLUMNS: Final = 10_000

@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.json_arrays import JsonArrays, Misfit, UnreadableTypeError
-from compactor.files.problems import PROBLEMS, ColumnError, failing_rows, one_line
+from compactor.files.problems import PROBLEMS, ColumnError, one_line
 from compactor.files.readings import TIME_READINGS, Readings
 from compactor.files.source import Piece
 from compactor.files.text_values import from_wire
+from lsm_fragment.failing import failing_rows
 from lsm_fragment.native.arrays.json_rows import Trait
 
 
@@ -55,7 +56,9 @@ class JsonColumns:
         return found, sorted(misfits, key=lambda misfit: misfit.row)
 
     def _unfit(self, array: pa.Array, node: int, field: pa.Field) -> Iterator[Misfit]:
-        failing = failing_rows(len(array), lambda start, stop: fitted(array[start:stop], field))
+        failing = failing_rows(
+            len(array), lambda start, stop: fitted(array[start:stop], field), PROBLEMS
+        )
         for row, error in failing:
             assert isinstance(error, ColumnError), f"not of fitted: {error!r}"
             yield Misfit(row, node, error.cause, error=error.__cause__)

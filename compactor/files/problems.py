@@ -6,13 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from compactor.common.foreign import shown_path
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import InputError, MachineError
-from lsm_fragment import compute as pc
 from lsm_fragment.errors import FormatError
 from lsm_fragment.value_errors import OF_VALUES
 
@@ -49,48 +47,6 @@ def first_failing(count: int, attempt: Callable[[int], object]) -> tuple[int, Ex
         except PROBLEMS as error:
             high, found = middle, error
     return high, found
-
-
-def failing_rows(
-    count: int,
-    attempt: Callable[[int, int], object],
-    problems: type[Exception] | tuple[type[Exception], ...] = PROBLEMS,
-) -> Iterator[tuple[int, Exception]]:
-    """Yields each n, ascending, for which `attempt(n, n + 1)` raises one of `problems`, and the error.
-
-    If `attempt` raises for some rows, it must also raise for every range that contains them. Each level
-    divides ranges by 16: if many rows fail, most attempts are on single rows.
-    """
-    yield from _failing_within(0, count, attempt, problems)
-
-
-def null_where_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Returns `convert(values)`, with nulls for values for which it raises one of `PROBLEMS`."""
-    try:
-        return convert(values)
-    except PROBLEMS:
-        is_bad = np.zeros(len(values), dtype=np.bool_)
-        failing = failing_rows(len(values), lambda start, stop: convert(values[start:stop]))
-        is_bad[[row for row, _ in failing]] = True
-        return convert(pc.if_else(pa.array(is_bad), None, values))
-
-
-def _failing_within(
-    start: int,
-    stop: int,
-    attempt: Callable[[int, int], object],
-    problems: type[Exception] | tuple[type[Exception], ...],
-) -> Iterator[tuple[int, Exception]]:
-    size = max(1, -(-(stop - start) // 16))
-    for first in range(start, stop, size):
-        last = min(first + size, stop)
-        try:
-            attempt(first, last)
-        except problems as error:
-            if size == 1:
-                yield first, error
-            else:
-                yield from _failing_within(first, last, attempt, problems)
 
 
 @contextlib.contextmanager

@@ -17,8 +17,9 @@ from pyarrow import types as pt
 
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
-from compactor.files.problems import null_where_failing, reading
+from compactor.files.problems import PROBLEMS, reading
 from lsm_fragment import compute as pc
+from lsm_fragment.failing import null_where_failing
 from lsm_fragment.keys.sort_schema import SortSchema
 
 _HELD_BATCHES: Final = 16
@@ -65,7 +66,7 @@ class FileBatches(ABC):
     def kept_of_bad_rows(self, dtype: pa.DataType) -> pa.Array:
         """Returns the kept column's value for each of `bad_rows`; null if unknown."""
         texts = pa.array([self._kept.get(row.ordinal) for row in self.bad_rows], pa.string())
-        return null_where_failing(texts, lambda some: self._values_of(some, dtype))
+        return null_where_failing(texts, lambda some: self._values_of(some, dtype), PROBLEMS)
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         """Parses texts of this file format to values. Raises one of `PROBLEMS`."""

@@ -8,11 +8,9 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.errors import ConfigError, InputError, UsageError
+from compactor.errors import ConfigError, InputError
 from compactor.files.kept_types import without_dictionaries
 from compactor.pipelines.provenance import HIDDEN_NAMES
-from compactor.predicate import parse_where
-from compactor.predicate.tree import Predicate
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, parse_sort_schema
@@ -66,13 +64,6 @@ def _has_view(dtype: pa.DataType) -> bool:
     if is_view or pt.is_large_list_view(dtype):
         return True
     return any(_has_view(dtype.field(n).type) for n in range(dtype.num_fields))
-
-
-def condition(text: str, schema: pa.Schema, what: str) -> Predicate:
-    try:
-        return parse_where(text, schema)
-    except UsageError as error:
-        raise ConfigError(f"{what}: {error}") from None
 
 
 def sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import DataError
-from compactor.files.problems import failing_rows
 from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
@@ -22,6 +21,7 @@ from compactor.pipelines.run_report import RunReport, SeenRows
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.arrays.moves import keep
+from lsm_fragment.failing import failing_rows
 from lsm_fragment.value_errors import OF_VALUES
 
 SCHEMA: Final = pa.schema(

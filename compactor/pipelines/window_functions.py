@@ -14,12 +14,7 @@ from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config import MAX_WINDOW_ROWS
-from compactor.pipelines.expressions import (
-    WINDOW_FUNCTIONS,
-    Expression,
-    parsed_expression,
-    whole_number,
-)
+from compactor.pipelines.expressions import Expression, computing, parsed_expression
 from compactor.pipelines.segments import Frames
 from compactor.pipelines.window_calls import (
     Count,
@@ -33,7 +28,7 @@ from compactor.pipelines.window_calls import (
     WindowFunction,
     WindowRows,
 )
-from compactor.predicate.sql import SqlError, field_of, shown_node
+from compactor.predicate.sql import SHOWN, SqlError, path_of, shown_node, whole_number
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
@@ -42,6 +37,10 @@ from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_schema
 
+_WINDOW_FUNCTIONS: Final = (
+    exp.RowNumber, exp.Lag, exp.Lead, exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Count,
+    exp.Sum, exp.Min, exp.Max, exp.Avg,
+)  # fmt: skip
 _HELD_COPIES: Final = 3
 """Copies of the held rows: as they came, concatenated, and with results."""
 _KNOWN: Final = (
@@ -78,7 +77,8 @@ class WindowedColumns:
         added = [(name, call.type) for name, (call, _) in self._calls.items()]
         full = pa.schema([*schema, *added])
         self.columns = {
-            name: Expression(texts[name], full, what, tree) for name, tree in trees.items()
+            name: Expression(texts[name], full, f"{what}: column {name!r}", tree)
+            for name, tree in trees.items()
         }
 
     def with_arguments(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -87,7 +87,8 @@ class WindowedColumns:
         Raises `pa.ArrowException` for values outside an argument's domain.
         """
         for name, argument in self._arguments.items():
-            batch = batch.append_column(name, argument(batch))
+            with computing(repr(argument.text)):
+                batch = batch.append_column(name, argument(batch))
         return batch
 
     def over(
@@ -133,7 +134,7 @@ class WindowedColumns:
 
     def _columns_of(self, tree: exp.Expression) -> set[str]:
         try:
-            return {field_of(node, self._schema).name for node in tree.find_all(exp.Column)}
+            return {path_of(node, self._schema)[0].name for node in tree.find_all(exp.Column)}
         except SqlError as error:
             raise ConfigError(f"{self._what}: {error}") from None
 
@@ -143,7 +144,7 @@ class WindowedColumns:
     def _call_as_column(self, tree: exp.Expression) -> exp.Expression:
         if isinstance(tree, exp.Window):
             raise self._error(tree, "leave out OVER: the node's `window` says it")
-        if not isinstance(tree, WINDOW_FUNCTIONS):
+        if not isinstance(tree, _WINDOW_FUNCTIONS):
             if isinstance(tree, exp.AggFunc):
                 raise self._error(tree, f"is not understood; known are {_KNOWN}")
             return tree
@@ -154,7 +155,9 @@ class WindowedColumns:
                 raise self._error(tree, f"is not understood; known are {_KNOWN}")
             name = self._names[text] = self._free_name()
             self._calls[name] = self._call(tree)
-        return exp.column(self._names[text], quoted=True)
+        column = exp.column(self._names[text], quoted=True)
+        column.meta[SHOWN] = text
+        return column
 
     def _call(self, tree: exp.Expression) -> tuple[WindowFunction, str | None]:
         match tree:

@@ -84,6 +84,25 @@ def literal_prefix(pattern: str) -> str:
     return first if isinstance(first, str) else ""
 
 
+def like_each(
+    texts: pa.Array, patterns: pa.Array, escape: str = ESCAPE, *, ignores_case: bool
+) -> pa.Array:
+    """Returns whether each text matches the pattern of its row; null if either is.
+
+    Raises `pa.ArrowInvalid` for a pattern that `checked_pattern` refuses.
+    """
+    holds = np.zeros(len(texts), np.bool_)
+    for pattern in patterns.drop_null().unique():
+        try:
+            checked = checked_pattern(pattern.as_py(), escape, ignores_case=ignores_case)
+        except ValueError as error:
+            raise pa.ArrowInvalid(str(error)) from None
+        rows = np.asarray(pc.fill_null(pc.equal(patterns, pattern), False))
+        some = like(texts.filter(pa.array(rows)), checked, ignores_case=ignores_case)
+        holds[rows] = np.asarray(pc.fill_null(some, False))
+    return with_nulls_of(patterns, with_nulls_of(texts, pa.array(holds)))
+
+
 def like(texts: pa.Array, pattern: str, *, ignores_case: bool) -> pa.Array:
     """Returns whether each text matches the pattern: bool of shape (rows,); null where the text is."""
     parts = parts_of(pattern)

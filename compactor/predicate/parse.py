@@ -1,8 +1,14 @@
-"""Binds SQL conditions to a schema and returns predicates."""
+"""Binds SQL conditions to a schema and returns predicates.
+
+A column compared with a value becomes a condition by which scans prune. Everything else is computed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,24 +16,31 @@ from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.errors import UsageError
-from compactor.predicate.like import ESCAPE, checked_pattern
+from compactor.predicate.expressions.binder import Binder
+from compactor.predicate.expressions.bound import Bound, Rows, first_line
+from compactor.predicate.expressions.bound import columns_of as names_read
+from compactor.predicate.expressions.comparing import compare
+from compactor.predicate.expressions.kinds import kind_of
+from compactor.predicate.like import ESCAPE, checked_pattern, like_each
 from compactor.predicate.numbers import comparison, exactly, has_numbers, in_units
 from compactor.predicate.sql import (
     COMPARISONS,
     SqlError,
     bare,
     check_arguments,
-    field_of,
     operands,
     parsed,
+    path_of,
     shown,
     shown_node,
 )
-from compactor.predicate.times import time_units
+from compactor.predicate.times import time_units, units_of_time
 from compactor.predicate.tree import (
     MIRRORED,
     And,
+    ByValue,
     Compare,
+    Computed,
     Constant,
     IsIn,
     IsNull,
@@ -36,16 +49,18 @@ from compactor.predicate.tree import (
     Op,
     Or,
     Predicate,
+    by_value,
+    columns_of,
+    matching,
 )
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.types import is_string, storage_type
+from lsm_fragment.value_errors import OF_VALUES
 
 _NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME": pt.is_time}
-_ARGUMENTS: Final = frozenset(
-    ("this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog")
-)
+_ARGUMENTS: Final = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
 """Arguments of syntax tree nodes that the binder handles."""
-_KNOWN: Final = "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, ESCAPE, IS NULL, AND, OR, NOT"
 
 
 def parse_where(text: str, schema: pa.Schema) -> Predicate:
@@ -54,94 +69,171 @@ def parse_where(text: str, schema: pa.Schema) -> Predicate:
     Column names are case-sensitive, and need double quotes unless they are plain identifiers. Times are
     quoted, in UTC unless they name a zone. Raises `UsageError` with the cause.
     """
+    return parse_condition(text, schema, "where")
+
+
+def parse_condition(text: str, schema: pa.Schema, what: str) -> Predicate:
+    """Does the same for a condition that messages call `what`."""
     try:
         return bound(parsed(text), schema)
     except SqlError as error:
-        raise UsageError(f"where: {error}") from error.__cause__
+        raise UsageError(f"{what}: {error}") from error.__cause__
     except RecursionError:
         raise UsageError(
-            f"where: {shown(text)} is nested too deeply; many values of one column go into IN (...)"
+            f"{what}: {shown(text)} is nested too deeply; many values of one column go into IN (...)"
         ) from None
+    except (OverflowError, *OF_VALUES):
+        raise UsageError(f"{what}: {shown(text)} has a number too large") from None
 
 
 def bound(tree: exp.Expression, schema: pa.Schema) -> Predicate:
-    """Binds a syntax tree. Raises `SqlError` with the cause."""
-    return _Binder(schema).bound(tree)
+    """Binds the syntax tree of a condition. Raises `SqlError` with the cause."""
+    return _Conditions(schema).bound(tree)
 
 
-class _Binder:
+def bound_value(tree: exp.Expression, schema: pa.Schema) -> Bound:
+    """Binds the syntax tree of an expression of any type. Raises `SqlError` with the cause."""
+    return _Conditions(schema).values.bound(tree)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """The side of a comparison that is not a literal: a column, or computed values."""
+
+    name: str
+    """The column; empty for computed values."""
+    type: pa.DataType
+    shown: str
+    """How messages call it."""
+    computed: Bound | None = None
+
+    def holds(self, part: ByValue | IsNull | Constant) -> Predicate:
+        """Returns the condition that `part` holds for the operand."""
+        if self.computed is None or isinstance(part, Constant):
+            return part
+        return _computed([self.computed], lambda array: _on_array(part, to_storage(array)))
+
+
+def _on_array(part: ByValue | IsNull, array: pa.Array) -> pa.Array:
+    return array.is_null() if isinstance(part, IsNull) else by_value(part, array)
+
+
+def _computed(sides: Sequence[Bound], test: Callable[..., pa.Array]) -> Computed:
+    """Makes a condition on the values of expressions. test: takes an array for each."""
+    names = tuple(sorted(names_read(sides)))
+
+    def evaluated(columns: Sequence[pa.Array], count: int) -> pa.Array:
+        rows = Rows.of(dict(zip(names, columns, strict=True)), count)
+        return test(*(side.array(rows) for side in sides))
+
+    return Computed(names, evaluated)
+
+
+class _Conditions:
     """Converts syntax trees to predicates. Raises `SqlError`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
+        self.values = Binder(schema, self._as_value)
 
     def bound(self, node: exp.Expression) -> Predicate:
+        bind = _NODES.get(type(node))
+        if bind is None and type(node) not in COMPARISONS:
+            return self._flag(node)
         check_arguments(node, _ARGUMENTS)
         if node.args.get("negate"):  # NOT LIKE
             plain = node.copy()
             plain.set("negate", None)
             return Not(self.bound(plain))
-        match node:
-            case exp.Paren():
-                return self.bound(node.this)
-            case exp.And():
-                return And([self.bound(part) for part in operands(node)])
-            case exp.Or():
-                return Or([self.bound(part) for part in operands(node)])
-            case exp.Not():
-                return Not(self.bound(node.this))
-            case exp.Boolean():
-                return Constant(bool(node.this))
-            case exp.Null():
-                return Constant(None)
-            case exp.Is():
-                return self._is(node)
-            case exp.Between():
-                column = self._column(node.this)
-                ends = (Op.GE, node.args["low"]), (Op.LE, node.args["high"])
-                return And([self._compare(column, op, end) for op, end in ends])
-            case exp.In():
-                return self._in(node)
-            case exp.Like() | exp.ILike():
-                return self._like(node)
-            case exp.Escape() if isinstance(node.this, exp.Like | exp.ILike):
-                return self._escaped(node)
-            case exp.Column():
-                return self._flag(node)
-        if type(node) in COMPARISONS:
-            return self._comparison(node, COMPARISONS[type(node)])
-        raise SqlError(f"{shown_node(node)} is not a condition; conditions are made of {_KNOWN}")
+        if bind is None:
+            return self._compared(node.this, COMPARISONS[type(node)], node.expression)
+        return bind(self, node)
 
-    def _comparison(self, node: exp.Expression, op: Op) -> Predicate:
-        left, right = bare(node.this), bare(node.expression)
-        if isinstance(left, exp.Column) == isinstance(right, exp.Column):
-            raise SqlError(f"{shown_node(node)}: compare a column with a value")
-        if isinstance(left, exp.Column):
-            return self._compare(self._column(left), op, right)
-        return self._compare(self._column(right), MIRRORED[op], left)
+    def _as_value(self, node: exp.Expression) -> Bound:
+        """Binds a condition as an expression that is true, false or null."""
+        predicate = self.bound(node)
+        names = columns_of(predicate)
 
-    def _compare(self, field: pa.Field, op: Op, node: exp.Expression) -> Predicate:
-        value = self._value(field, node)
+        def holds(rows: Rows) -> pa.Array:
+            arrays = {name: to_storage(rows.column(name)) for name in names}
+            return matching(predicate, arrays, rows.count)
+
+        return Bound(shown_node(node), pa.bool_(), frozenset(names), holds)
+
+    def _compared(self, left: exp.Expression, op: Op, right: exp.Expression) -> Predicate:
+        ways = (bare(left), op, bare(right)), (bare(right), MIRRORED[op], bare(left))
+        for subject, way, other in ways:
+            if _is_literal(other):
+                return self._compare(self._operand(subject), way, other)
+        sides = [self.values.bound(side) for side in (left, right)]
+        for (subject, way, other), constant in zip(ways, reversed(sides), strict=True):
+            if isinstance(subject, exp.Column) and constant.value is not None:
+                found = self._with_constant(self._operand(subject), way, other, constant.value)
+                if found is not None:
+                    return found
+        return self._exactly_compared(sides, op)
+
+    def _with_constant(
+        self, operand: _Operand, op: Op, node: exp.Expression, constant: pa.Scalar
+    ) -> Predicate | None:
+        """Compares with the value of an expression; None if only a computed condition is exact."""
+        if _is_time_literal(node, operand.type):
+            return self._compare(operand, op, bare(node.this))
+        units = units_of(constant, storage_type(operand.type))
+        if units is None:
+            return None
+        return operand.holds(comparison(operand.name, storage_type(operand.type), op, units))
+
+    def _exactly_compared(self, sides: list[Bound], op: Op) -> Predicate:
+        try:
+            compare(op, *(pa.nulls(0, side.type) for side in sides))
+        except OF_VALUES as error:
+            left, right = (side.text for side in sides)
+            raise SqlError(f"'{left} {op} {right}': {first_line(error)}") from None
+        return _computed(sides, partial(compare, op))
+
+    def _compare(self, operand: _Operand, op: Op, node: exp.Expression) -> Predicate:
+        value = self._value(operand, node)
         if value is None:
             return Constant(None)
         if isinstance(value, Decimal):
-            return comparison(field.name, storage_type(field.type), op, value)
-        return Compare(field.name, op, value)
+            dtype = storage_type(operand.type)
+            return operand.holds(comparison(operand.name, dtype, op, value))
+        return operand.holds(Compare(operand.name, op, value))
 
-    def _is(self, node: exp.Is) -> Predicate:
-        field = self._column(node.this)
+    def _between(self, node: exp.Expression) -> Predicate:
+        ends = (Op.GE, node.args["low"]), (Op.LE, node.args["high"])
+        return And([self._compared(node.this, op, end) for op, end in ends])
+
+    def _is(self, node: exp.Expression) -> Predicate:
+        operand = self._operand(node.this)
         if isinstance(node.expression, exp.Null):
-            return IsNull(field.name)
+            return operand.holds(IsNull(operand.name))
         if isinstance(node.expression, exp.Boolean):
-            return And([Not(IsNull(field.name)), self._compare(field, Op.EQ, node.expression)])
+            known = Not(operand.holds(IsNull(operand.name)))
+            return And([known, self._compare(operand, Op.EQ, node.expression)])
         raise SqlError(f"{shown_node(node)}: write IS NULL, IS NOT NULL, IS TRUE or IS FALSE")
 
-    def _in(self, node: exp.In) -> Predicate:
-        field = self._column(node.this)
+    def _same(self, node: exp.Expression) -> Predicate:
+        """Binds IS NOT DISTINCT FROM, for which nulls are equal."""
+        left, right = (self._operand(side) for side in (node.this, node.expression))
+        nulls = [side.holds(IsNull(side.name)) for side in (left, right)]
+        equal = And([*map(Not, nulls), self._compared(node.this, Op.EQ, node.expression)])
+        return Or([And(nulls), equal])
+
+    def _in(self, node: exp.Expression) -> Predicate:
         if not node.expressions:
             raise SqlError(f"{shown_node(node)}: IN takes values in parentheses")
-        dtype = storage_type(field.type)
-        items = [self._value(field, item) for item in node.expressions]
+        literals = [item for item in node.expressions if _is_literal(item)]
+        others = [item for item in node.expressions if not _is_literal(item)]
+        parts = [self._compared(node.this, Op.EQ, item) for item in others]
+        if literals:
+            parts.append(self._in_literals(self._operand(node.this), literals))
+        return parts[0] if len(parts) == 1 else Or(parts)
+
+    def _in_literals(self, operand: _Operand, literals: list[exp.Expression]) -> Predicate:
+        dtype = storage_type(operand.type)
+        items = [self._value(operand, item) for item in literals]
         values = [
             exactly(dtype, i) if isinstance(i, Decimal) else i for i in items if i is not None
         ]
@@ -150,57 +242,82 @@ class _Binder:
             # A set lookup distinguishes 0.0 from -0.0, which compare equal.
             found = pa.concat_arrays([found, pa.array([0.0, -0.0], pa.float64()).cast(dtype)])
         # IN with a NULL is never false, only true or unknown.
-        part = IsIn(field.name, found)
+        part = operand.holds(IsIn(operand.name, found))
         return part if len(values) == len(items) else Or([part, Constant(None)])
 
-    def _escaped(self, node: exp.Escape) -> Predicate:
+    def _escaped(self, node: exp.Expression) -> Predicate:
         escape = bare(node.expression)
         if not isinstance(escape, exp.Literal) or not escape.is_string or len(escape.this) != 1:
             raise SqlError(f"{shown_node(node)}: ESCAPE takes one character in quotes")
+        if not isinstance(node.this, exp.Like | exp.ILike):
+            raise SqlError(f"{shown_node(node)}: ESCAPE follows LIKE or ILIKE")
         plain = node.this.copy()
         plain.set("negate", None)
         part = self._like(plain, escape.this)
         return Not(part) if node.this.args.get("negate") else part
 
-    def _like(self, node: exp.Like | exp.ILike, escape: str = ESCAPE) -> Predicate:
-        field, pattern = self._column(node.this), bare(node.expression)
-        dtype = storage_type(field.type)
-        if not (pt.is_string(dtype) or pt.is_large_string(dtype)):
-            raise SqlError(f"{shown_node(node)}: column {field.name!r} is {field.type}, not text")
-        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-            raise SqlError(f"{shown_node(node)}: LIKE takes a text in quotes")
+    def _like(self, node: exp.Expression, escape: str = ESCAPE) -> Predicate:
+        operand, pattern = self._operand(node.this), bare(node.expression)
+        dtype = storage_type(operand.type)
+        if pt.is_null(dtype):
+            return Constant(None)
+        if not is_string(dtype):
+            raise SqlError(f"{shown_node(node)}: {operand.shown} is {operand.type}, not text")
         ignores_case = isinstance(node, exp.ILike)
+        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+            return self._like_each(node, escape, ignores_case=ignores_case)
         try:
             checked = checked_pattern(pattern.this, escape, ignores_case=ignores_case)
         except ValueError as error:
             raise SqlError(f"{shown_node(node)}: {error}") from None
-        return Like(field.name, checked, ignores_case)
+        return operand.holds(Like(operand.name, checked, ignores_case))
 
-    def _flag(self, node: exp.Column) -> Predicate:
-        field = self._column(node)
-        if not pt.is_boolean(field.type):
+    def _like_each(self, node: exp.Expression, escape: str, *, ignores_case: bool) -> Predicate:
+        text, pattern = self.values.bound(node.this), self.values.bound(node.expression)
+        if pattern.kind == "null":
+            return Constant(None)
+        if pattern.kind != "text":
             raise SqlError(
-                f"column {field.name!r} is {field.type}, not boolean: compare it with a value"
+                f"{shown_node(node)}: LIKE takes a text, and {pattern.text} is {pattern.type}"
             )
-        return Compare(field.name, Op.EQ, pa.scalar(True))
+        return _computed(
+            [text, pattern],
+            lambda texts, patterns: like_each(texts, patterns, escape, ignores_case=ignores_case),
+        )
 
-    def _column(self, node: exp.Expression) -> pa.Field:
+    def _flag(self, node: exp.Expression) -> Predicate:
+        """Binds a column or an expression that is true or false by itself."""
+        operand = self._operand(node)
+        if pt.is_null(operand.type):
+            return Constant(None)
+        if not pt.is_boolean(operand.type):
+            raise SqlError(
+                f"{operand.shown} is {operand.type}, not boolean: compare it with a value"
+            )
+        if operand.computed is None:
+            return Compare(operand.name, Op.EQ, pa.scalar(True))
+        if operand.computed.value is not None:
+            return Constant(operand.computed.value.as_py())
+        return _computed([operand.computed], lambda holds: holds)
+
+    def _operand(self, node: exp.Expression) -> _Operand:
         node = bare(node)
-        if not isinstance(node, exp.Column):
-            raise SqlError(f"{shown_node(node)} is not a column; texts are in 'single' quotes")
-        return field_of(node, self._schema)
+        if isinstance(node, exp.Column):
+            field, path = path_of(node, self._schema)
+            if not path:
+                return _Operand(field.name, field.type, f"column {field.name!r}")
+        computed = self.values.bound(node)
+        return _Operand("", computed.type, computed.text, computed)
 
-    def _value(self, field: pa.Field, node: exp.Expression) -> pa.Scalar | Decimal | None:
+    def _value(self, operand: _Operand, node: exp.Expression) -> pa.Scalar | Decimal | None:
         """Returns the value of a literal; None for NULL.
 
         A number or time is a count of the type's units, possibly outside its range.
         """
-        dtype = storage_type(field.type)
+        dtype = storage_type(operand.type)
         node = bare(node)
         if isinstance(node, exp.Null) or pt.is_null(dtype):
             return None
-        if isinstance(node, exp.Cast):  # TIMESTAMP '..', DATE '..'
-            node = self._uncast(node, dtype)
         is_negative = isinstance(node, exp.Neg)
         if is_negative:
             node = bare(node.this)
@@ -216,22 +333,60 @@ class _Binder:
             raise SqlError(f"{shown_node(node)}: its exponent is too large") from None
         except (pa.ArrowException, ValueError) as error:
             raise SqlError(
-                f"{shown_node(node)} is not a value of column {field.name!r}, which is {field.type}: "
+                f"{shown_node(node)} is not a value of {operand.shown}, which is {operand.type}: "
                 + str(error).splitlines()[0]
             ) from error
         raise SqlError(
-            f"{shown_node(node)}: column {field.name!r} is {field.type}; write {_example(dtype)}"
+            f"{shown_node(node)}: {operand.shown} is {operand.type}; write {_example(dtype)}"
         )
 
-    def _uncast(self, node: exp.Cast, dtype: pa.DataType) -> exp.Expression:
-        """Returns the text of a typed time literal whose type matches the column's."""
-        value = bare(node.this)
-        named = node.to.sql().upper()
-        is_text = isinstance(value, exp.Literal) and value.is_string
-        is_of_column = any(named.startswith(n) and of(dtype) for n, of in _NAMED_TYPES.items())
-        if type(node) is not exp.Cast or not is_text or not is_of_column:
-            raise SqlError(f"{shown_node(node)}: casts are not supported; write {_example(dtype)}")
-        return value
+
+_NODES: Final[dict[type[exp.Expression], Callable[[_Conditions, Any], Predicate]]] = {
+    exp.Paren: lambda conditions, node: conditions.bound(node.this),
+    exp.And: lambda conditions, node: And([conditions.bound(part) for part in operands(node)]),
+    exp.Or: lambda conditions, node: Or([conditions.bound(part) for part in operands(node)]),
+    exp.Not: lambda conditions, node: Not(conditions.bound(node.this)),
+    exp.Boolean: lambda _conditions, node: Constant(bool(node.this)),
+    exp.Null: lambda _conditions, _node: Constant(None),
+    exp.Is: _Conditions._is,
+    exp.NullSafeEQ: _Conditions._same,
+    exp.NullSafeNEQ: lambda conditions, node: Not(conditions._same(node)),
+    exp.Between: _Conditions._between,
+    exp.In: _Conditions._in,
+    exp.Like: _Conditions._like,
+    exp.ILike: _Conditions._like,
+    exp.Escape: _Conditions._escaped,
+}
+
+
+def _is_literal(node: exp.Expression) -> bool:
+    """Returns whether the node takes its type from the other side of a comparison."""
+    node = bare(node)
+    if isinstance(node, exp.Neg):
+        inner = bare(node.this)
+        return isinstance(inner, exp.Literal) and not inner.is_string
+    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)
+
+
+def units_of(constant: pa.Scalar, dtype: pa.DataType) -> Decimal | None:
+    """Returns a number or time in units of a column's type; None if the two are not alike."""
+    kinds = kind_of(constant.type), kind_of(dtype)
+    if not constant.is_valid:
+        return None
+    if kinds[0] in ("integer", "decimal") and has_numbers(dtype):
+        return in_units(Decimal(constant.as_py()), dtype)
+    if all(kind in ("date", "timestamp") for kind in kinds):
+        return units_of_time(constant, dtype)
+    return None
+
+
+def _is_time_literal(node: exp.Expression, dtype: pa.DataType) -> bool:
+    """Returns whether the node is a text that names the type of the column: TIMESTAMP '...', DATE '...'."""
+    if type(node) is not exp.Cast:
+        return False
+    value, named = bare(node.this), node.args["to"].sql().upper()
+    is_text = isinstance(value, exp.Literal) and value.is_string
+    return is_text and any(named.startswith(n) and of(dtype) for n, of in _NAMED_TYPES.items())
 
 
 def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | Decimal:

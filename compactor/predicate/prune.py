@@ -18,6 +18,7 @@ from compactor.predicate.tree import (
     OPPOSITE,
     And,
     Compare,
+    Computed,
     Constant,
     IsIn,
     IsNull,
@@ -69,6 +70,8 @@ def may_match(predicate: Predicate, bounds: BoundsOf) -> bool:
             return any(may_match(part, bounds) for part in parts)
         case Not(part):
             return _may_fail(part, bounds)
+        case Computed():
+            return True
         case Constant(value):
             return bool(value)
         case IsNull(column):
@@ -101,6 +104,8 @@ def _may_fail(predicate: Predicate, bounds: BoundsOf) -> bool:
             return all(_may_fail(part, bounds) for part in parts)
         case Not(part):
             return may_match(part, bounds)
+        case Computed():
+            return True
         case Constant(value):
             return value is False
         case IsNull(column):

@@ -1,13 +1,14 @@
-"""Parses SQL with sqlglot, for conditions and for expressions of pipelines."""
+"""Parses SQL with sqlglot, for conditions and expressions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 import pyarrow as pa
 import sqlglot
+from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.predicate.tree import Op
@@ -21,10 +22,48 @@ COMPARISONS: Final[dict[type[exp.Expression], Op]] = {
     exp.GT: Op.GT,
     exp.GTE: Op.GE,
 }
+SHOWN: Final = "shown"
+"""Key of the text that a column stands for, in the metadata of its node."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_PLAIN_CALLS: Final = ("CEIL", "FLOOR", "CHAR", "CHR", "INITCAP", "NORMALIZE", "OVERLAY")
 _MAX_SHOWN: Final = 200
 _MAX_SHOWN_NODE: Final = 100
 _MAX_SHOWN_COLUMNS: Final = 50
+
+
+def _looks_at_other_rows(name: str) -> bool:
+    kind = exp.FUNCTION_BY_NAME.get(name, exp.Func)
+    return issubclass(kind, exp.AggFunc | exp.RowNumber)
+
+
+def _results(node: exp.Expression) -> list[exp.Expression]:
+    return [node.args[name] for name in ("true", "false") if node.args.get(name) is not None]
+
+
+class _Dialect(sqlglot.Dialect):
+    """SQL in which only aggregates and window functions have classes of their own. Functions of one row keep
+    the name and the arguments that their author gave them."""
+
+    class Parser(sqlglot.Parser):
+        FUNCTIONS: ClassVar = {
+            name: build
+            for name, build in sqlglot.Parser.FUNCTIONS.items()
+            if _looks_at_other_rows(name)
+        }
+        FUNCTION_PARSERS: ClassVar = {
+            name: parse
+            for name, parse in sqlglot.Parser.FUNCTION_PARSERS.items()
+            if name not in _PLAIN_CALLS
+        }
+
+    class Generator(sqlglot.Generator):
+        TRANSFORMS: ClassVar = {
+            **sqlglot.Generator.TRANSFORMS,
+            exp.If: lambda self, node: self.func("if", node.this, *_results(node)),
+        }
+
+        def column_sql(self, expression: exp.Column) -> str:
+            return str(expression.meta.get(SHOWN) or super().column_sql(expression))
 
 
 class SqlError(Exception):
@@ -35,7 +74,7 @@ def parsed(text: str) -> exp.Expression:
     """Returns the syntax tree. Raises `SqlError`, and `RecursionError` if it is nested too deeply."""
     try:
         text.encode()
-        return cast(exp.Expression, sqlglot.parse_one(text))
+        return cast(exp.Expression, sqlglot.parse_one(text, dialect=_Dialect))
     except UnicodeEncodeError:
         raise SqlError(f"{shown(text)} is not Unicode text") from None
     except sqlglot.errors.SqlglotError as error:
@@ -59,7 +98,7 @@ def _cause(error: sqlglot.errors.SqlglotError) -> str:
 def shown_node(node: exp.Expression) -> str:
     """Returns the SQL of a node, cut if it is long."""
     try:
-        return str(node.sql())[:_MAX_SHOWN_NODE]
+        return str(node.sql(dialect=_Dialect, normalize_functions=False))[:_MAX_SHOWN_NODE]
     except sqlglot.errors.SqlglotError:
         return type(node).__name__
 
@@ -81,6 +120,23 @@ def field_of(node: exp.Column, schema: pa.Schema) -> pa.Field:
     return schema.field(index)
 
 
+def path_of(node: exp.Column, schema: pa.Schema) -> tuple[pa.Field, list[str]]:
+    """Resolves `a.b.c` to a column and the fields within it. Raises `SqlError` if there is no such column.
+
+    A column may have dots in its name: the longest name wins.
+    """
+    parts = [part.name for part in node.parts]
+    for size in range(len(parts), 0, -1):
+        index = schema.get_field_index(".".join(parts[:size]))
+        if index >= 0 and (size == len(parts) or pt.is_struct(schema.field(index).type)):
+            return schema.field(index), parts[size:]
+    try:
+        return field_of(node, schema), []
+    except SqlError as error:
+        hint = "; texts are in 'single' quotes" if type(node.parent) in COMPARISONS else ""
+        raise SqlError(f"{error}{hint}") from None
+
+
 def _in_sql(name: str) -> str:
     return name if _IDENTIFIER.fullmatch(name) else in_quotes(name)
 
@@ -99,3 +155,17 @@ def bare(node: exp.Expression) -> exp.Expression:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def quoted(name: str) -> str:
+    """Quotes a column name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def whole_number(tree: exp.Expression | None, limit: int) -> int | None:
+    """Returns the integer of a literal, quoted or not; None unless it is within 0 to `limit`."""
+    text = tree.this if isinstance(tree, exp.Literal) else ""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(limit))):
+        return None
+    number = int(text)
+    return number if number <= limit else None

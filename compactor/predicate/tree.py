@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -15,6 +17,8 @@ from compactor.predicate.like import like
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import with_scale
 from lsm_fragment.arrays.joining import with_nulls_of
+from lsm_fragment.arrays.moves import keep
+from lsm_fragment.arrays.storage import plain
 from lsm_fragment.keys.bounds import plain_value, value_at
 
 
@@ -103,6 +107,15 @@ class IsNull:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A condition on computed values, of which statistics tell nothing."""
+
+    columns: tuple[str, ...]
+    test: Callable[[Sequence[pa.Array], int], pa.Array]
+    """Evaluates it: takes the columns, decoded, and the number of rows."""
+
+
+@dataclass(frozen=True)
 class Constant:
     value: bool | None
 
@@ -122,7 +135,7 @@ class Or:
     parts: Sequence[Predicate]
 
 
-Predicate = Compare | IsIn | Like | IsNull | Constant | Not | And | Or
+Predicate = Compare | IsIn | Like | IsNull | Computed | Constant | Not | And | Or
 ByValue = Compare | IsIn | Like
 """A condition on the values of one column."""
 
@@ -136,6 +149,10 @@ class LazyColumn(Protocol):
 
     def matching(self, condition: ByValue, needed: pa.Array | None) -> pa.Array:
         """Like `matching` of this module. needed: the rows whose result is used; None for all."""
+        ...
+
+    def texts(self, keep: pa.Array | None) -> pa.Array:
+        """Returns the values of some rows. keep: bool without nulls; None for all."""
         ...
 
 
@@ -165,6 +182,8 @@ def with_names(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
             return Not(with_names(part, names))
         case Constant():
             return predicate
+        case Computed(columns):
+            return replace(predicate, columns=tuple(names.get(name, name) for name in columns))
         case _:
             return replace(predicate, column=names.get(predicate.column, predicate.column))
 
@@ -178,8 +197,21 @@ def _columns(predicate: Predicate) -> Iterator[str]:
             yield from _columns(part)
         case Constant():
             return
+        case Computed(columns):
+            yield from columns
         case _:
             yield predicate.column
+
+
+def is_computed(predicate: Predicate) -> bool:
+    """Returns whether any part of the condition computes values."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return any(map(is_computed, parts))
+        case Not(part):
+            return is_computed(part)
+        case _:
+            return isinstance(predicate, Computed)
 
 
 def matching(
@@ -201,6 +233,8 @@ def matching(
             return pa.nulls(rows, pa.bool_()) if value is None else pa.repeat(value, rows)
         case IsNull(column):
             return arrays[column].is_null()
+        case Computed():
+            return _computed(predicate, arrays, rows, needed)
         case _:
             values = arrays[predicate.column]
             if isinstance(values, pa.Array):
@@ -218,18 +252,37 @@ def _combined(
 ) -> pa.Array:
     """Combines conditions by AND, or by OR. settles: the value of one part that decides the result.
 
-    Evaluates lazy columns last, and only for rows that are still undecided.
+    Evaluates lazy columns late and computed conditions last, and only for rows that are still undecided.
     """
-    is_lazy = {name for name, array in arrays.items() if not isinstance(array, pa.Array)}
+    lazy = {name for name, array in arrays.items() if not isinstance(array, pa.Array)}
+    costs = [2 * is_computed(part) + (not lazy.isdisjoint(columns_of(part))) for part in parts]
     combine = pc.or_kleene if settles else pc.and_kleene
     found = None
-    for part in sorted(parts, key=lambda part: not is_lazy.isdisjoint(columns_of(part))):
-        if found is not None and is_lazy:
+    for cost, part in sorted(zip(costs, parts, strict=True), key=itemgetter(0)):
+        if found is not None and cost:
             is_open = pc.fill_null(pc.not_equal(found, settles), True)
             needed = is_open if needed is None else pc.and_(needed, is_open)
         more = matching(part, arrays, rows, needed)
         found = more if found is None else combine(found, more)
     return found
+
+
+def _computed(predicate: Computed, arrays: Columns, rows: int, needed: pa.Array | None) -> pa.Array:
+    """Computes the needed rows, and returns null for the others."""
+    columns = [arrays[name] for name in predicate.columns]
+    if needed is not None:
+        needed = pc.fill_null(needed, False)
+        needed = None if needed.true_count == rows else needed
+    if needed is None:
+        return predicate.test([_decoded(column, None) for column in columns], rows)
+    holds = predicate.test([_decoded(column, needed) for column in columns], needed.true_count)
+    return pc.replace_with_mask(pa.nulls(rows, pa.bool_()), needed, holds)
+
+
+def _decoded(column: pa.Array | LazyColumn, needed: pa.Array | None) -> pa.Array:
+    if not isinstance(column, pa.Array):
+        return column.texts(needed)
+    return plain(column if needed is None else keep(column, np.asarray(needed)))
 
 
 def by_value(predicate: ByValue, array: pa.Array) -> pa.Array:
@@ -239,23 +292,23 @@ def by_value(predicate: ByValue, array: pa.Array) -> pa.Array:
         return by_value(predicate, array.dictionary).take(array.indices)
     if pt.is_null(array.type):
         return pa.nulls(len(array), pa.bool_())
-    array = _comparable(array)
+    array = comparable(array)
     match predicate:
         case Compare(_, op, value):
-            return compared(op, array, _comparable(value))
+            return compared(op, array, comparable(value))
         case IsIn(_, values):
-            return with_nulls_of(array, pc.is_in(array, value_set=_comparable(values)))
+            return with_nulls_of(array, pc.is_in(array, value_set=comparable(values)))
         case Like(_, pattern, ignores_case):
             return like(array, pattern, ignores_case=ignores_case)
 
 
-def _comparable(values: Any) -> Any:
+def comparable(values: Any) -> Any:
     """Converts an array or scalar of a type that Arrow cannot compare to one that it can."""
     dtype = values.type
     if pt.is_decimal(dtype) and dtype.scale < 0:
         if isinstance(values, pa.Scalar):
-            return _comparable(pa.array([values], dtype))[0]
-        return _comparable(values.view(with_scale(dtype, 0)))
+            return comparable(pa.array([values], dtype))[0]
+        return comparable(values.view(with_scale(dtype, 0)))
     if pt.is_decimal(dtype) and dtype.bit_width <= 64:
         return values.cast(pa.decimal128(dtype.precision, dtype.scale))
     return values.cast(pa.float32()) if pt.is_float16(dtype) else values

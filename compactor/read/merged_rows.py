@@ -17,7 +17,7 @@ from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
 from compactor.merge.order.key_merge import MergedBatch, merge_rows
 from compactor.merge.order.keys_in_order import borrowed
-from compactor.predicate.tree import matching
+from compactor.predicate.holding import holding
 from compactor.read.limits import AHEAD_BYTES, BATCH_BYTES, BATCH_ROWS, MEMORY_BYTES
 from compactor.read.row_group_reader import RowGroupReader, WantedRows
 from compactor.read.row_groups_ahead import RowGroupsAhead
@@ -33,7 +33,6 @@ from compactor.rows.fold import FoldError
 from compactor.rows.fold import merged_rows as merged_by_key
 from compactor.table.key_text import with_key
 from compactor.table.metadata import TableMetadata
-from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.storage import to_logical
@@ -41,6 +40,8 @@ from lsm_fragment.gather.columns import gather, gather_arrays
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.threads import ALONE, ThreadPool
 
+MERGED_ROW: Final = "a row merged of several fragments"
+"""How messages call a row that no fragment has as it is."""
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096
 """Gather smaller batches in the calling thread: handing them over would take longer."""
@@ -113,7 +114,7 @@ def _batch(
 ) -> pa.RecordBatch:
     arrays, rows = columns_of_batch(table, sources, batch, wanted, pool)
     if wanted.where_merged is not None:
-        holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
+        holds = holding(wanted.where_merged, arrays, rows, lambda _: MERGED_ROW)
         rows = holds.true_count
         kept = np.asarray(holds)
         arrays = {name: keep(array, kept) for name, array in arrays.items()}

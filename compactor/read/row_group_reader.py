@@ -9,8 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.predicate.holding import holding
 from compactor.predicate.prune import may_match
-from compactor.predicate.tree import Predicate, columns_of, matching
+from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.fragment_columns import (
     Column,
     held_bytes,
@@ -176,17 +177,21 @@ class RowGroupReader:
 
     def _wanted(self, columns: dict[str, Column], group: RowGroup) -> pa.BooleanArray | None:
         """Returns the mask of wanted rows: bool of shape (rows,) without nulls; None for all rows."""
-        keep = None
-        if self._where is not None:
-            keep = matching(self._where, columns, group.rows)
-            if keep.null_count:
-                keep = pc.fill_null(keep, False)
-            if not keep.true_count:
-                self._count_ruled_out(columns)
+        alive = None
         if self._deleted is not None:
             alive = pc.invert(self._deleted.slice(group.first_row, group.rows))
-            keep = alive if keep is None else pc.and_(keep, alive)
-        return keep
+        if self._where is None:
+            return alive
+        keep = holding(
+            self._where,
+            columns,
+            group.rows,
+            lambda row: f"{self.name}, row {group.first_row + row + 1:,}",
+            alive,
+        )
+        if not keep.true_count:
+            self._count_ruled_out(columns)
+        return keep if alive is None else pc.and_(keep, alive)
 
     def _count_ruled_out(self, columns: dict[str, Column]) -> None:
         """Counts a row group without wanted rows, if templates ruled it out."""

@@ -18,8 +18,9 @@ from msgspec import structs
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import CommitConflictError
+from compactor.predicate.holding import holding
 from compactor.predicate.prune import may_match
-from compactor.predicate.tree import Predicate, columns_of, matching
+from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.pruning import (
@@ -224,17 +225,17 @@ class _Search:
         if skips is None:
             return iter([_Seen(entry, False, None)])
         reader = open_fragment(self.store, entry.key, entry.size_bytes)
+        before = read_deletion(self.store, entry)
         needed = columns_of(self._where)
         steps = (
             Step(
-                partial(self._matches, reader, group, skips, table.schema),
+                partial(self._matches, reader, group, skips, before, table.schema),
                 held_bytes(reader, group, needed),
             )
             for group in range(reader.row_groups)
         )
         pieces = in_order(steps, pool, AHEAD_BYTES)
         matched: Deleted = pa.concat_arrays([pa.array([], pa.bool_()), *pieces])
-        before = read_deletion(self.store, entry)
         new = matched if before is None else pc.and_not(matched, before)
         rows = new.true_count
         if not rows:
@@ -247,6 +248,7 @@ class _Search:
         reader: FragmentReader,
         group: int,
         skips: SkipIndexes,
+        before: Deleted | None,
         schema: pa.Schema,
         pool: ThreadPool,
     ) -> Iterator[Deleted]:
@@ -256,7 +258,12 @@ class _Search:
             return iter([pa.repeat(False, rows)])
         needed = columns_of(self._where)
         arrays = read_columns(reader, group, needed, schema, pool, needs_text=False)
-        return iter([pc.fill_null(matching(self._where, arrays, rows), False)])
+        first = sum(part.rows for part in reader.footer.row_groups[:group]) + 1
+        where = f"{reader.name}, row "
+        alive = None if before is None else pc.invert(before.slice(first - 1, rows))
+        return iter(
+            [holding(self._where, arrays, rows, lambda row: f"{where}{first + row:,}", alive)]
+        )
 
 
 class _Seen(NamedTuple):

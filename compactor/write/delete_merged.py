@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.predicate.holding import holding
 from compactor.predicate.prune import may_match
-from compactor.predicate.tree import Predicate, matching
-from compactor.read.merged_rows import columns_of_batch, merged_batches
+from compactor.predicate.tree import Predicate
+from compactor.read.merged_rows import MERGED_ROW, columns_of_batch, merged_batches
 from compactor.read.pruning import bounds_by_keys, overlapping_fragments
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
@@ -26,7 +27,6 @@ from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
-from lsm_fragment import compute as pc
 from lsm_fragment.threads import ThreadPool
 
 _Bits = npt.NDArray[np.bool_]
@@ -55,7 +55,7 @@ def rows_behind(
         whole = whole_fragments([reader.row_groups for reader in readers])
         for sources, batch in merged_batches(table, readers, whole, wanted, pool):
             arrays, rows = columns_of_batch(table, sources, batch, wanted, pool)
-            holds = pc.fill_null(matching(where, arrays, rows), False)
+            holds = holding(where, arrays, rows, lambda _: MERGED_ROW)
             matches = _spread(holds.to_numpy(zero_copy_only=False), batch.starts_key, batch.flags)
             for index, parts in enumerate(found):
                 parts.append(matches[batch.inputs == index])

@@ -269,7 +269,7 @@ def test_a_group_with_a_bad_record_is_put_aside_whole(tmp_path: Path, limit: str
     assert report.dlq_count == sum(letters.values())
     assert report.outputs["all"].records_written == sum(kept.values())
     reasons = {letter["reason"] for letter in found}
-    assert "divide by zero" in reasons
+    assert any(reason.endswith(": divide by zero") for reason in reasons)
     assert any(text.startswith("another record of its group 'o") for text in reasons)
 
 

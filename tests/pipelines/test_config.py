@@ -134,7 +134,7 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         {"transform": {"input": "a", "columns": {"x": "median(n)"}}},
         {"transform": {"input": "a", "columns": {"x": "cast(n as blob)"}}},
         {"transform": {"input": "a", "columns": {"x": "interval 'a day'"}}},
-        {"transform": {"input": "a", "columns": {"x": "interval '2 months'"}}},
+        {"transform": {"input": "a", "columns": {"x": "interval '2 fortnights'"}}},
         {"sort": {"input": "a", "by": "m"}},
         {"aggregate": {"input": "a", "group_by": ["m"], "columns": {"c": "count"}}},
         {"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "mode(n)"}}},

@@ -14,7 +14,7 @@ from compactor.files.names import FRAGMENT, FileKind
 from compactor.pipelines.config.layouts import Fixed, Lines, Xml, layout_of
 from compactor.pipelines.config.model import EachOnce, Model, PlaceName, Text
 from compactor.pipelines.time_windows import END, START, window_sizes
-from compactor.pipelines.types import TYPES
+from compactor.predicate.expressions.types import sql_type
 from compactor.settings.mistakes import SettingError
 
 MAX_WINDOW_ROWS: Final = 1_000_000
@@ -60,8 +60,10 @@ class Source(_Place):
     @classmethod
     def _types_are_known(cls, fields: dict[str, str] | None) -> dict[str, str] | None:
         for name, dtype in (fields or {}).items():
-            if dtype.upper() not in TYPES:
-                raise ValueError(f"{name!r}: no type {dtype!r}; types are: {', '.join(TYPES)}")
+            try:
+                sql_type(dtype)
+            except ValueError as error:
+                raise ValueError(f"{name!r}: {error}") from None
         return fields
 
     @model_validator(mode="after")

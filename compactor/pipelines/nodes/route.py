@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from compactor.pipelines.binding import condition
 from compactor.pipelines.config import Route
+from compactor.pipelines.expressions import Filter
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.work import RunContext
-from compactor.predicate.tree import columns_of, matching
-from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows
-from lsm_fragment.arrays.storage import to_storage
+
+_BRANCH: Final = "$branch"
+
+
+class Division:
+    """Finds the branch of each row."""
+
+    def __init__(self, node: Route, schema: pa.Schema, what: str) -> None:
+        self._holds = [
+            Filter(text, schema, what, f"branch {branch!r}")
+            for branch, text in node.branches.items()
+        ]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Adds the number of the first branch whose condition holds, or the number of branches.
+
+        Raises `pa.ArrowException` for values outside a condition's domain.
+        """
+        numbers = np.full(batch.num_rows, len(self._holds), np.int64)
+        left, rest = np.arange(batch.num_rows), batch
+        for number, holds in enumerate(self._holds):
+            is_here = np.asarray(holds(rest))
+            numbers[left[is_here]] = number
+            left, rest = left[~is_here], keep_rows(rest, ~is_here)
+        return batch.append_column(_BRANCH, pa.array(numbers))
 
 
 def bound(node: Route, given: pa.Schema, what: str) -> pa.Schema:
-    for branch, text in node.branches.items():
-        condition(text, given, f"{what}, branch {branch!r}")
+    Division(node, given, what)
     return given
 
 
@@ -31,17 +54,14 @@ def edges_of(name: str, node: Route) -> list[str]:
 def divided(work: RunContext, name: str, node: Route) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yields rows with the edge of their branch."""
     edges = edges_of(name, node)
-    what = f"node {name!r}"
-    conditions = [condition(text, work.schemas[name], what) for text in node.branches.values()]
+    division = Division(node, work.schemas[name], f"node {name!r}")
     for batch in work.clock.timed(name, work.stream(node.input)):
         if boundary_of(batch) is not None:
             yield from ((edge, batch) for edge in edges)
             continue
-        rest = batch
-        for edge, where in zip(edges, conditions, strict=False):
-            arrays = {c: to_storage(rest.column(c)) for c in columns_of(where)}
-            holds = pc.fill_null(matching(where, arrays, rest.num_rows), False)
-            yield edge, keep_rows(rest, holds)
-            rest = keep_rows(rest, pc.invert(holds))
-        if node.otherwise is not None:
-            yield edges[-1], rest
+        for made in work.dead_letters.made(division, batch, name):
+            numbers = np.asarray(made.column(_BRANCH))
+            rows = made.drop_columns([_BRANCH])
+            yield from (
+                (edge, keep_rows(rows, numbers == number)) for number, edge in enumerate(edges)
+            )

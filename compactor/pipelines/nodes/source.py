@@ -20,7 +20,6 @@ from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places
 from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, common_schema
 from compactor.pipelines.config import Source
-from compactor.pipelines.conversion import converted
 from compactor.pipelines.provenance import (
     Batches,
     Boundary,
@@ -29,8 +28,9 @@ from compactor.pipelines.provenance import (
     one_document,
     placed,
 )
-from compactor.pipelines.types import TYPES
 from compactor.pipelines.work import RunContext
+from compactor.predicate.expressions.conversion import converted
+from compactor.predicate.expressions.types import sql_type
 from compactor.read.scan import scan
 from compactor.read.wanted import scan_schema
 from compactor.stores.open import open_store
@@ -129,7 +129,7 @@ def _open_table(name: str, table: str, source: Source) -> SourceReader:
 
 
 def _declared(fields: Mapping[str, str]) -> pa.Schema:
-    return pa.schema([(name, TYPES[dtype.upper()]) for name, dtype in fields.items()])
+    return pa.schema([(name, sql_type(dtype)) for name, dtype in fields.items()])
 
 
 def _schema_of(

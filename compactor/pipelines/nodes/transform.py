@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from compactor.errors import ConfigError
-from compactor.pipelines.binding import condition
 from compactor.pipelines.config import Transform
-from compactor.pipelines.expressions import Expression, quoted
+from compactor.pipelines.expressions import Expression, Filter, computing
 from compactor.pipelines.provenance import (
     Batches,
     boundary_batch,
@@ -15,10 +16,8 @@ from compactor.pipelines.provenance import (
     with_columns,
 )
 from compactor.pipelines.work import RunContext
-from compactor.predicate.tree import columns_of, matching
-from lsm_fragment import compute as pc
+from compactor.predicate.sql import quoted
 from lsm_fragment.arrays.batches import keep_rows
-from lsm_fragment.arrays.storage import to_storage
 
 
 def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:
@@ -30,33 +29,45 @@ def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, s
     return texts
 
 
-class Filter:
-    """Keeps the rows for which a condition holds; all rows without a condition."""
+class Computed:
+    """The computed columns of a transform."""
 
-    def __init__(self, text: str | None, schema: pa.Schema, what: str) -> None:
-        self._where = None if text is None else condition(text, schema, what)
+    def __init__(self, columns: Mapping[str, Expression]) -> None:
+        self._columns = columns
+        self.schema = pa.schema([(name, column.type) for name, column in columns.items()])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._where is None:
-            return batch
-        arrays = {c: to_storage(batch.column(c)) for c in columns_of(self._where)}
-        return keep_rows(batch, pc.fill_null(matching(self._where, arrays, batch.num_rows), False))
+        """Raises `pa.ArrowException` for values outside an expression's domain, naming the column."""
+        values = []
+        for name, column in self._columns.items():
+            with computing(f"column {name!r}"):
+                values.append(column(batch))
+        return with_columns(batch, values, self.schema)
 
 
 class Transformer:
     """A transform bound to its input."""
 
     def __init__(self, node: Transform, schema: pa.Schema, what: str) -> None:
-        self._kept = Filter(node.filter, schema, what)
+        self._keeps = bound_filter(node, schema, what)
         texts = chosen_columns(node, schema, what)
-        self._columns = {name: Expression(text, schema, what) for name, text in texts.items()}
-        self.schema = pa.schema([(name, column.type) for name, column in self._columns.items()])
+        self._computed = Computed(
+            {
+                name: Expression(text, schema, f"{what}: column {name!r}")
+                for name, text in texts.items()
+            }
+        )
+        self.schema = self._computed.schema
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raises `pa.ArrowException` for values outside an expression's domain."""
-        batch = self._kept(batch)
-        columns = [column(batch) for column in self._columns.values()]
-        return with_columns(batch, columns, self.schema)
+        if self._keeps is not None:
+            batch = keep_rows(batch, self._keeps(batch))
+        return self._computed(batch)
+
+
+def bound_filter(node: Transform, schema: pa.Schema, what: str) -> Filter | None:
+    return None if node.filter is None else Filter(node.filter, schema, what, "filter")
 
 
 def bound(node: Transform, given: pa.Schema, what: str) -> pa.Schema:

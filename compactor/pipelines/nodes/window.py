@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config import Transform, Window
-from compactor.pipelines.nodes.transform import Filter, chosen_columns
-from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, with_columns
+from compactor.pipelines.nodes.transform import Computed, bound_filter, chosen_columns
+from compactor.pipelines.provenance import HIDDEN_NAMES, Batches
 from compactor.pipelines.window_functions import WindowedColumns, window_order
 from compactor.pipelines.work import RunContext
+from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import check_sort_schema, parse_sort_schema
 
@@ -19,7 +20,7 @@ class WindowedTransformer:
     """A transform with a window, bound to its input."""
 
     def __init__(self, node: Transform, window: Window, schema: pa.Schema, what: str) -> None:
-        self._kept = Filter(node.filter, schema, what)
+        self._keeps = bound_filter(node, schema, what)
         self.partition_by = window.partition_by
         try:
             self.order = window_order(window.partition_by, parse_sort_schema(window.order_by))
@@ -29,23 +30,21 @@ class WindowedTransformer:
         self.columns = WindowedColumns(
             chosen_columns(node, schema, what), schema, window.rows, what
         )
-        results = self.columns.columns
-        self.schema = pa.schema([(name, column.type) for name, column in results.items()])
+        self.result = Computed(self.columns.columns)
+        """Evaluates the expressions on rows that have their window function values."""
+        self.schema = self.result.schema
         needed = self.columns.uses.union(column.column for column in self.order)
         self.held_schema = pa.schema([f for f in schema if f.name in needed])
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows that pass the filter, with the columns that the window needs."""
-        hidden = [name for name in batch.schema.names if name in HIDDEN_NAMES]
-        return self._kept(batch).select([*self.held_schema.names, *hidden])
+        """Returns the rows that pass the filter, with the columns that the window needs.
 
-    def result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Evaluates the expressions on rows that have their window function values.
-
-        Raises `pa.ArrowException` for values outside an expression's domain.
+        Raises `pa.ArrowException` for values outside the filter's domain.
         """
-        columns = [column(batch) for column in self.columns.columns.values()]
-        return with_columns(batch, columns, self.schema)
+        hidden = [name for name in batch.schema.names if name in HIDDEN_NAMES]
+        if self._keeps is not None:
+            batch = keep_rows(batch, self._keeps(batch))
+        return batch.select([*self.held_schema.names, *hidden])
 
 
 def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Schema:
@@ -58,7 +57,8 @@ def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batche
     count = node.batch_size or work.batch_rows
     with work.sorter(name, work.full(made.held_schema), made.order, count) as sorter:
         for batch in work.rows(node.input):
-            sorter.append(made.kept(batch))
+            for kept in work.dead_letters.made(made.kept, batch, name):
+                sorter.append(kept)
         ready = (
             batch
             for ordered in sorter.sorted()

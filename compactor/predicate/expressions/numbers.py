@@ -1,0 +1,73 @@
+"""Functions of numbers. Logarithms and roots beyond their domain are errors, as overflow is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.predicate.expressions.comparing import as_common, as_float, common_type
+from compactor.predicate.expressions.kinds import kind_of
+from lsm_fragment import compute as pc
+
+_ORDERED: Final = (
+    "null", "integer", "decimal", "float", "text", "date", "timestamp", "time", "duration",
+)  # fmt: skip
+MAX_DIGITS: Final = 76
+"""Limit for the digits of ROUND, that of the widest decimals: Arrow's cost grows with the digits."""
+
+
+def unless_whole(name: str) -> Callable[[Any], Any]:
+    """Returns a function that rounds; integers stay as they are."""
+    return lambda value: value if pt.is_integer(value.type) else getattr(pc, name)(value)
+
+
+def rounded(value: Any, digits: pa.Scalar | None = None) -> Any:
+    """Rounds halves away from zero."""
+    count = 0 if digits is None else digits.as_py()
+    if count is None or not 0 <= count <= MAX_DIGITS:
+        raise pa.ArrowInvalid(f"digits are a number from 0 to {MAX_DIGITS}")
+    if pt.is_integer(value.type):
+        return value
+    return pc.round(value, ndigits=count, round_mode="half_towards_infinity")
+
+
+def of_doubles(name: str) -> Callable[..., Any]:
+    """Returns Arrow's function, of doubles."""
+    return lambda *values: getattr(pc, name)(*map(as_float, values))
+
+
+def sign(value: Any) -> Any:
+    return pc.cast(pc.sign(value), pa.int8()) if not pt.is_floating(value.type) else pc.sign(value)
+
+
+def absolute(value: Any) -> Any:
+    return value if pt.is_unsigned_integer(value.type) else pc.abs_checked(value)
+
+
+def is_nan(value: Any) -> Any:
+    return pc.is_nan(as_float(value))
+
+
+def extreme(name: str) -> Callable[..., Any]:
+    """Returns `greatest` or `least`. They leave nulls out, and NaN if there is another value."""
+
+    def call(*values: Any) -> Any:
+        dtype = common_type([value.type for value in values])
+        if kind_of(dtype) not in _ORDERED:
+            raise pa.ArrowInvalid(f"there is no greatest or least of {dtype}")
+        # Arrow orders no timestamps with a zone.
+        plain = pa.timestamp(dtype.unit) if pt.is_timestamp(dtype) else dtype
+        parts = [_in(value, dtype).cast(plain) for value in values]
+        found = getattr(pc, name)(*parts, skip_nulls=True)
+        return found if plain == dtype else found.cast(dtype)
+
+    return call
+
+
+def _in(value: Any, dtype: pa.DataType) -> Any:
+    if isinstance(value, pa.Scalar):
+        return as_common(pa.repeat(value, 1), dtype)[0]
+    return as_common(value, dtype)
