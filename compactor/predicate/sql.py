@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from datetime import datetime
 from typing import ClassVar, Final, cast
 
 import pyarrow as pa
@@ -60,6 +61,7 @@ class _Dialect(sqlglot.Dialect):
         TRANSFORMS: ClassVar = {
             **sqlglot.Generator.TRANSFORMS,
             exp.If: lambda self, node: self.func("if", node.this, *_results(node)),
+            exp.StrPosition: lambda self, node: self.func("strpos", node.this, node.args["substr"]),
         }
 
         def column_sql(self, expression: exp.Column) -> str:
@@ -169,3 +171,17 @@ def whole_number(tree: exp.Expression | None, limit: int) -> int | None:
         return None
     number = int(text)
     return number if number <= limit else None
+
+
+def with_instant(tree: exp.Expression, instant: datetime) -> str:
+    """Returns the SQL of a tree in which the current time is this instant."""
+
+    def fixed(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.CurrentDate):
+            return exp.cast(exp.Literal.string(instant.date().isoformat()), "DATE")
+        is_call = isinstance(node, exp.Anonymous) and str(node.this).lower() == "now"
+        if isinstance(node, exp.CurrentTimestamp) or (is_call and not node.expressions):
+            return exp.cast(exp.Literal.string(instant.isoformat()), "TIMESTAMPTZ")
+        return node
+
+    return str(tree.transform(fixed).sql(dialect=_Dialect, normalize_functions=False))

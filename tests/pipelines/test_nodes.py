@@ -555,6 +555,98 @@ def test_sums_are_right_or_refused_and_means_are_of_any_size(
         run_of({**nodes, **out(tmp_path, "g")}, {"a": table}).run()
 
 
+def test_the_current_time_is_one_instant_for_all_nodes_of_a_run(tmp_path: Path) -> None:
+    columns = {"n": "n", "at": "now()"}
+    nodes = {
+        **sources("a"),
+        "one": {"transform": {"input": "a", "columns": columns}},
+        "r": {"route": {"input": "one", "branches": {"yes": "at = now() AND 'now()' <> 'now'"}}},
+        "two": {
+            "transform": {"input": "r.yes", "columns": {"n": "n", "same": "at = current_timestamp"}}
+        },
+    }
+    table = pa.table({"n": range(5000)})
+    run_of({**nodes, **out(tmp_path, "two")}, {"a": table}).run()
+    assert lines_of(tmp_path / "out.ndjson") == [{"n": n, "same": True} for n in range(5000)]
+
+
+@pytest.mark.parametrize(
+    ("node", "named"),
+    [
+        ({"transform": {"input": "a", "filter": "n / d > 1"}}, "filter: divide by zero"),
+        ({"transform": {"input": "a", "columns": {"q": "n / d"}}}, "column 'q': divide by zero"),
+        ({"route": {"input": "a", "branches": {"t": "n / d > 1"}}}, "branch 't': divide by zero"),
+        ({"transform": {"input": "a", "columns": {"q": "CAST(s AS INT)"}}}, "column 'q': "),
+        (
+            {
+                "transform": {
+                    "input": "a",
+                    "columns": {"q": f"CASE WHEN d = 0 THEN n * {2**62} END"},
+                }
+            },
+            "column 'q': overflow",
+        ),
+        (
+            {
+                "transform": {
+                    "input": "a",
+                    "filter": "n / d > 1",
+                    "window": {"order_by": "n"},
+                    "columns": {"q": "lag(n)"},
+                }
+            },
+            "filter: divide by zero",
+        ),
+    ],
+)
+def test_what_cannot_be_computed_names_source_row_and_column(
+    node: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    table = pa.table({"n": [1, 2, 3, 4], "d": [1, 1, 0, 1], "s": ["1", "2", "x", "4"]})
+    nodes = {**sources("a"), "t": node, **out(tmp_path, "t.t" if "route" in node else "t")}
+    with refuses(DataError, "node 't'", "row 3 of 'a'", named):
+        run_of(nodes, {"a": table}).run()
+    letters = tmp_path / "bad.ndjson"
+    run_of(nodes, {"a": table}, on_error="continue", dead_letter=str(letters)).run()
+    assert [(row["row"], row["node"]) for row in lines_of(letters)] == [(3, "t")]
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson"])
+def test_all_types_that_sql_names_are_declared_and_cast_alike(ending: str, tmp_path: Path) -> None:
+    fields = {
+        "d": "DECIMAL(20, 3)", "at": "TIMESTAMPTZ", "ts": "timestamp", "tm": "TIME", "x": "real",
+        "n": "integer", "ok": "BOOLEAN", "day": "DATE", "s": "string",
+    }  # fmt: skip
+    rows = [
+        {"d": "12345678901234567.125", "at": "2026-01-01T02:00:00+02:00", "ts": "2026-01-01 00:00:00",
+         "tm": "08:30:00.25", "x": "1.5", "n": "7", "ok": "true", "day": "2026-01-01", "s": "t"},
+        dict.fromkeys(fields, None),
+    ]  # fmt: skip
+    path = tmp_path / f"in.{ending}"
+    if ending == "csv":
+        lines = [",".join(fields), ",".join(rows[0].values()), "," * (len(fields) - 1)]
+    else:
+        bare = ("x", "n", "ok")
+        lines = [
+            json.dumps({k: json.loads(v) if v and k in bare else v for k, v in row.items()})
+            for row in rows
+        ]
+    path.write_text("\n".join(lines) + "\n")
+    same = {
+        f"{name}_": f"CAST(CAST({name} AS TEXT) AS {dtype}) = {name}"
+        for name, dtype in fields.items()
+    }
+    nodes = {
+        "in": {"source": {"path": str(path), "fields": fields}},
+        "t": {"transform": {"input": "in", "columns": same}},
+        "out": {"output": {"input": "t", "path": str(tmp_path / "out.ndjson")}},
+    }
+    PipelineRun(parse_pipeline(json.dumps({"nodes": nodes}), "test.yaml")).run()
+    first, second = lines_of(tmp_path / "out.ndjson")
+    assert first == dict.fromkeys(same, True)
+    assert set(second.values()) <= {None, True}
+
+
 def test_columns_may_be_called_anything_but_what_is_ours(tmp_path: Path) -> None:
     table = pa.table(
         {"n count": [1, 1, 2], "count_all": [1, 2, 2], "v_sum": [1, 1, 1], "k0": [0, 0, 0]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -12,6 +13,7 @@ from compactor.pipelines.config.graph import Fail, check_graph, check_places
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import NODES, Merge, Node
 from compactor.pipelines.config.pipeline import Pipeline
+from compactor.predicate.instant import at_instant
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, first_mistake
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from compactor.entities.spec import EntityMergeSpec
 
 _Model = TypeVar("_Model", bound=Model)
+_WITH_SQL: Final = ("where", "filter", "branches", "columns")
 EXAMPLES: Final = {
     "source": "{path: app.ndjson}",
     "transform": "{input: logs, filter: status >= 500}",
@@ -50,7 +53,8 @@ def _pipeline_of(document: Document) -> Pipeline:
     raw = settings.get("nodes")
     if not isinstance(raw, dict) or not raw:
         raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
-    nodes = {key: _node(key, value, document) for key, value in raw.items()}
+    instant = datetime.now(UTC)
+    nodes = {key: _at_instant(_node(key, value, document), instant) for key, value in raw.items()}
     pipeline = _validated(Pipeline, settings | {"nodes": nodes}, (), "the pipeline", fail)
     pipeline._places.update({key: document.place_of(("nodes", key)) for key in nodes})
     check_graph(nodes, fail)
@@ -77,6 +81,18 @@ def _node(key: str, value: Any, document: Document) -> Node:
         section = document.section((*place, kind, "entity"), f"node {key!r}: entity: ")
         node = node.model_copy(update={"entity": _entity_spec(node, section)})
     return node
+
+
+def _at_instant(node: Node, instant: datetime) -> Node:
+    """Writes the instant into the node's SQL, so that `now()` is the same for all nodes and tasks."""
+    changed: dict[str, Any] = {}
+    for setting in _WITH_SQL:
+        value = getattr(node, setting, None)
+        if isinstance(value, str):
+            changed[setting] = at_instant(value, instant)
+        elif isinstance(value, dict):
+            changed[setting] = {name: at_instant(text, instant) for name, text in value.items()}
+    return node.model_copy(update=changed) if changed else node
 
 
 def _meant(value: object) -> str | None:

@@ -15,13 +15,16 @@ from lsm_fragment import compute as pc
 _ORDERED: Final = (
     "null", "integer", "decimal", "float", "text", "date", "timestamp", "time", "duration",
 )  # fmt: skip
+_NARROW_DIGITS: Final = 38
 MAX_DIGITS: Final = 76
 """Limit for the digits of ROUND, that of the widest decimals: Arrow's cost grows with the digits."""
 
 
 def unless_whole(name: str) -> Callable[[Any], Any]:
     """Returns a function that rounds; integers stay as they are."""
-    return lambda value: value if pt.is_integer(value.type) else getattr(pc, name)(value)
+    return lambda value: (
+        value if pt.is_integer(value.type) else getattr(pc, name)(_with_room(value))
+    )
 
 
 def rounded(value: Any, digits: pa.Scalar | None = None) -> Any:
@@ -31,7 +34,17 @@ def rounded(value: Any, digits: pa.Scalar | None = None) -> Any:
         raise pa.ArrowInvalid(f"digits are a number from 0 to {MAX_DIGITS}")
     if pt.is_integer(value.type):
         return value
-    return pc.round(value, ndigits=count, round_mode="half_towards_infinity")
+    return pc.round(_with_room(value), ndigits=count, round_mode="half_towards_infinity")
+
+
+def _with_room(value: Any) -> Any:
+    """Gives decimals one digit more, which rounding up may need."""
+    dtype = value.type
+    if not pt.is_decimal(dtype) or dtype.precision == MAX_DIGITS or dtype.scale <= 0:
+        return value
+    digits = dtype.precision + 1
+    make = pa.decimal128 if digits <= _NARROW_DIGITS else pa.decimal256
+    return pc.cast(value, make(digits, dtype.scale))
 
 
 def of_doubles(name: str) -> Callable[..., Any]:

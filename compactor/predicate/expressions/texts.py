@@ -71,7 +71,23 @@ def concat(*values: Any) -> Any:
 
 
 def concat_ws(separator: Any, *values: Any) -> Any:
-    return pc.binary_join_element_wise(*_texts(values), text_of(separator), null_handling="skip")
+    """Joins the parts that are not null. Arrow's own way of skipping nulls loses rows without a part."""
+    parts = _texts(values)
+    if isinstance(separator, pa.Scalar) and separator.is_valid:
+        after = [pc.binary_join_element_wise(text_of(separator), part, "") for part in parts]
+        whole = pc.binary_join_element_wise(*after, "", null_handling="replace")
+        return pc.utf8_slice_codeunits(whole, len(separator.as_py()))
+    some = [part if isinstance(part, pa.Array) else pa.repeat(part, _rows(parts)) for part in parts]
+    packed = pa.StructArray.from_arrays(some, [str(place) for place in range(len(some))])
+    return row_by_row(_joined_by, pa.string())(separator, packed)
+
+
+def _joined_by(separator: str, parts: dict[str, str | None]) -> str:
+    return separator.join(part for part in parts.values() if part is not None)
+
+
+def _rows(parts: list[Any]) -> int:
+    return next((len(part) for part in parts if isinstance(part, pa.Array)), 1)
 
 
 def _texts(values: tuple[Any, ...]) -> list[Any]:
