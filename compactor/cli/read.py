@@ -74,9 +74,12 @@ Examples:
   compactor query ./logs --where "level = 'ERROR'" --columns timestamp,message
   compactor query ./logs --where "service LIKE 'api%' AND timestamp >= '2026-11-21 08:00'" -n 5
   compactor query s3://bucket/logs --where "status BETWEEN 500 AND 599" --count
+  compactor query ./logs --where "lower(level) = 'error' AND length(message) > 200"
 
 \b
-Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Write texts and
+Conditions are SQL: comparisons, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT, of columns, values and
+expressions such as upper(service), n % 10, CAST(x AS INT), CASE and now() - INTERVAL '1 hour':
+docs/reference/expressions.md lists all. What compares a column with a value skips fragments. Write texts and
 times in 'single' quotes, and column names that are not plain identifiers in "double" ones. Times without a
 zone are UTC. In LIKE, % matches any text and _ any character, unless a backslash (or the character of an
 ESCAPE clause) comes first. Every comparison with NaN is false, even <>; its NOT is true.""",

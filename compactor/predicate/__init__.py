@@ -3,6 +3,8 @@
 A **condition** is an SQL expression; bound to a schema (`parse`) it is a **predicate**, a tree of plain
 values (`tree`), which `tree.matching` evaluates with SQL's three-valued logic.
 
+expressions         binds and computes values of any type; holding names the row that cannot be computed
+instant             writes the time of a run into SQL
 parse, sql          bind a condition to columns; numbers, times convert its values exactly to their units
 prune               decides by bounds and summaries whether any row may match; False guarantees that none does
 like                parses patterns; template_answers evaluates conditions on templates instead of strings

@@ -88,12 +88,13 @@ def parse_condition(text: str, schema: pa.Schema, what: str) -> Predicate:
 
 def bound(tree: exp.Expression, schema: pa.Schema) -> Predicate:
     """Binds the syntax tree of a condition. Raises `SqlError` with the cause."""
-    return _Conditions(schema).bound(tree)
+    decoded = pa.schema([field.with_type(storage_type(field.type)) for field in schema])
+    return _Conditions(schema, decoded).bound(tree)
 
 
 def bound_value(tree: exp.Expression, schema: pa.Schema) -> Bound:
     """Binds the syntax tree of an expression of any type. Raises `SqlError` with the cause."""
-    return _Conditions(schema).values.bound(tree)
+    return _Conditions(schema, schema).values.bound(tree)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +125,25 @@ def _computed(sides: Sequence[Bound], test: Callable[..., pa.Array]) -> Computed
 
     def evaluated(columns: Sequence[pa.Array], count: int) -> pa.Array:
         rows = Rows.of(dict(zip(names, columns, strict=True)), count)
-        return test(*(side.array(rows) for side in sides))
+        return test(*(_array(side, rows) for side in sides))
 
     return Computed(names, evaluated)
+
+
+def _array(side: Bound, rows: Rows) -> pa.Array:
+    try:
+        return side.array(rows)
+    except OF_VALUES as error:
+        raise pa.ArrowInvalid(f"{side.text!r}: {first_line(error)}") from None
 
 
 class _Conditions:
     """Converts syntax trees to predicates. Raises `SqlError`."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, computed_from: pa.Schema) -> None:
+        """computed_from: the schema in which columns are handed to computed conditions."""
         self._schema = schema
-        self.values = Binder(schema, self._as_value)
+        self.values = Binder(computed_from, self._as_value)
 
     def bound(self, node: exp.Expression) -> Predicate:
         bind = _NODES.get(type(node))

@@ -573,9 +573,12 @@ def test_the_current_time_is_one_instant_for_all_nodes_of_a_run(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("node", "named"),
     [
-        ({"transform": {"input": "a", "filter": "n / d > 1"}}, "filter: divide by zero"),
+        ({"transform": {"input": "a", "filter": "n / d > 1"}}, "filter: 'n / d': divide by zero"),
         ({"transform": {"input": "a", "columns": {"q": "n / d"}}}, "column 'q': divide by zero"),
-        ({"route": {"input": "a", "branches": {"t": "n / d > 1"}}}, "branch 't': divide by zero"),
+        (
+            {"route": {"input": "a", "branches": {"t": "n / d > 1"}}},
+            "branch 't': 'n / d': divide by zero",
+        ),
         ({"transform": {"input": "a", "columns": {"q": "CAST(s AS INT)"}}}, "column 'q': "),
         (
             {
@@ -595,7 +598,7 @@ def test_the_current_time_is_one_instant_for_all_nodes_of_a_run(tmp_path: Path) 
                     "columns": {"q": "lag(n)"},
                 }
             },
-            "filter: divide by zero",
+            "filter: 'n / d': divide by zero",
         ),
     ],
 )
@@ -617,7 +620,7 @@ def test_all_types_that_sql_names_are_declared_and_cast_alike(ending: str, tmp_p
         "d": "DECIMAL(20, 3)", "at": "TIMESTAMPTZ", "ts": "timestamp", "tm": "TIME", "x": "real",
         "n": "integer", "ok": "BOOLEAN", "day": "DATE", "s": "string",
     }  # fmt: skip
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"d": "12345678901234567.125", "at": "2026-01-01T02:00:00+02:00", "ts": "2026-01-01 00:00:00",
          "tm": "08:30:00.25", "x": "1.5", "n": "7", "ok": "true", "day": "2026-01-01", "s": "t"},
         dict.fromkeys(fields, None),

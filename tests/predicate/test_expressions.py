@@ -362,7 +362,8 @@ def test_the_time_of_a_call_is_one_instant() -> None:
         "CASE WHEN a = 1 THEN now() ELSE current_timestamp END", batch.schema, "x"
     )
     first, second = expression(batch).to_pylist()
-    assert first == second == expression(batch)[0].as_py()
+    assert [first, second] == expression(batch).to_pylist()
+    assert first == second
     assert before <= first <= datetime.now(UTC)
     [day, _] = Expression("current_date", batch.schema, "x")(batch).to_pylist()
     assert day in (before.date(), datetime.now(UTC).date())
