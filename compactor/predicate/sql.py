@@ -135,8 +135,12 @@ def path_of(node: exp.Column, schema: pa.Schema) -> tuple[pa.Field, list[str]]:
     try:
         return field_of(node, schema), []
     except SqlError as error:
-        hint = "; texts are in 'single' quotes" if type(node.parent) in COMPARISONS else ""
+        hint = "; texts are in 'single' quotes" if _is_right_side(node) else ""
         raise SqlError(f"{error}{hint}") from None
+
+
+def _is_right_side(node: exp.Expression) -> bool:
+    return type(node.parent) in COMPARISONS and node.arg_key == "expression"
 
 
 def _in_sql(name: str) -> str:

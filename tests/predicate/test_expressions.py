@@ -300,8 +300,8 @@ def test_expressions_mean_what_they_mean_to_duckdb(text: str, data: st.DataObjec
     with duckdb.connect() as con:
         # DuckDB refuses structs in slices.
         con.register("rows", pa.Table.from_pylist(batch.to_pylist(), batch.schema))
-        of_duckdb = con.execute(f"SELECT TRY({PAIRS[text]}) AS z FROM rows").to_arrow_table()["z"]
-    expected = of_duckdb.to_pylist()
+        found_there: Any = con.execute(f"SELECT TRY({PAIRS[text]}) AS z FROM rows")
+        expected = found_there.to_arrow_table()["z"].to_pylist()
     for value, wanted in zip(found, expected, strict=True):
         if value is FAILED:
             assert wanted is None, (text, batch.to_pylist())
@@ -365,7 +365,7 @@ def test_the_time_of_a_call_is_one_instant() -> None:
     assert [first, second] == expression(batch).to_pylist()
     assert first == second
     assert before <= first <= datetime.now(UTC)
-    [day, _] = Expression("current_date", batch.schema, "x")(batch).to_pylist()
+    day, _ = Expression("current_date", batch.schema, "x")(batch).to_pylist()
     assert day in (before.date(), datetime.now(UTC).date())
 
 
