@@ -14,13 +14,14 @@ from pyarrow import types as pt
 from compactor.errors import InputError
 from compactor.files.csv_rows import SHOWN_CHARACTERS
 from compactor.files.json_arrays import UnreadableTypeError, check_readable
-from compactor.files.problems import PROBLEMS, failing_rows, one_line
+from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.readings import ALL_READINGS, Readings
 from compactor.files.records import Records
 from compactor.files.source import BadRow, Ordinals, Piece, TextBatches
 from compactor.files.text_values import from_cells, from_wire
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import keep, take
+from lsm_fragment.failing import failing_rows
 
 
 class TextRows(NamedTuple):

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from compactor.files.layouts import Align, FixedColumn, FixedLayout, Layout, LineLayout, XmlLayout
 from compactor.files.line_patterns import check_regex, line_pattern
 from compactor.pipelines.config.model import Model
-from compactor.pipelines.types import TYPES
+from compactor.predicate.expressions.types import sql_type
 from compactor.settings.mistakes import SettingError
 
 _MAX_WIDTH: Final = 1 << 20
@@ -65,8 +65,8 @@ class FixedField(Model):
     @field_validator("type")
     @classmethod
     def _is_a_type(cls, dtype: str | None) -> str | None:
-        if dtype is not None and dtype.upper() not in TYPES:
-            raise ValueError(f"no type {dtype!r}; types are: {', '.join(TYPES)}")
+        if dtype is not None:
+            sql_type(dtype)
         return dtype
 
     @model_validator(mode="after")
@@ -103,7 +103,7 @@ class Fixed(Model):
         columns, before = list[FixedColumn](), 0
         for field in self.columns:
             start = before if field.start is None else field.start - 1
-            dtype = None if field.type is None else TYPES[field.type.upper()]
+            dtype = None if field.type is None else sql_type(field.type)
             align = None if field.align is None else Align(field.align)
             columns.append(FixedColumn(field.name, start, field.width, dtype, align, field.pad))
             before = start + field.width
