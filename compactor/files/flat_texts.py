@@ -102,6 +102,7 @@ class FlatTextBatches(TextBatches[TextRows]):
             failing = failing_rows(
                 len(records.texts),
                 lambda start, stop: records.texts[start:stop].validate(full=True),
+                PROBLEMS,
             )
             is_sound[[row for row, _ in failing]] = False
         bad = [
@@ -130,7 +131,7 @@ class FlatTextBatches(TextBatches[TextRows]):
             return self._converted(texts, field)
         except PROBLEMS:
             failing = failing_rows(
-                len(texts), lambda start, stop: self._converted(texts[start:stop], field)
+                len(texts), lambda start, stop: self._converted(texts[start:stop], field), PROBLEMS
             )
             for row, error in failing:
                 value = texts[row].as_py()
