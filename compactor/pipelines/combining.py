@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.pipelines.hash_index import HashIndex
 from compactor.pipelines.pairing import How, Joined, Pairing
 from compactor.pipelines.sorted_rows import I64, Flags, Room, no_rows
 from compactor.spark.shuffle.exchange import key_hashes
@@ -34,7 +35,7 @@ class BuildTable:
             known = known[_first_of_equal([take(column, known) for column in columns])]
         hashes = key_hashes([take(column, known) for column in columns])
         order = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[order]
+        self._index = HashIndex(hashes[order])
         self._positions = known[order]
         self._columns = columns
         self._is_matched = np.zeros(self._rows.num_rows, dtype=np.bool_)
@@ -48,8 +49,7 @@ class BuildTable:
             return
         columns = [to_storage(batch.column(name)) for name in keys]
         hashes = key_hashes(columns)
-        first = np.searchsorted(self._hashes, hashes, "left")
-        counts = np.searchsorted(self._hashes, hashes, "right") - first
+        first, counts = self._index.find(hashes)
         counts[~_all_valid(columns)] = 0
         max_rows = room.rows_of(batch.nbytes / batch.num_rows + self._row_bytes)
         if self._how.is_probe_only:
@@ -68,8 +68,9 @@ class BuildTable:
             for left, place in Pairing(rows, first[rows], counts[rows]).slices(max_rows):
                 left, right = self._equal(columns, left, self._positions[place])
                 self._is_matched[right] = True
-                alone = np.setdiff1d(alone, left)
-                if stop - start > 1:
+                if len(alone):
+                    alone = np.setdiff1d(alone, left)
+                if stop - start > 1 and len(alone):
                     left, right = _with_unmatched(left, right, alone)
                     alone = alone[:0]
                 yield self._joined.rows(batch, left, self._rows, right)

@@ -56,6 +56,10 @@ class Pairing:
         """Yields row positions of both sides, at most `max_rows` at a time, splitting runs if needed."""
         ends = np.cumsum(self.count)
         total = int(ends[-1]) if len(ends) else 0
+        if total == len(ends) <= max_rows:  # each has one
+            if total:
+                yield self.left, self.first
+            return
         for start in range(0, total, max_rows):
             at = np.arange(start, min(total, start + max_rows))
             stretch = np.searchsorted(ends, at, "right")
@@ -82,9 +86,12 @@ class Joined:
     ) -> pa.RecordBatch:
         """Joins rows at these positions, shape (rows,); -1 gives nulls."""
         is_right_alone = of_left < 0
+        is_whole = np.array_equal(of_left, np.arange(left.num_rows))
         columns = []
         for name in self._lefts:
-            column, dtype = take(left.column(name), of_left), self.schema.field(name).type
+            column, dtype = left.column(name), self.schema.field(name).type
+            if not is_whole:
+                column = take(column, of_left)
             if name in self._on and is_right_alone.any():
                 column = _filled(column, right.column(self._on[name]), of_right, dtype)
             elif column.type != dtype:
