@@ -10,15 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from compactor.cli.shared_options import check_one_moment
-from compactor.read.fragment_columns import open_fragment
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url
 from compactor.table.commit_log import CommitLog
-from lsm_fragment.container.reader import FragmentReader
 
 if TYPE_CHECKING:
     from compactor.api.table import Table
     from compactor.api.view import TableView
+    from lsm_fragment.container.reader import FragmentReader
 
 
 def address_of(table: str) -> str:
@@ -58,6 +57,9 @@ def open_view(table: str, version: int | None, as_of: int | None) -> TableView:
 
 def open_fragment_at(address: str) -> FragmentReader:
     """Opens one fragment by its own address. Raises `ObjectNotFoundError`."""
+    # Imported here, since most commands open no fragment themselves.
+    from compactor.read.fragment_columns import open_fragment
+
     root, key = split_object_url(address)
     store = open_store(root)
     return open_fragment(store, key, store.head(key).size_bytes)
