@@ -44,9 +44,9 @@ def export_command(
 ) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
-    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). The command streams, and also
-    works on tables that are not compacted. The file appears whole or not at all. Parquet and Arrow files keep
-    the types, and record how their rows are sorted.
+    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst, .bz2, .xz). The command
+    streams, and also works on tables that are not compacted. The file appears whole or not at all. Parquet
+    and Arrow files keep the types, and record how their rows are sorted.
     """
     check_sink_path(out)
     view = open_view(table, version, as_of)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from compactor.cli.csv_options import csv_options
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
@@ -23,6 +24,7 @@ from compactor.common.foreign import shown_path
 from compactor.common.message import Message
 from compactor.common.setting_keys import PROMOTE
 from compactor.errors import CompactorError, InputError, message_of
+from compactor.files.text_options import TextOptions
 from compactor.planner.debt import Debt, Pressure
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
@@ -36,6 +38,7 @@ Examples:
   compactor ingest ./logs app.ndjson --sort-by service,host,timestamp:desc
   compactor ingest s3://bucket/logs part-*.parquet --one-commit
   compactor ingest ./logs big.csv.gz --rows-per-fragment 250000
+  compactor ingest ./sales sales.csv --delimiter ';' --decimal , --encoding cp1252 --sort-by id
   compactor ingest ./users users.ndjson --sort-by id --row-policy last --sequence updated_at
 
 \b
@@ -46,7 +49,7 @@ quotes, and double a quote in it: --sort-by '"a,b":desc,c'.
 --row-policy: append keeps all rows. last and first keep one row of equal --sort-by, the newest or oldest by
 --sequence and ingestion. partial-update keeps the newest non-null value of each column. aggregate combines
 each column by its function: sum count min max last first bool_or bool_and list set.
-Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need not be sorted."""
+Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst .bz2 .xz. Rows need not be sorted."""
 
 
 @click.command("ingest", epilog=_INGEST_EPILOG)
@@ -55,6 +58,7 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @setting_options(IngestSettings)
 @click.option("--promote", "promotes", multiple=True, type=column_name, metavar="COLUMN",
               help="Turn a map or struct column into one column for each key, COLUMN.KEY.")  # fmt: skip
+@csv_options
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
               show_default=True, help="What to do when compactions lag behind.")  # fmt: skip
 @click.option("--one-commit", is_flag=True,
@@ -66,6 +70,7 @@ def ingest_command(
     table: str,
     files: tuple[str, ...],
     promotes: tuple[str, ...],
+    text: TextOptions,
     back_pressure: str,
     one_commit: bool,
     as_json: bool,
@@ -78,7 +83,7 @@ def ingest_command(
     or none do.
     """
     settings = chosen(IngestSettings, given)
-    sort, options = settings.sort, replace(settings.options, promotes=promotes)
+    sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))
     with telemetry("ingest", address_of(table), targets) as told:
@@ -86,13 +91,13 @@ def ingest_command(
             check_input(path)
         log = told.open_log(table)
         reports: list[IngestReport] = []
-        with FilesIngest(log.store, log, sort, options) as ingest:
+        with FilesIngest(log.store, log, sort, options, skips_empty=len(files) > 1) as ingest:
             add = _together if one_commit else _one_by_one
             for report in add(ingest, files, partial(pressure.admit, log, warner)):
                 reports.append(report)
                 for name in report.not_promoted:
-                    text = f": {report.path} has no column {name!r}; nothing was promoted"
-                    warn(Message(PROMOTE, text))
+                    why = f": {report.path} has no column {name!r}; nothing was promoted"
+                    warn(Message(PROMOTE, why))
                 told.record(partial(mapping.of_ingest, report=report), log.store.url)
                 if not as_json:
                     echo_line(

@@ -1,17 +1,26 @@
-"""Reads a file's decompressed bytes, forward only, and counts the compressed bytes."""
+"""Reads a file's decompressed bytes, forward only and as UTF-8, and counts the compressed bytes."""
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import gzip
+import lzma
 import zlib
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.names import Compression
 from compactor.files.problems import one_line, reading
+from compactor.files.text_options import UTF_8
+
+_UTF_16: Final = "utf-16"
+_IN_UTF_8: Final = ("ascii", UTF_8)
+_NOT_DECODED: Final = "compactor.not_decoded"
+codecs.register_error(_NOT_DECODED, lambda error: ("\udcff", getattr(error, "end", 0)))
 
 
 class FileBytes:
@@ -19,17 +28,26 @@ class FileBytes:
 
     closed = False
 
-    def __init__(self, path: str, compression: Compression) -> None:
-        """Raises `InputError` if the file can't be opened."""
+    def __init__(self, path: str, compression: Compression, encoding: str = UTF_8) -> None:
+        """Raises `InputError` if the file can't be opened.
+
+        encoding: what can't be decoded becomes a byte that is not UTF-8.
+        """
         self._path = path
+        self._raw: Any
         with reading(path):
-            self._raw = Path(path).open("rb")  # noqa: SIM115 - closed by close()
+            if compression is Compression.ZSTD:
+                self._raw = pa.OSFile(path)
+            else:
+                self._raw = Path(path).open("rb")  # noqa: SIM115 - closed by close()
         self._plain = _decompressed(self._raw, compression)
+        if encoding not in _IN_UTF_8:
+            self._plain = _Recoded(self._plain, encoding)
 
     @property
     def bytes_consumed(self) -> int:
         """Stored (compressed) bytes read so far."""
-        return self._consumed_at_close if self.closed else self._raw.tell()
+        return self._consumed_at_close if self.closed else int(self._raw.tell())
 
     def read(self, size: int = -1) -> bytes:
         """Returns about `size` bytes, at least one before the end. Raises `InputError` on damaged data."""
@@ -39,17 +57,23 @@ class FileBytes:
             raise InputError(
                 f"{self._path}: its compressed data is cut off: fetch the file again"
             ) from error
-        except (gzip.BadGzipFile, zlib.error, _DamagedZstdError) as error:
-            raise InputError(
-                f"{self._path}: its compressed data is damaged, or not of the kind that the file's ending "
-                f"says: {one_line(error)}"
-            ) from error
+        except _DAMAGED as error:
+            raise self._damaged(error) from error
         except OSError as error:
+            # bz2 has no exception of its own for damaged data.
+            if error.errno is None:
+                raise self._damaged(error) from error
             raise InputError(f"{self._path}: can't be read: {one_line(error)}") from error
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(
+            f"{self._path}: its compressed data is damaged, or not of the kind that the file's ending "
+            f"says: {one_line(error)}"
+        )
 
     def close(self) -> None:
         if not self.closed:
-            self._consumed_at_close = self._raw.tell()
+            self._consumed_at_close = int(self._raw.tell())
             self.closed = True
             self._raw.close()
 
@@ -58,12 +82,45 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _decompressed(raw: IO[bytes], compression: Compression) -> Readable:
+class _Recoded:
+    """The bytes of a text in another encoding, in UTF-8."""
+
+    def __init__(self, raw: Readable, encoding: str) -> None:
+        self._raw = raw
+        self._encoding = encoding
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def read(self, size: int, /) -> bytes:
+        text, is_last = "", False
+        while not text and not is_last:
+            data = self._raw.read(size)
+            is_last = not data
+            if self._decoder is None:
+                self._decoder = codecs.getincrementaldecoder(self._actual(data))(_NOT_DECODED)
+            text = self._decoder.decode(data, is_last)
+        return text.encode(errors="surrogateescape")
+
+    def _actual(self, start: bytes) -> str:
+        """Returns the encoding. UTF-16 without a byte order mark begins with a character of ASCII."""
+        if self._encoding == _UTF_16 and start[:2] not in (
+            codecs.BOM_UTF16_LE,
+            codecs.BOM_UTF16_BE,
+        ):
+            return "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
+        return self._encoding
+
+
+def _decompressed(raw: Any, compression: Compression) -> Readable:
     if compression is Compression.GZIP:
         return gzip.GzipFile(fileobj=raw, mode="rb")
     if compression is Compression.ZSTD:
         return _ZstdFrames(raw)
-    return raw
+    if compression is Compression.BZIP2:
+        return bz2.BZ2File(raw)
+    if compression is Compression.XZ:
+        return lzma.LZMAFile(raw)
+    plain: Readable = raw
+    return plain
 
 
 class _ZstdFrames:
@@ -73,8 +130,8 @@ class _ZstdFrames:
     its other interface returns the whole expansion of an input at once.
     """
 
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+    def __init__(self, raw: pa.NativeFile) -> None:
+        self._raw = pa.CompressedInputStream(raw, "zstd")
 
     def read(self, size: int, /) -> bytes:
         """Returns up to `size` bytes. Raises `EOFError` inside a truncated frame, and `_DamagedZstdError`."""
@@ -91,3 +148,6 @@ class _ZstdFrames:
 
 class _DamagedZstdError(Exception):
     """Arrow could not decompress a frame."""
+
+
+_DAMAGED: Final = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, _DamagedZstdError)

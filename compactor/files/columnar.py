@@ -32,7 +32,7 @@ from compactor.files.kept_types import (
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
 from compactor.files.problems import PROBLEMS, one_line, reading
 from compactor.files.sortedness import recorded_sort_schema, sort_of_parquet
-from compactor.files.source import FileBatches
+from compactor.files.source import FileBatches, Wanted, wanted_names
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.types import table_schema
@@ -56,7 +56,9 @@ class ParquetBatches(FileBatches):
 
     is_checked = True
 
-    def __init__(self, path: str, batch_bytes: int, *, keeps_codes: bool = False) -> None:
+    def __init__(
+        self, path: str, batch_bytes: int, columns: Wanted = None, *, keeps_codes: bool = False
+    ) -> None:
         """keeps_codes: returns dictionary-encoded strings and binaries as codes, which `schema` does not
         show."""
         super().__init__(path, batch_bytes)
@@ -68,6 +70,11 @@ class ParquetBatches(FileBatches):
             read, said = self._file.schema_arrow, self._file.metadata.metadata or {}
             kept = _types_kept(_ExactSchema(read), said.get(b"ARROW:schema"))
         self.schema = _plain_schema(path, kept)
+        self._columns: list[str] | None = None
+        if columns is not None and not any("." in name for name in self.schema.names):
+            # Arrow takes a point in a name for a path.
+            self.schema = _only(self.schema, columns)
+            self._columns = self.schema.names
         self._rows_read = 0
         self._check_rows()
         with reading(path):
@@ -93,13 +100,13 @@ class ParquetBatches(FileBatches):
         for index in range(metadata.num_row_groups):
             with self._reading_group(index):
                 look_at_group(units, files, index, self._rows_at_a_time(index))
-        for name in units.in_nanoseconds:
+        fine = [name for name in sorted(units.in_nanoseconds) if name in self.schema.names]
+        signed = [name for name in sorted(units.signed) if name in self.schema.names]
+        for name in fine:
             place = self.schema.get_field_index(name)
             own = table_schema(pa.schema([nanoseconds.schema_arrow.field(name)]))
             self.schema = self.schema.set(place, own.field(0))
-        exact = _ExactTimes(
-            seconds, nanoseconds, sorted(units.in_nanoseconds), sorted(units.signed)
-        )
+        exact = _ExactTimes(seconds, nanoseconds, fine, signed)
         if exact.names:
             return exact
         exact.close()
@@ -113,7 +120,7 @@ class ParquetBatches(FileBatches):
     def _open_coded(self) -> None:
         """Opens the file a second time, to read columns as codes."""
         sizes = coded_columns(self.path, self._file)
-        names = {name for group in sizes for name in group}
+        names = {name for group in sizes for name in group}.intersection(self.schema.names)
         names = {
             n for n in names if self.schema.field(n).type == self._file.schema_arrow.field(n).type
         }
@@ -183,7 +190,7 @@ class ParquetBatches(FileBatches):
         if not self._sizes:
             yield from self._group(index, rows)
             return
-        for number, batch in enumerate(_row_group(self._coded, index, rows)):
+        for number, batch in enumerate(_row_group(self._coded, index, rows, self._columns)):
             if not agrees(batch, self._sizes[index]):
                 yield from itertools.islice(self._group(index, rows), number, None)
                 return
@@ -192,7 +199,7 @@ class ParquetBatches(FileBatches):
     def _group(
         self, index: int, rows: int, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        return _row_group(self._file, index, rows, columns)
+        return _row_group(self._file, index, rows, columns or self._columns)
 
     def _damaged(self, index: int, cause: str) -> InputError:
         """Returns the error of a row group that is unreadable or whose columns have wrong lengths.
@@ -255,7 +262,7 @@ class ArrowBatches(FileBatches):
 
     is_checked = True
 
-    def __init__(self, path: str, batch_bytes: int) -> None:
+    def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
         super().__init__(path, batch_bytes)
         with reading(path):
             self._source = pa.OSFile(path)
@@ -265,6 +272,7 @@ class ArrowBatches(FileBatches):
         self._consumed = 0
         self.schema = _plain_schema(path, with_recorded_types(self._reader.schema))
         self.sort = recorded_sort_schema(self._reader.schema.metadata, self.schema.names)
+        self.schema = _only(self.schema, columns)
 
     @property
     def bytes_consumed(self) -> int:
@@ -277,7 +285,7 @@ class ArrowBatches(FileBatches):
         for batch, consumed in self._stored_batches():
             self._consumed = consumed
             # Arrow does not validate offsets; a damaged file must not crash the process.
-            yield as_schema(canonical(batch, check_whole), self.schema)
+            yield as_schema(canonical(batch.select(self.schema.names), check_whole), self.schema)
         self._consumed = self.bytes_total
 
     def _stored_batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -327,11 +335,11 @@ class FragmentBatches(FileBatches):
 
     is_checked = True
 
-    def __init__(self, path: str, batch_bytes: int) -> None:
+    def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
         super().__init__(path, batch_bytes)
         with reading(path):
             self._reader = open_fragment(path)
-            self.schema = _plain_schema(path, self._reader.schema)
+            self.schema = _only(_plain_schema(path, self._reader.schema), columns)
         self.sort = ordering(self._reader.footer.sort)
         self._rows_read = 0
 
@@ -344,9 +352,15 @@ class FragmentBatches(FileBatches):
         self._reader.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._reader.scan():
+        for batch in self._reader.scan(self.schema.names):
             self._rows_read += batch.num_rows
             yield as_schema(batch, self.schema)
+
+
+def _only(schema: pa.Schema, columns: Wanted) -> pa.Schema:
+    if columns is None:
+        return schema
+    return pa.schema([schema.field(name) for name in wanted_names(schema.names, columns)])
 
 
 def _opened(path: str, int96_unit: Unit = "us", **options: Any) -> pq.ParquetFile:

@@ -1,8 +1,9 @@
-"""Reads CSV with a header in one pass over the file.
+"""Reads CSV in one pass over the file.
 
-Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one the
-empty string. A column has the table's type, or else the first type that all its cells can be read as (see
-`readings`), otherwise text. Blank lines are skipped, except in a file of one column, where they are null.
+Cells are text between commas, or what `TextOptions` says, quoted as in RFC 4180. An empty cell is null, a
+quoted empty one the empty string. A column has the table's type, or else the first type that all its cells
+can be read as (see `readings`), otherwise text. Blank lines are skipped, except in a file of one column,
+where they are null.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from pyarrow import types as pt
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
-from compactor.files.csv_rows import FIRST_ROW, SHOWN_CHARACTERS, CsvRows, OddRow, cut_rows
+from compactor.files.csv_rows import SHOWN_CHARACTERS, CsvRows, OddRow, cut_rows
 from compactor.files.json_arrays import MAX_COLUMNS, UnreadableTypeError, check_readable
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.readings import ALL_READINGS, NUMBERS, Readings
-from compactor.files.source import BadRow, Ordinals, Piece, TextBatches
-from compactor.files.text_values import from_cells, from_wire
+from compactor.files.source import BadRow, Ordinals, Piece, TextBatches, wanted_names
+from compactor.files.text_options import UTF_8, TextOptions
+from compactor.files.text_values import CellReader, from_wire
 from lsm_fragment import compute as pc
 from lsm_fragment.failing import failing_rows
 
@@ -47,36 +49,50 @@ class CsvBatches(TextBatches[CsvRows]):
         """Reasons by ordinal of rows with more or fewer cells than the header."""
         self._unfit: dict[int, str] = {}
         """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
-        self._header = _read_header(self.path, self._source, known)
+        self._cells = CellReader(self._options.decimal)
+        self._header = self._read_header(known)
+        self._names = wanted_names(self._header.names, self._wanted)
+        if self._kept_column in self._header.names and self._kept_column not in self._names:
+            self._names.append(self._kept_column)
+        self._at = {name: self._header.names.index(name) for name in self._names}
         self._given = {} if known is None else {field.name: field for field in known}
         self._check_types()
         self._readings = {
-            name: Readings(ALL_READINGS) for name in self._header.names if name not in self._given
+            name: Readings(ALL_READINGS, self._cells.scalars)
+            for name in self._header.names
+            if name not in self._given
         }
-        if not self._header.has_rows and self._readings:
+        is_empty = not self._header.has_rows
+        self.lacks_columns = is_empty and (bool(self._readings) or not self._names)
+        if self.lacks_columns and not self._may_be_empty:
             raise InputError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
         self._rows = 0
 
+    def _read_header(self, known: pa.Schema | None) -> _Header:
+        if self._may_be_empty:
+            known = pa.schema([])
+        return _read_header(self.path, self._source, known, self._options)
+
     def _blocks(self) -> Iterator[CsvRows]:
         if not self._header.has_rows:
             return
         self._source.close()
-        self._source = FileBytes(self.path, self._compression)
-        yield from cut_rows(self.path, self._source, len(self._header.names), MAX_ROW_BYTES)
+        self._source, names = self._opened(), self._header.names
+        yield from cut_rows(self.path, self._source, len(names), MAX_ROW_BYTES, self._options)
 
     def _learned(self, block: CsvRows) -> Iterator[Piece]:
         self._note_odd(block.odd)
         if (piece := self._learned_at_once(block)) is not None:
             yield piece
             return
-        ordinals, cells = self._texts(block.ordinals, block.cells)
+        ordinals, cells = self._texts(block.ordinals, self._cells_of(block))
         if not len(ordinals):
             return
         self._rows += len(ordinals)
         found = {}
-        for name, column in zip(self._header.names, cells, strict=True):
+        for name, column in zip(self._names, cells, strict=True):
             if name in self._given:
                 found[name] = self._checked(column, self._given[name], ordinals)
             else:
@@ -91,10 +107,10 @@ class CsvBatches(TextBatches[CsvRows]):
             found = self._numbers_and_texts(block)
             for name, field in self._given.items():
                 if name in found:
-                    found[name] = _converted(found[name], field)
+                    found[name] = self._converted(found[name], field)
         except PROBLEMS:
             return None
-        for place, name in enumerate(self._header.names):
+        for name, place in self._at.items():
             if name in self._readings:
                 read = self._readings[name].add(found[name])
                 if read is None:
@@ -110,10 +126,10 @@ class CsvBatches(TextBatches[CsvRows]):
         Raises one of `PROBLEMS` if a text is not UTF-8.
         """
         found = {}
-        for place, name in enumerate(self._header.names):
+        for name, place in self._at.items():
             readings = self._readings.get(name)
             may_be = readings is not None and readings.outcome in (pa.null(), *NUMBERS)
-            numbers = block.numbers(place) if may_be else None
+            numbers = block.numbers(place, self._options.decimal) if may_be else None
             found[name] = block.column(place).cast(pa.string()) if numbers is None else numbers
         return found
 
@@ -126,8 +142,7 @@ class CsvBatches(TextBatches[CsvRows]):
         return cells if pt.is_string(values.type) else values
 
     def _learned_schema(self) -> pa.Schema:
-        bad = sorted((self._unfit | self._odd).items())
-        self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in bad]
+        self.bad_rows = self._bad_rows()
         found = {
             # If no row is left, the columns are known only to be text.
             name: pa.field(
@@ -135,7 +150,24 @@ class CsvBatches(TextBatches[CsvRows]):
             )
             for name, column in self._readings.items()
         }
-        return pa.schema([(self._given | found)[name] for name in self._header.names])
+        return pa.schema([(self._given | found)[name] for name in self._names])
+
+    def _declared(self, known: pa.Schema) -> pa.Schema | None:
+        if self._readings:
+            return None
+        return pa.schema([known.field(name) for name in self._names])
+
+    def _bad_rows(self) -> list[BadRow]:
+        return [BadRow(*bad) for bad in sorted((self._unfit | self._odd).items())]
+
+    def _take_bad_rows(self) -> list[BadRow]:
+        bad = self._bad_rows()
+        self._unfit.clear()
+        self._odd.clear()
+        return bad
+
+    def _cells_of(self, block: CsvRows) -> list[pa.Array]:
+        return [block.column(place) for place in self._at.values()]
 
     def _parsed(self, block: CsvRows) -> Iterator[Piece]:
         try:
@@ -146,16 +178,16 @@ class CsvBatches(TextBatches[CsvRows]):
         if found is not None:
             yield Piece(len(block.ordinals), found)
             return
-        ordinals, cells = self._texts(block.ordinals, block.cells)
+        ordinals, cells = self._texts(block.ordinals, self._cells_of(block))
         yield self._fit(cells, self._are_fit(ordinals))
 
     def _fit(self, cells: Sequence[pa.Array], is_fit: npt.NDArray[np.bool_]) -> Piece:
         if not is_fit.all():
             cells = [column.filter(pa.array(is_fit)) for column in cells]
-        return Piece(int(is_fit.sum()), dict(zip(self._header.names, cells, strict=True)))
+        return Piece(int(is_fit.sum()), dict(zip(self._names, cells, strict=True)))
 
     def _fitted(self, piece: Piece) -> pa.RecordBatch:
-        columns = [_converted(piece.columns[field.name], field) for field in self.schema]
+        columns = [self._converted(piece.columns[field.name], field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _are_fit(self, ordinals: Ordinals) -> npt.NDArray[np.bool_]:
@@ -163,20 +195,20 @@ class CsvBatches(TextBatches[CsvRows]):
 
     def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
         """Stores the cells of the kept column for rows that do not fit."""
-        if self._kept_column not in self._header.names or not self._unfit:
+        if self._kept_column not in self._names or not self._unfit:
             return
-        column = cells[self._header.names.index(self._kept_column)]
+        column = cells[self._names.index(self._kept_column)]
         unfit = np.fromiter(self._unfit, dtype=np.int64)
         rows = np.flatnonzero(np.isin(ordinals, unfit))
         found = zip(ordinals[rows].tolist(), column.take(pa.array(rows)).to_pylist(), strict=True)
         self._kept.update((place, text) for place, text in found if text is not None)
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-        return from_cells(texts, dtype)
+        return self._cells.values(texts, dtype)
 
     def _check_types(self) -> None:
         try:
-            for name in self._header.names:
+            for name in self._names:
                 if name in self._given:
                     check_readable(self._given[name].type)
         except UnreadableTypeError as error:
@@ -186,10 +218,10 @@ class CsvBatches(TextBatches[CsvRows]):
         """Converts cells to the type of the table. Raises `InputError` for the first that does not fit, or
         records all such rows as bad, and returns the cells."""
         try:
-            return _converted(cells, field)
+            return self._converted(cells, field)
         except PROBLEMS:
             failing = failing_rows(
-                len(cells), lambda start, stop: _converted(cells[start:stop], field), PROBLEMS
+                len(cells), lambda start, stop: self._converted(cells[start:stop], field), PROBLEMS
             )
             for n, error in failing:
                 place = int(ordinals[n])
@@ -203,15 +235,15 @@ class CsvBatches(TextBatches[CsvRows]):
         value = cell.as_py()
         shown = "an empty cell" if value is None else repr(value[:SHOWN_CHARACTERS])
         return (
-            f"{self.path}, row {ordinal + FIRST_ROW:,}: column {field.name!r}: {shown} can't be read as "
-            f"{field.type} ({one_line(error)}): correct the value or leave the cell empty"
+            f"{self._place(ordinal)}: column {field.name!r}: {shown} can't be read as {field.type} "
+            f"({one_line(error)}): correct the value or leave the cell empty"
         )
 
     def _note_odd(self, odd: Sequence[OddRow]) -> None:
         """Records rows with more or fewer cells than the header, or raises `InputError` for the first."""
         for row in odd:
             reason = (
-                f"{self.path}, row {row.ordinal + FIRST_ROW:,}: expected "
+                f"{self._place(row.ordinal)}: expected "
                 f"{counted(len(self._header.names), 'column')}, got {row.cells}: {row.shown!r}: give every "
                 "row one cell per column"
             )
@@ -228,7 +260,7 @@ class CsvBatches(TextBatches[CsvRows]):
             return ordinals, [column.cast(pa.string()) for column in cells]
         is_sound = np.ones(len(ordinals), dtype=np.bool_)
         is_known = is_sound
-        for column, name in zip(cells, self._header.names, strict=True):
+        for column, name in zip(cells, self._names, strict=True):
             strange = self._not_text(column)
             for place in ordinals[strange].tolist():
                 reason = self._not_utf8(place, name)
@@ -244,7 +276,7 @@ class CsvBatches(TextBatches[CsvRows]):
             kept = pa.array(is_known & ~is_sound)
             texts = [
                 column.filter(kept).cast(pa.string()) if name == self._kept_column else column
-                for column, name in zip(cells, self._header.names, strict=True)
+                for column, name in zip(cells, self._names, strict=True)
             ]
             self._keep(ordinals[is_known & ~is_sound], texts)
             sound = pa.array(is_sound)
@@ -263,10 +295,18 @@ class CsvBatches(TextBatches[CsvRows]):
         return []
 
     def _not_utf8(self, ordinal: int, name: str) -> str:
-        return (
-            f"{self.path}, row {ordinal + FIRST_ROW:,}: column {name!r} is not valid UTF-8: save the "
-            "file as UTF-8"
-        )
+        return f"{self._place(ordinal)}: column {name!r} is not valid {_not_in(self._options)}"
+
+    def _place(self, ordinal: int) -> str:
+        return f"{self.path}, row {ordinal + self._options.first_row:,}"
+
+    def _converted(self, cells: pa.Array, field: pa.Field) -> pa.Array:
+        """Converts cells, or the values that they were read as, to a type."""
+        is_text = pt.is_string(cells.type)
+        column = self._cells.values(cells, field.type) if is_text else from_wire(cells, field.type)
+        if column.null_count and not field.nullable:
+            raise ValueError("the table's column takes no nulls")
+        return column
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,40 +315,62 @@ class _Header:
     has_rows: bool
 
 
-def _converted(cells: pa.Array, field: pa.Field) -> pa.Array:
-    """Converts cells, or the values that they were read as, to a type."""
-    is_text = pt.is_string(cells.type)
-    column = from_cells(cells, field.type) if is_text else from_wire(cells, field.type)
-    if column.null_count and not field.nullable:
-        raise ValueError("the table's column takes no nulls")
-    return column
+def _not_in(options: TextOptions) -> str:
+    """Returns the encoding that a text is not in, with advice."""
+    if options.encoding == UTF_8:
+        return "UTF-8: save the file as UTF-8, or name its encoding"
+    return f"{options.encoding}: name another encoding"
 
 
-def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Header:
-    start = source.read(_HEADER_BYTES)
-    text = start.decode("utf-8-sig", errors="surrogateescape")
-    rows = csv.reader(io.StringIO(text, newline=""))
+def _read_header(
+    path: str, source: FileBytes, known: pa.Schema | None, options: TextOptions
+) -> _Header:
+    rows = _FirstRows(source, options)
     try:
-        names = next(filter(None, rows), [])
+        first = next(filter(None, rows.read), [])
     except csv.Error as error:
         raise InputError(f"{path}, row 1: not a header of column names: {error}") from None
-    place = f"{path}, row 1"
-    has_rows = _has_another(rows, blank_counts=len(names) == 1)
-    if not has_rows and len(start) == _HEADER_BYTES:
+    if not options.header:
+        names = list(options.names) or [f"c{number}" for number in range(1, len(first) + 1)]
+        _check_names(f"{path}, row 1", names, options)
+        return _Header(names, has_rows=bool(first))
+    has_rows = _has_another(rows.read, blank_counts=len(first) == 1)
+    if not has_rows and rows.is_cut:
         raise InputError(
             f"{path}: its first MiB has no header with a row below it: shorten the names of the columns, or "
             "take out blank lines"
         )
-    if not names and known is not None:
+    if not first and known is not None:
         return _Header(known.names, has_rows=False)
-    if not names:
+    if not first:
         raise InputError(f"{path}: is empty: the first line must name the columns")
+    _check_names(f"{path}, row 1", first, options)
+    return _Header(first, has_rows)
+
+
+class _FirstRows:
+    """The rows at the beginning of a file, without comments, as plain Python reads them."""
+
+    def __init__(self, source: FileBytes, options: TextOptions) -> None:
+        start = source.read(_HEADER_BYTES)
+        lines = io.StringIO(start.decode("utf-8-sig", errors="surrogateescape"), newline="")
+        self.is_cut = len(start) >= _HEADER_BYTES
+        self.read = csv.reader(
+            (line for line in lines if not (options.comment and line.startswith(options.comment))),
+            delimiter=options.delimiter,
+            quotechar=options.quote or None,
+            quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
+        )
+
+
+def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None:
+    """Raises `InputError` unless these can be the names of a file's columns."""
     if any(_SURROGATE.search(name) for name in names):
-        raise InputError(f"{place}: a column name is not UTF-8: save the file as UTF-8")
+        raise InputError(f"{place}: a column name is not {_not_in(options)}")
     if strange := next((name for name in names if not name.isprintable()), None):
         raise InputError(
             f"{place}: the column name {strange[:SHOWN_CHARACTERS]!r} has a character that can't be seen: "
-            "take it out, or save the file as UTF-8 if it is in UTF-16"
+            "take it out, or name the file's encoding, such as utf-16"
         )
     if "" in names:
         raise InputError(f"{place}: column {names.index('') + 1} has no name: name every column")
@@ -320,9 +382,10 @@ def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Head
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
-    if len(names) == 1 and re.search("[;\t|]", names[0]):
-        raise InputError(f"{place}: one column, {names[0]!r}: separate the cells by commas")
-    return _Header(names, has_rows)
+    if len(names) == 1 and re.search("[,;\t|]", names[0]):
+        raise InputError(
+            f"{place}: one column, {names[0]!r}: name the delimiter, if it is not {options.delimiter!r}"
+        )
 
 
 def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:

@@ -17,13 +17,14 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.number_text import Spans, plain_numbers
 from compactor.files.source import Ordinals
+from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment.arrays.buffers import validity_buffer
 from lsm_fragment.native.arrays import cells
 
-FIRST_ROW: Final = 2
-"""Number of the first row in messages; the header is row 1."""
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_ENDS: Final = b"\r\n"
+SWAPPED: Final = bytes.maketrans(b",.", b".,")
+"""Makes numbers with a decimal comma plain, and those with a point no numbers."""
 _SHOWN_BYTES: Final = 240
 SHOWN_CHARACTERS: Final = 60
 """Characters of a row, a name or a value that messages show."""
@@ -51,15 +52,13 @@ class CsvRows:
     _spans: tuple[Spans, Spans, npt.NDArray[np.uint8]]
     """Starts, stops and forms of the cells, row by row."""
     _columns: int
-
-    @property
-    def cells(self) -> list[pa.Array]:
-        """The columns as binaries; an empty cell without quotes is null."""
-        return [self.column(place) for place in range(self._columns)]
+    _quote: int
 
     def column(self, place: int) -> pa.Array:
-        """Returns a column as binaries."""
-        offsets, text, is_value = cells.column(self._data, *self._spans, place, self._columns)
+        """Returns a column as binaries; an empty cell without quotes is null."""
+        offsets, text, is_value = cells.column(
+            self._data, *self._spans, place, self._columns, self._quote
+        )
         buffers = [
             validity_buffer(is_value.view(np.bool_)),
             pa.py_buffer(offsets),
@@ -67,8 +66,14 @@ class CsvRows:
         ]
         return pa.Array.from_buffers(pa.binary(), len(is_value), buffers)
 
-    def numbers(self, place: int) -> pa.Array | None:
+    def numbers(self, place: int, decimal: str) -> pa.Array | None:
         """Returns a column of which all cells are plain numbers as int64 or as doubles; otherwise None."""
+        if decimal == ",":
+            offsets, text, is_value = cells.column(
+                self._data, *self._spans, place, self._columns, self._quote
+            )
+            data = text.tobytes().translate(SWAPPED)
+            return plain_numbers(data, offsets[:-1], offsets[1:], is_value)
         at = slice(place, None, self._columns)
         starts, stops, forms = self._spans
         starts, stops, forms = starts[at].copy(), stops[at].copy(), forms[at].copy()
@@ -80,16 +85,22 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def cut_rows(path: str, source: _Readable, columns: int, block_bytes: int) -> Iterator[CsvRows]:
+def cut_rows(
+    path: str,
+    source: _Readable,
+    columns: int,
+    block_bytes: int,
+    options: TextOptions = PLAIN,
+) -> Iterator[CsvRows]:
     """Yields the rows after the header. Raises `InputError` for a row that exceeds a block or has an unclosed
     quote."""
     rest = source.read(block_bytes).removeprefix(_BOM).lstrip(_LINE_ENDS)
     more = source.read(block_bytes)
-    row = -1  # the header
+    row = -1 if options.header else 0
     while rest:
-        cut = cells.cut(rest, columns, columns == 1, not more, block_bytes)
-        block = _Block(*cut, data=rest, columns=columns)
-        place = f"{path}, row {row + block.rows + FIRST_ROW:,}"
+        cut = cells.cut(rest, columns, columns == 1, not more, block_bytes, options.marks)
+        block = _Block(*cut, data=rest, columns=columns, quote=options.marks[1])
+        place = f"{path}, row {row + block.rows + options.first_row:,}"
         if block.is_long:
             raise InputError(
                 f"{place} or later: is longer than {block_bytes >> 20} MiB: look for a quote that is never "
@@ -124,6 +135,7 @@ class _Block(NamedTuple):
     """Whether more rows may follow, after many of other widths."""
     data: bytes
     columns: int
+    quote: int
 
     def after(self, first: int) -> CsvRows:
         """Returns the rows without the header. first: position of the first row."""
@@ -137,7 +149,7 @@ class _Block(NamedTuple):
         ]
         begin = skipped * self.columns
         spans = (self.starts[begin:], self.stops[begin:], self.forms[begin:])
-        return CsvRows(ordinals[skipped:], odd, self.data, spans, self.columns)
+        return CsvRows(ordinals[skipped:], odd, self.data, spans, self.columns, self.quote)
 
 
 def _shown(row: bytes) -> str:

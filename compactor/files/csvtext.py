@@ -6,10 +6,14 @@ Lists, structs and maps become JSON text in a cell; other values look as in JSON
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.files.jsontext import json_values
+from compactor.files.plain_text import joined, text_scalar
+from compactor.files.text_options import PLAIN, TextOptions
 from compactor.files.text_rows import TextColumn, scalar_texts, text_rows
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import to_storage
@@ -17,16 +21,34 @@ from lsm_fragment.arrays.types import is_binary_like, value_type
 from lsm_fragment.native.arrays.text_rows import Cell
 
 
-def csv_header(names: list[str]) -> bytes:
-    """Returns the header line."""
-    cells = ('"' + name.replace('"', '""') + '"' for name in names)
-    return (",".join(cells) + "\n").encode()
+def csv_header(names: list[str], options: TextOptions = PLAIN) -> bytes:
+    """Returns the header line; nothing if the file has none."""
+    if not options.header:
+        return b""
+    quote = options.quote
+    cells = (quote + name.replace(quote, quote * 2) + quote for name in names)
+    return (options.delimiter.join(cells) + "\n").encode()
 
 
-def csv_lines(batch: pa.RecordBatch) -> bytes:
+def csv_lines(batch: pa.RecordBatch, options: TextOptions = PLAIN) -> bytes:
     """Returns one line per row. Raises `UnwritableError` if a column has no text form."""
-    columns = [_column(array, b"," if at else b"") for at, array in enumerate(batch.columns)]
+    before = options.delimiter.encode()
+    columns = [_column(array, before if at else b"") for at, array in enumerate(batch.columns)]
+    if options.quote != PLAIN.quote:
+        columns = [_requoted(column, options.quote) for column in columns]
     return text_rows(columns, batch.num_rows, b"\n")
+
+
+def _requoted(column: TextColumn, quote: str) -> TextColumn:
+    """Returns a column with its texts in other quotes."""
+    if not column.is_quoted:
+        return column
+    texts = column.texts
+    if pt.is_dictionary(texts.type):
+        texts = texts.cast(texts.type.value_type)
+    mark = text_scalar(quote)
+    doubled = pc.replace_substring(texts.cast(pa.large_string()), quote, quote * 2)
+    return replace(column, texts=joined(mark, doubled, mark), kind=Cell.PLAIN, is_quoted=False)
 
 
 def _column(array: pa.Array, before: bytes) -> TextColumn:

@@ -18,7 +18,7 @@ from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.readings import ALL_READINGS, Readings
 from compactor.files.records import Records
 from compactor.files.source import BadRow, Ordinals, Piece, TextBatches
-from compactor.files.text_values import from_cells, from_wire
+from compactor.files.text_values import CellReader, from_wire
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import keep, take
 from lsm_fragment.failing import failing_rows
@@ -89,7 +89,7 @@ class FlatTextBatches(TextBatches[TextRows]):
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-        return from_cells(texts, dtype)
+        return CellReader().values(texts, dtype)
 
     def _sound(
         self, records: Records, cause: str
@@ -170,7 +170,7 @@ class FlatTextBatches(TextBatches[TextRows]):
     def _converted(self, column: pa.Array, field: pa.Field) -> pa.Array:
         """Converts texts, or the values that they were read as, to a type."""
         is_text = pt.is_string(column.type)
-        values = from_cells(column, field.type) if is_text else from_wire(column, field.type)
+        values = CellReader().values(column, field.type) if is_text else from_wire(column, field.type)
         if values.null_count and not field.nullable:
             raise ValueError("the table's column takes no nulls")
         return values

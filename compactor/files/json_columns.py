@@ -10,7 +10,7 @@ from compactor.errors import InputError
 from compactor.files.json_arrays import JsonArrays, Misfit, UnreadableTypeError
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
 from compactor.files.readings import TIME_READINGS, Readings
-from compactor.files.source import Piece
+from compactor.files.source import Piece, Wanted
 from compactor.files.text_values import from_wire
 from lsm_fragment.failing import failing_rows
 from lsm_fragment.native.arrays.json_rows import Trait
@@ -19,9 +19,14 @@ from lsm_fragment.native.arrays.json_rows import Trait
 class JsonColumns:
     """The fields of a file, found block by block."""
 
-    def __init__(self, path: str, known: pa.Schema | None) -> None:
-        """Raises `InputError` if a column of the table has a type that JSON cannot hold."""
+    def __init__(self, path: str, known: pa.Schema | None, wanted: Wanted = None) -> None:
+        """Raises `InputError` if a column of the table has a type that JSON cannot hold.
+
+        wanted: fields to make columns of; others are only parsed.
+        """
         self._path = path
+        self._wanted = wanted
+        self.may_be_empty = self.lacks_columns = False
         self.known = known
         self.arrays = JsonArrays()
         self._given: set[str] = set()
@@ -38,6 +43,13 @@ class JsonColumns:
         except UnreadableTypeError as error:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
 
+    def _children(self) -> list[tuple[int, str]]:
+        """Returns the wanted fields of rows by node; if there is none, the first, which counts the rows."""
+        children = self.arrays.rows.children(0)
+        if self._wanted is None:
+            return list(children)
+        return [child for child in children if child[1] in self._wanted] or list(children[:1])
+
     def field_of(self, node: int) -> pa.Field | None:
         """Returns the table's column that has the node."""
         return self._fields.get(self.arrays.rows.column_of(node))
@@ -46,9 +58,11 @@ class JsonColumns:
         """Returns the columns of the lines parsed last, by node, and the values that do not fit, by row."""
         self.arrays.misfits.clear()
         self._named = {node for node in self._fields if self.arrays.rows.length(node)}
-        found = {node: self.arrays.array(node) for node, _ in self.arrays.rows.children(0)}
+        found = {node: self.arrays.array(node) for node, _ in self._children()}
         misfits = list(self.arrays.misfits)
         for node, field in self._fields.items():
+            if node not in found:
+                continue
             try:
                 found[node] = fitted(found[node], field)
             except ColumnError:
@@ -68,7 +82,7 @@ class JsonColumns:
         rows = self.arrays.rows
         self._rows += rows.rows
         columns = {}
-        for node, name in rows.children(0):
+        for node, name in self._children():
             array = found[node]
             if node not in self._fields:
                 array = self._read(node, array)
@@ -95,12 +109,17 @@ class JsonColumns:
         """Returns the schema of the batches to read. Raises `InputError` if the file has no columns."""
         inferred = [
             pa.field(name, self._type(node))
-            for node, name in self.arrays.rows.children(0)
+            for node, name in self._children()
             if node not in self._fields
         ]
         given = [field for field in self._fields.values() if field.name in self._given]
+        if not given and not inferred and not self._rows and self.may_be_empty:
+            self.lacks_columns = True
+            return pa.schema([])
         if not given and not inferred and self.known is not None:
             return self.known
+        if not given and not inferred and self._rows and (children := self._children()):
+            return pa.schema([(children[0][1], pa.null())])
         if not given and not inferred:
             lack = "none of its rows has a value" if self._rows else "has no rows"
             raise InputError(f"{self._path}: {lack}, so its columns are unknown: name another file")

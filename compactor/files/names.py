@@ -26,11 +26,13 @@ class Compression(Enum):
     NONE = ""
     GZIP = ".gz"
     ZSTD = ".zst"
+    BZIP2 = ".bz2"
+    XZ = ".xz"
 
 
 KNOWN_ENDINGS: Final = (
     ".parquet, .arrow, .feather, .ipc, .frag, .ndjson, .jsonl, .json, .csv, .xml, .edifact, .edi, .x12, "
-    ".hl7 (the text ones also with .gz or .zst)"
+    ".hl7 (the text ones also with .gz, .zst, .bz2 or .xz)"
 )
 _FORMATS: Final = {
     ".parquet": FileFormat.PARQUET,
@@ -67,8 +69,8 @@ FRAGMENT: Final = FileKind(FileFormat.FRAGMENT, Compression.NONE)
 
 def compression_of(path: str) -> Compression:
     """Returns the compression by the ending of `path`, ignoring case."""
-    for candidate in (Compression.GZIP, Compression.ZSTD):
-        if path.lower().endswith(candidate.value):
+    for candidate in Compression:
+        if candidate.value and path.lower().endswith(candidate.value):
             return candidate
     return Compression.NONE
 

@@ -1,4 +1,4 @@
-"""Reads newline-delimited JSON in one pass over the file.
+"""Reads newline-delimited JSON, or one array of objects (.json), in one pass over the file.
 
 Types come from the whole file, so that a column that is null or integer at first may be double a million
 lines later. Objects become structs, arrays lists, and ISO 8601 strings dates or timestamps (see `readings`),
@@ -19,9 +19,10 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.json_columns import JsonColumns, fitted
+from compactor.files.json_items import ItemBytes
 from compactor.files.json_mistakes import FATAL, Mistake, explained, explained_misfit
 from compactor.files.problems import PROBLEMS
-from compactor.files.source import BadRow, Piece, TextBatches
+from compactor.files.source import BadRow, Piece, TextBatches, Wanted
 from compactor.files.text_values import from_json_texts
 from lsm_fragment import compute as pc
 
@@ -30,6 +31,7 @@ _BLOCK_BYTES: Final = 1 << 20
 """Parse less than this at a time, so that lines stay in the processor's cache until they are columns."""
 _NOT_UTF8: Final = "is not valid UTF-8: save the file as UTF-8"
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MAY_BE_ARRAY: Final = ".json"
 _BLANKS: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -46,17 +48,43 @@ class NdjsonBatches(TextBatches[LineBlock]):
     """An open NDJSON file; see `compactor.files.read.open_table_file`."""
 
     def _begin(self, known: pa.Schema | None) -> None:
-        self._columns = JsonColumns(self.path, known)
+        self._columns = JsonColumns(self.path, known, self._used)
+        self._columns.may_be_empty = self._may_be_empty
         self._is_first_pass = True
         self._lines_before = 0
         """Lines that are not blank, before the current block."""
+        self._new_bad: list[BadRow] = []
+
+    @property
+    def _used(self) -> Wanted:
+        if self._wanted is None or self._kept_column is None:
+            return self._wanted
+        return {*self._wanted, self._kept_column}
+
+    def _declared(self, known: pa.Schema) -> pa.Schema | None:
+        used = self._used
+        if not used or not set(used) <= set(known.names):
+            return None
+        return pa.schema([field for field in known if field.name in used])
+
+    def _take_bad_rows(self) -> list[BadRow]:
+        bad, self._new_bad = sorted(self._new_bad), []
+        return bad
+
+    def _opened(self) -> FileBytes:
+        if not self.path.lower().removesuffix(self._compression.value).endswith(_MAY_BE_ARRAY):
+            return super()._opened()
+        return ItemBytes(self.path, self._compression, self._options.encoding)
 
     def _blocks(self) -> Iterator[LineBlock]:
         return line_blocks(self.path, self._source, min(self._batch_bytes, _BLOCK_BYTES))
 
     def _learned_schema(self) -> pa.Schema:
         self._is_first_pass = False
-        return self._columns.schema()
+        self.bad_rows = self._take_bad_rows()
+        schema = self._columns.schema()
+        self.lacks_columns = self._columns.lacks_columns
+        return schema
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return from_json_texts(texts, dtype)
@@ -159,7 +187,8 @@ class NdjsonBatches(TextBatches[LineBlock]):
         self, block: LineBlock, place: int, reason: str, cause: BaseException | None = None
     ) -> InputError:
         line = block.first_line + block.data.count(b"\n", 0, place)
-        error = InputError(f"{self.path}, line {line:,}: {reason}")
+        unit = "item" if getattr(self._source, "is_array", False) else "line"
+        error = InputError(f"{self.path}, {unit} {line:,}: {reason}")
         error.__cause__ = cause
         return error
 
@@ -175,7 +204,7 @@ class NdjsonBatches(TextBatches[LineBlock]):
         begins = [at for at, _ in lines]
         for place, n in zip(places, np.searchsorted(begins, places, "right") - 1, strict=True):
             ordinal = first + int(n)
-            self.bad_rows.append(BadRow(ordinal, str(bad[place])))
+            self._new_bad.append(BadRow(ordinal, str(bad[place])))
             self._keep(ordinal, lines[n][1])
         self._lines_before += len(bad)
 

@@ -15,7 +15,8 @@ from compactor.errors import InputError
 from compactor.files.layouts import FixedLayout, Layout, LineLayout, XmlLayout, kind_with
 from compactor.files.names import KNOWN_ENDINGS, SEGMENT_FORMATS, FileFormat
 from compactor.files.problems import reading
-from compactor.files.source import FileBatches
+from compactor.files.source import FileBatches, Wanted
+from compactor.files.text_options import PLAIN, TextOptions
 
 DEFAULT_BATCH_BYTES: Final = 8 << 20
 
@@ -24,6 +25,10 @@ def open_table_file(
     path: str,
     known_schema: pa.Schema | None = None,
     *,
+    options: TextOptions = PLAIN,
+    columns: Wanted = None,
+    in_one_pass: bool = False,
+    may_be_empty: bool = False,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     on_scan: Callable[[int], None] | None = None,
     leaves_out_bad_rows: bool = False,
@@ -35,6 +40,12 @@ def open_table_file(
 
     known_schema: the table's; its types, other than null, apply to columns of text files. A text file with
         values that do not fit is refused here, before the first batch.
+    options: of a text file.
+    columns: to read; a file without any of them has one column. The values of others are not checked.
+    in_one_pass: reads a text file only while iterating if `known_schema` has all its columns, or all in
+        `columns`. Then errors come, and `bad_rows` grow, as far as the batches do.
+    may_be_empty: accepts a text file without rows: its columns are those it names, perhaps none; those that
+        `known_schema` lacks are null.
     batch_bytes: approximate Arrow bytes of a batch; memory is a small multiple of it, and of the largest
         line of a text file (at most 16 MiB for JSON, 4 MiB for CSV) or batch of an IPC file.
     on_scan: called with the bytes read so far while a text file is read for its types.
@@ -55,7 +66,7 @@ def open_table_file(
     if kind is None:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     if kind.format in (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT):
-        return _columnar(path, kind.format, batch_bytes, keeps_codes=keeps_codes)
+        return _columnar(path, kind.format, batch_bytes, columns, keeps_codes=keeps_codes)
     if known_schema is not None:
         # A column of the null type never had a value, so the file decides its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
@@ -65,20 +76,24 @@ def open_table_file(
         batch_bytes,
         known_schema,
         on_scan or _ignore,
+        options=options,
+        columns=columns,
+        in_one_pass=in_one_pass,
+        may_be_empty=may_be_empty,
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=kept_column,
     )
 
 
 def _columnar(
-    path: str, file_format: FileFormat, batch_bytes: int, *, keeps_codes: bool
+    path: str, file_format: FileFormat, batch_bytes: int, columns: Wanted, *, keeps_codes: bool
 ) -> FileBatches:
     from compactor.files.columnar import ArrowBatches, FragmentBatches, ParquetBatches
 
     if file_format is FileFormat.PARQUET:
-        return ParquetBatches(path, batch_bytes, keeps_codes=keeps_codes)
+        return ParquetBatches(path, batch_bytes, columns, keeps_codes=keeps_codes)
     reader = ArrowBatches if file_format is FileFormat.ARROW else FragmentBatches
-    return reader(path, batch_bytes)
+    return reader(path, batch_bytes, columns)
 
 
 def _text_reader(file_format: FileFormat, layout: Layout | None) -> Callable[..., FileBatches]:

@@ -11,6 +11,7 @@ holds the values so far, of which the least and the largest are known.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -45,13 +46,16 @@ _WIDER: Final = {
 }
 """Types that may take the place of another, with the factor between their numbers."""
 _FIRST: Final = 32
+Parse = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 class Readings:
     """The reading of one column, and what may follow it."""
 
-    def __init__(self, candidates: tuple[pa.DataType, ...]) -> None:
+    def __init__(self, candidates: tuple[pa.DataType, ...], parse: Parse = read_scalars) -> None:
+        """parse: converts texts to one of the candidates, or raises one of `PROBLEMS`."""
         self._candidates = candidates
+        self._parse = parse
         self.outcome: pa.DataType = pa.null()
         """The type of the column so far; null if it had only nulls."""
         self._low = self._high = 0
@@ -67,8 +71,8 @@ class Readings:
         for dtype in self._left():
             try:
                 # A failed cast in Arrow is slow; trying a few texts first eliminates most types cheaply.
-                read_scalars(texts.slice(0, _FIRST), dtype)
-                values = read_scalars(texts, dtype)
+                self._parse(texts.slice(0, _FIRST), dtype)
+                values = self._parse(texts, dtype)
             except PROBLEMS:
                 continue
             self._take(dtype, values)

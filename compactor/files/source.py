@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from pyarrow import types as pt
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, reading
+from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment import compute as pc
 from lsm_fragment.failing import null_where_failing
 from lsm_fragment.keys.sort_schema import SortSchema
@@ -27,6 +28,8 @@ _HELD_BATCHES: Final = 16
 
 Ordinals = npt.NDArray[np.int64]
 Block = TypeVar("Block")
+Wanted = Collection[str] | None
+"""Names of the columns to read, of which a file may lack some; None for all."""
 
 
 class BadRow(NamedTuple):
@@ -48,6 +51,8 @@ class FileBatches(ABC):
     """Schema of every batch."""
     sort: SortSchema | None = None
     """The order of the rows that the file states: an unchecked hint."""
+    lacks_columns: bool = False
+    """Whether a text file has no rows to tell its columns or their types."""
     is_checked: bool = False
     """Whether batches are canonical and their values validated."""
 
@@ -56,7 +61,8 @@ class FileBatches(ABC):
         self.path = path
         self._batch_bytes = batch_bytes
         self.bad_rows: list[BadRow] = []
-        """Omitted rows of a text file, in order, if it was opened with `leaves_out_bad_rows`."""
+        """Omitted rows of a text file, in order, if it was opened with `leaves_out_bad_rows`;
+        those before the next batch, if it is read in one pass."""
         self._kept: dict[int, str] = {}
         """Text of the kept column by the position of a bad row, if known."""
         with reading(path):
@@ -113,6 +119,7 @@ class BatchesOf(FileBatches):
         self.path = file.path
         self.schema = file.schema
         self.sort = file.sort
+        self.lacks_columns = file.lacks_columns
         self.bytes_total = file.bytes_total
 
     @property
@@ -147,6 +154,13 @@ def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
+def wanted_names(names: Sequence[str], wanted: Wanted) -> list[str]:
+    """Returns the wanted ones of a file's columns; if there is none, the first, which counts the rows."""
+    if wanted is None:
+        return list(names)
+    return [name for name in names if name in wanted] or list(names[:1])
+
+
 class Piece(NamedTuple):
     """Consecutive rows of a text file."""
 
@@ -169,6 +183,10 @@ class TextBatches(FileBatches, Generic[Block]):
         known_schema: pa.Schema | None,
         on_scan: Callable[[int], None],
         *,
+        options: TextOptions = PLAIN,
+        columns: Wanted = None,
+        in_one_pass: bool = False,
+        may_be_empty: bool = False,
         leaves_out_bad_rows: bool = False,
         kept_column: str | None = None,
     ) -> None:
@@ -176,12 +194,23 @@ class TextBatches(FileBatches, Generic[Block]):
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
         self._kept_column = kept_column
-        self._source = FileBytes(path, compression)
+        self._options = options
+        self._wanted = columns
+        self._may_be_empty = may_be_empty
+        self._source = self._opened()
         self._bytes_consumed = 0
         self._held: deque[tuple[int, list[Piece]]] = deque()
         """Rows by block, from the beginning of the file on, with the bytes read up to there."""
         try:
-            self._scan(known_schema, on_scan)
+            self._begin(known_schema)
+            declared = (
+                None if known_schema is None or not in_one_pass else self._declared(known_schema)
+            )
+            self._is_streamed = declared is not None
+            if declared is None:
+                self._scan(on_scan)
+            else:
+                self.schema = declared
         finally:
             self._source.close()
 
@@ -201,6 +230,14 @@ class TextBatches(FileBatches, Generic[Block]):
     def _parsed(self, block: Block) -> Iterator[Piece]:
         """Yields the good rows of a block once the schema is known."""
 
+    def _declared(self, known: pa.Schema) -> pa.Schema | None:  # noqa: ARG002 - of the interface
+        """Returns the schema if all columns to read are known, and the format can be read in one pass."""
+        return None
+
+    def _take_bad_rows(self) -> list[BadRow]:
+        """Returns the bad rows of the blocks learned since the last call, in order, and forgets them."""
+        raise NotImplementedError
+
     @abstractmethod
     def _learned_schema(self) -> pa.Schema:
         """Returns the schema at the end of the first pass."""
@@ -209,8 +246,10 @@ class TextBatches(FileBatches, Generic[Block]):
     def _fitted(self, piece: Piece) -> pa.RecordBatch:
         """Converts rows to the schema."""
 
-    def _scan(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> None:
-        self._begin(known)
+    def _opened(self) -> FileBytes:
+        return FileBytes(self.path, self._compression, self._options.encoding)
+
+    def _scan(self, on_scan: Callable[[int], None]) -> None:
         room = _HELD_BATCHES * self._batch_bytes
         self._is_all_held = True
         for block in self._blocks():
@@ -234,14 +273,26 @@ class TextBatches(FileBatches, Generic[Block]):
         columns = ((piece.columns.get(field.name), field.type) for field in self.schema)
         return any(_has_lost(column, dtype) for column, dtype in columns if column is not None)
 
+    def _streamed(self) -> Iterator[pa.RecordBatch]:
+        """Yields the rows in the only pass; `bad_rows` has those up to there."""
+        self._source = self._opened()
+        for block in self._blocks():
+            self._bytes_consumed = self._source.bytes_consumed
+            pieces = list(self._learned(block))
+            self.bad_rows += self._take_bad_rows()
+            yield from map(self._fitted, pieces)
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        if self._is_streamed:
+            yield from self._streamed()
+            return
         held = len(self._held)
         while self._held:
             self._bytes_consumed, pieces = self._held.popleft()
             while pieces:
                 yield self._fitted(pieces.pop(0))
         if not self._is_all_held:
-            self._source = FileBytes(self.path, self._compression)
+            self._source = self._opened()
             for block in islice(self._blocks(), held, None):
                 self._bytes_consumed = self._source.bytes_consumed
                 for piece in self._parsed(block):

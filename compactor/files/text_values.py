@@ -46,19 +46,40 @@ def from_wire(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     return to_logical(_as_storage(array, storage_type(dtype)), dtype)
 
 
-def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Converts CSV cells (strings) to `dtype`. Raises one of `PROBLEMS` if a cell does not fit."""
-    stored = storage_type(dtype)
-    if pt.is_nested(stored):
-        return to_logical(from_json_texts(cells, stored), dtype)
-    if _is_text_or_bytes(stored):
+class CellReader:
+    """Converts CSV cells, whose numbers have a decimal point or comma. Methods raise one of `PROBLEMS` if a
+    cell does not fit."""
+
+    def __init__(self, decimal: str = ".") -> None:
+        self._has_comma = decimal == ","
+
+    def values(self, cells: pa.Array, dtype: pa.DataType) -> pa.Array:
+        """Converts cells (strings) to `dtype`."""
+        stored = storage_type(dtype)
+        if pt.is_nested(stored):
+            return to_logical(from_json_texts(cells, stored), dtype)
+        if _is_text_or_bytes(stored):
+            return from_wire(cells, dtype)
+        cells = pc.ascii_trim_whitespace(cells)
+        if pt.is_duration(stored):
+            return from_wire(read_scalars(cells, pa.int64()), dtype)
+        if pt.is_integer(stored) or pt.is_floating(stored) or pt.is_boolean(stored):
+            return to_logical(self.scalars(cells, stored), dtype)
+        if self._has_comma and pt.is_decimal(stored):
+            cells = _swapped(cells)
         return from_wire(cells, dtype)
-    cells = pc.ascii_trim_whitespace(cells)
-    if pt.is_duration(stored):
-        return from_wire(read_scalars(cells, pa.int64()), dtype)
-    if pt.is_integer(stored) or pt.is_floating(stored) or pt.is_boolean(stored):
-        return to_logical(read_scalars(cells, stored), dtype)
-    return from_wire(cells, dtype)
+
+    def scalars(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+        """As `read_scalars`, with this decimal mark."""
+        if self._has_comma and pt.is_floating(dtype):
+            texts = _swapped(texts)
+        return read_scalars(texts, dtype)
+
+
+def _swapped(texts: pa.Array) -> pa.Array:
+    """Makes numbers with a decimal comma plain, and those with a point no numbers."""
+    points = pc.replace_substring(texts, ".", "!")
+    return pc.replace_substring(points, ",", ".")
 
 
 def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:

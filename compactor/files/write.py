@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
+import lzma
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +38,7 @@ from compactor.files.sinks import (
     TextSink,
 )
 from compactor.files.staging import Staging
+from compactor.files.text_options import PLAIN, TextOptions
 from compactor.files.whole import check_target, checked_target, creating, writing
 from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
@@ -64,6 +67,8 @@ class SinkOptions:
     """Whether maps with text keys become JSON objects, which readers do not recognise as maps."""
     expanded: str | None = None
     """A column of maps from names to JSON texts, which become fields of the row's JSON object."""
+    text: TextOptions = PLAIN
+    """Delimiter, quote and header of CSV."""
     render: Render | None = None
     """Renders rows as NDJSON; None for the usual form."""
     layout: Layout | None = None
@@ -177,7 +182,8 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
     if kind.format is FileFormat.ARROW:
         return ArrowSink(output, schema, options.sort)
     if kind.format is FileFormat.CSV:
-        return TextSink(output, csv_header(schema.names), csv_lines)
+        lines = partial(csv_lines, options=options.text)
+        return TextSink(output, csv_header(schema.names, options.text), lines)
     if kind.format is FileFormat.XML:
         return TextSink(output, XML_HEADER, xml_rows, XML_FOOTER)
     if isinstance(options.layout, FixedLayout):
@@ -200,6 +206,10 @@ def _compressed(file: IO[bytes], compression: Compression) -> Any:
         )
     if compression is Compression.ZSTD:
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).stream_writer(file, closefd=False)
+    if compression is Compression.BZIP2:
+        return bz2.BZ2File(file, "wb")
+    if compression is Compression.XZ:
+        return lzma.LZMAFile(file, "wb")
     return file
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.files.readings import ALL_READINGS, Readings
-from compactor.files.text_values import from_cells
+from compactor.files.text_values import CellReader
 from compactor.files.xml_elements import Element
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import cast_storage
@@ -168,7 +168,7 @@ def values_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     if not is_text:
         trimmed = pc.ascii_trim_whitespace(texts)
         texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
-    return from_cells(texts, dtype)
+    return CellReader().values(texts, dtype)
 
 
 def children_of(elements: Sequence[Element]) -> dict[str, tuple[list[int], list[Group]]]:

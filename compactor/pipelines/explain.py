@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from compactor.pipelines import stages
 from compactor.pipelines.classify import ancestors, classify, is_live, topological_order
-from compactor.pipelines.config import Node, Output, Pipeline, inputs_of
+from compactor.pipelines.config import Node, Output, Pipeline, Source, inputs_of
+from compactor.pipelines.projection import used_columns
 
 
 def kind_of_node(node: Node) -> str:
@@ -20,6 +22,7 @@ def kind_of_node(node: Node) -> str:
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Returns one record per node, in topological order."""
     forms, nodes = classify(pipeline.nodes), pipeline.nodes
+    used = used_columns(nodes)
     init = ancestors(pipeline.init, nodes)
     found: list[dict[str, Any]] = []
     for name in topological_order(nodes):
@@ -42,6 +45,9 @@ def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
         else:
             form = forms[name]
             record |= {"buffer": form.form.buffer, "form": str(form.form), "why": form.why}
+        if isinstance(node, Source):
+            columns = node.columns or used[name]
+            record["columns"] = None if columns is None else sorted(columns)
         if name in init:
             record["phase"] = "init"
             record["why"] = f"init phase; {record['why']}"
@@ -105,9 +111,17 @@ def _shuffles(pipeline: Pipeline) -> dict[str, str]:
 def rows_of(pipeline: Pipeline) -> list[list[str]]:
     """Returns the rows of the printed node table: node, kind, inputs, buffer, form, why."""
     return [
-        [r["node"], r["kind"], ", ".join(r["inputs"]), r["buffer"], r["form"], r["why"]]
+        [r["node"], r["kind"], ", ".join(r["inputs"]), r["buffer"], r["form"], _why(r)]
         for r in explained(pipeline)
     ]
+
+
+def _why(record: Mapping[str, Any]) -> str:
+    """Returns why a node has its form, and the columns that a source reads if these are not all."""
+    columns = record.get("columns")
+    if columns is None:
+        return str(record["why"])
+    return f"{record['why']}; of its columns reads {', '.join(columns) or 'none'}"
 
 
 def _quoted(text: str) -> str:

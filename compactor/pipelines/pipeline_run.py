@@ -47,6 +47,7 @@ from compactor.pipelines.nodes import (
 )
 from compactor.pipelines.nodes.rows import rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
+from compactor.pipelines.projection import reading_used_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipelines.run_report import RunReport
 from compactor.pipelines.work import RunContext
@@ -78,15 +79,11 @@ class PipelineRun:
         self._nodes = self._work.nodes
         self._opener = opener
         self._readers: dict[str, SourceReader] = {}
-        for name in self._work.order:
-            try:
-                self._bind(name, self._nodes[name])
-                self._check_names(name)
-            except ConfigError as error:
-                raise pipeline.located(name, error) from None
-            except UnserializableMapValue as error:
-                raise error.at(pipeline.place_of(name)) from None
-        self._check_keys()
+        try:
+            self._bind_all(reading_used_columns(self._nodes))
+        except ConfigError:
+            # Messages name all columns of a source.
+            self._bind_all(self._nodes)
         self._claim_places()
         self._results: dict[str, BatchBuffer] = {}
         self._left: dict[str, int] = {}
@@ -103,6 +100,17 @@ class PipelineRun:
     @property
     def report(self) -> RunReport:
         return self._work.report
+
+    def _bind_all(self, nodes: Mapping[str, Node]) -> None:
+        for name in self._work.order:
+            try:
+                self._bind(name, nodes[name])
+                self._check_names(name)
+            except ConfigError as error:
+                raise self._work.pipeline.located(name, error) from None
+            except UnserializableMapValue as error:
+                raise error.at(self._work.pipeline.place_of(name)) from None
+        self._check_keys()
 
     def _bind(self, name: str, node: Node) -> None:
         schemas = self._work.schemas

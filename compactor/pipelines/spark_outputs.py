@@ -72,7 +72,8 @@ def write_outputs(
             if not isinstance(node, Output) or node.path is None:
                 continue
             schema = written_schema(node, schemas[node.input])
-            file = files.enter_context(closing(open_sink(node.path, schema, layout=node.layout)))
+            sink = open_sink(node.path, schema, text=node.text_options, layout=node.layout)
+            file = files.enter_context(closing(sink))
             for feed in feeds[name]:
                 for rows in results.written(feed):
                     if rows.part is not None:

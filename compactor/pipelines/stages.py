@@ -37,14 +37,17 @@ from lsm_fragment.names import quoted
 
 _MAX_PATHS: Final = 1000
 _KNOWN: Final[dict[type, frozenset[str]]] = {
-    Source: frozenset({"path", "table", "where", "columns", "fields", "lines", "fixed", "xml"}),
+    Source: frozenset(
+        {"path", "table", "where", "columns", "fields", "only_fields", "csv", "encoding"}
+        | {"lines", "fixed", "xml"}
+    ),
     Transform: frozenset({"input", "filter", "columns", "batch_size", "window"}),
     Merge: frozenset({"inputs", "mode", "interleave_seed", "sort_by"}),
     Route: frozenset({"input", "branches", "otherwise"}),
     Sort: frozenset({"input", "by"}),
     Aggregate: frozenset({"input", "group_by", "columns", "window"}),
     Combine: frozenset({"probe", "build", "on", "how"}),
-    Output: frozenset({"input", "path", "table", "sort_by", "drop_widened", "fixed"}),
+    Output: frozenset({"input", "path", "table", "sort_by", "drop_widened", "csv", "fixed"}),
     Pipeline: frozenset(
         {"nodes", "memory", "batch_size", "on_error", "dead_letter", "max_group_buffer"}
     ),

@@ -26,7 +26,7 @@ MAX_FILES: Final = 10_000
 """Maximum files per output."""
 _NAME_BYTES: Final = 200
 _UNSAFE: Final = re.compile(r"[%/\\\x00-\x1f\x7f]|^[._]")
-_ENDINGS: Final = re.compile(r"(\.(gz|zst))?$")
+_ENDINGS: Final = re.compile(r"(\.(gz|zst|bz2|xz))?$")
 OpenSink = Callable[[str], StagedSink]
 
 

@@ -1054,3 +1054,15 @@ def test_a_name_of_several_lines_makes_no_line_of_its_own(cli: Cli, tmp_path: Pa
         assert not any(
             line.startswith(("compactor: error", "b.parquet", "d.csv")) for line in told.split("\n")
         )
+
+
+def test_ingest_takes_csv_of_other_marks_and_encodings(cli: Cli, tmp_path: Path) -> None:
+    path, table = tmp_path / "a.csv", tmp_path / "t"
+    path.write_bytes("# Export\n1\t'Müller\t'\t1,5\n".encode("cp1252"))
+    marks = ["--delimiter", "\\t", "--quote", "'", "--decimal", ",", "--comment", "#"]
+    given = [*marks, "--no-header", "--encoding", "cp1252"]
+    cli("ingest", table, path, *given, "--sort-by", "c1")
+    cli("export", table, tmp_path / "o.ndjson")
+    row = json.loads((tmp_path / "o.ndjson").read_text())
+    assert row == {"c1": 1, "c2": "Müller\t", "c3": 1.5}
+    cli.fails(2, "ingest", table, path, "--delimiter", ";;")

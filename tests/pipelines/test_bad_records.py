@@ -412,11 +412,11 @@ def test_unknown_fields_travel_in_one_map_that_ndjson_expands(tmp_path: Path) ->
     ]
 
 
-def test_declared_fields_are_all_that_is_known(tmp_path: Path) -> None:
+def test_only_fields_are_columns_if_told_so(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text('{"n": 1, "x": 2.5}\n{"n": 2, "y": [true]}\n{"s": "z"}\n')
     fields = {"s": "TEXT", "n": "DOUBLE"}
     nodes = {
-        **source_of(tmp_path / "a.ndjson", fields=fields),
+        **source_of(tmp_path / "a.ndjson", fields=fields, only_fields=True),
         **output_of(tmp_path / "o.ndjson"),
     }
     run_files(nodes).run()

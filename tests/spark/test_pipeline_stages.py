@@ -313,7 +313,7 @@ def test_unknown_fields_bad_lines_and_documents_are_as_in_one_process(
     fields: dict[str, str] | None, tmp_path: Path
 ) -> None:
     write_lines(tmp_path)
-    node = {"path": "IN/l-*.ndjson"} | ({"fields": fields} if fields else {})
+    node = {"path": "IN/l-*.ndjson"} | ({"fields": fields, "only_fields": True} if fields else {})
     nodes = {"l": {"source": node}, "t": {"transform": {"input": "l", "filter": "n <> 1"}},
              "x": merge("l", "t"), **OUT, "some": {"output": {"input": "t", "path": "OUT/some.ndjson"}},
              "csv": {"output": {"input": "t", "path": "OUT/t.csv", "drop_widened": True}},

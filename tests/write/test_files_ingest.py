@@ -313,3 +313,26 @@ def test_a_conflict_of_one_commit_names_all_of_its_files(tmp_path: Path) -> None
             ingest.add_together(paths, on_file)
         assert ingest.add_together([]) == []
     assert Table.open(store.url).scan().to_table().num_rows == 2
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_files_without_rows_add_nothing_beside_others(tmp_path: Path, together: bool) -> None:
+    texts = {"1.csv": "", "2.csv": "service,ts\n", "3.csv": "service,ts\na,1\n", "4.json": "[]"}
+    paths = []
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        paths.append(str(tmp_path / name))
+    store = MemoryStore()
+    with FilesIngest(store, CommitLog(store), SORT, AHEAD, skips_empty=True) as ingest:
+        if together:
+            reports = ingest.add_together(paths)
+        else:
+            reports = [
+                ingest.add(path, following=following)
+                for path, following in zip_longest(paths, paths[1:])
+            ]
+    assert [(report.path, report.rows) for report in reports] == list(
+        zip(paths, [0, 0, 1, 0], strict=True)
+    )
+    assert table_rows(store) == [{"service": "a", "ts": 1}]
+    assert reports[-1].version == 1

@@ -7,12 +7,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from compactor.files.layouts import Layout, kind_with
 from compactor.files.names import FRAGMENT, FileKind
+from compactor.files.text_options import PLAIN, TextOptions
 from compactor.pipelines.config.layouts import Fixed, Lines, Xml, layout_of
 from compactor.pipelines.config.model import EachOnce, Model, PlaceName, Text
+from compactor.pipelines.config.text_files import CsvForm, WrittenCsv, check_is_csv, text_options
 from compactor.pipelines.time_windows import END, START, window_sizes
 from compactor.predicate.expressions.types import sql_type
 from compactor.settings.mistakes import SettingError
@@ -45,12 +47,31 @@ class Source(_Place):
     """SQL condition on a table; prunes fragments and row groups."""
     columns: Annotated[tuple[str, ...] | None, Field(min_length=1), EachOnce] = None
     fields: dict[str, str] | None = Field(default=None, min_length=1)
-    """Column types of a file, in SQL; all other fields go to `$widened`."""
+    """Column types of a file, in SQL; the others come from its values."""
+    only_fields: bool = False
+    """Whether all columns but `fields` go to `$widened`."""
+    csv: CsvForm | None = None
+    """Delimiter and so on of a CSV file."""
+    encoding: str = PLAIN.encoding
+    """Of a text file, as Python names it."""
     correlation_key: str | None = None
     """Rows with equal values, across all sources that set it, are written or set aside together."""
     lines: Lines | None = None
     fixed: Fixed | None = None
     xml: Xml | None = None
+
+    _used: frozenset[str] | None = PrivateAttr(default=None)
+
+    @property
+    def used(self) -> frozenset[str] | None:
+        """The columns to read, some of which may be missing; None for all."""
+        return self._used
+
+    def using(self, columns: frozenset[str] | None) -> Source:
+        """Returns the source that reads its own `columns`, or else those that the graph uses."""
+        source = self.model_copy()
+        source._used = columns if self.columns is None else frozenset(self.columns)
+        return source
 
     @property
     def layout(self) -> Layout | None:
@@ -66,12 +87,28 @@ class Source(_Place):
                 raise ValueError(f"{name!r}: {error}") from None
         return fields
 
+    @property
+    def text_options(self) -> TextOptions:
+        return text_options(self.csv, self.encoding, tuple(self.fields or ()))
+
+    @model_validator(mode="after")
+    def _text_options_fit(self) -> Self:
+        if self.csv is not None:
+            check_is_csv(self.path)
+        try:
+            self.text_options  # noqa: B018 - raises `ValueError`
+        except ValueError as error:
+            raise SettingError("encoding", str(error)) from None
+        return self
+
     @model_validator(mode="after")
     def _settings_fit_the_place(self) -> Self:
         if self.where is not None and self.table is None:
             raise SettingError("where", "`where` is for tables; use a transform's `filter`")
         if self.fields is not None and self.table is not None:
             raise SettingError("fields", "`fields` are for files; a table knows its columns")
+        if self.only_fields and (self.fields is None or self.columns is not None):
+            raise SettingError("only_fields", "`only_fields` needs `fields`, and no `columns`")
         layouts = [name for name in ("lines", "fixed", "xml") if getattr(self, name) is not None]
         if layouts and (self.table is not None or len(layouts) > 1):
             raise SettingError(layouts[-1], "one of `lines`, `fixed` and `xml`, for files")
@@ -295,6 +332,8 @@ class Output(_Place):
     split: Split | None = None
     drop_widened: bool = False
     """Leaves out undeclared fields of the source."""
+    csv: WrittenCsv | None = None
+    """Delimiter, quote and header of a CSV file."""
     fixed: Fixed | None = None
 
     @property
@@ -320,6 +359,16 @@ class Output(_Place):
             raise SettingError("path", "a fragment is sorted: give `sort_by`")
         if self.fixed is not None and self.path is None:
             raise SettingError("fixed", "`fixed` is for files")
+        return self
+
+    @property
+    def text_options(self) -> TextOptions:
+        return PLAIN if self.csv is None else self.csv.options
+
+    @model_validator(mode="after")
+    def _csv_is_csv(self) -> Self:
+        if self.csv is not None:
+            check_is_csv(self.path)
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from compactor.files.names import PARQUET, WITHOUT_MAPS, FileFormat
 from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
 from compactor.files.staging import Staging
+from compactor.files.text_options import PLAIN, TextOptions
 from compactor.files.write import SinkOptions, StagedSink, check_columns, check_sink_path
 from compactor.pipelines.binding import (
     WIDENED,
@@ -100,18 +101,20 @@ def open_sink(
     sort: SortSchema | None = None,
     row_group_bytes: int = ROW_GROUP_BYTES,
     staging: Staging | None = None,
+    text: TextOptions = PLAIN,
     layout: Layout | None = None,
 ) -> StagedSink:
     """Opens a file with the write options of pipelines.
 
     sort: sort schema of a fragment. row_group_bytes: row group size of Parquet. staging: folder of unfinished
-    files, if the output has several.
+    files, if the output has several. text: form of CSV.
     """
     options = SinkOptions(
         sort=sort,
         map_objects=True,
         expanded=WIDENED,
         row_group_bytes=row_group_bytes,
+        text=text,
         layout=layout,
     )
     return StagedSink(path, schema, options, staging)
@@ -238,8 +241,15 @@ class Writing:
         if self._node.split is not None:
             self._work.claim(path, f"node {self._name!r}")
         row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
+        node = self._node
         return open_sink(
-            path, self._schema, self._sort, row_group_bytes, self._staging, self._node.layout
+            path,
+            self._schema,
+            self._sort,
+            row_group_bytes,
+            self._staging,
+            text=node.text_options,
+            layout=node.layout,
         )
 
     def _write_fragments(self, table: str) -> None:

@@ -17,7 +17,7 @@ from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.jsontext import json_values
 from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
-from compactor.files.source import BadRow, FileBatches, Places
+from compactor.files.source import BadRow, FileBatches, Places, wanted_names
 from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, common_schema
 from compactor.pipelines.config import Source
 from compactor.pipelines.provenance import (
@@ -41,6 +41,7 @@ from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type, table_schema
+from lsm_fragment.arrays.widening import converts_to, widens_to
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES
 
@@ -76,22 +77,19 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
     paths = matching_paths(source.path)
     if not paths:
         raise InputError(f"node {name!r}: {shown_path(source.path)}: no such file")
-    known = None if source.fields is None else _declared(source.fields)
     with ExitStack() as opened:
-        # Text files are read twice: here for their types, later for their rows.
         files = [
             opened.enter_context(
-                open_table_file(
+                _opened(
                     path,
-                    known,
+                    source,
                     leaves_out_bad_rows=leaves_out_bad_rows,
-                    kept_column=source.correlation_key,
-                    layout=source.layout,
+                    may_be_empty=len(paths) > 1,
                 )
             )
             for path in paths
         ]
-        schema = _schema_of(files, known, source, f"node {name!r}")
+        schema = _schema_of(files, source, f"node {name!r}")
         opened.pop_all()
     reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key))
     reader.paths = paths
@@ -102,16 +100,29 @@ def open_one_file(
     path: str, source: Source, schema: pa.Schema, *, leaves_out_bad_rows: bool
 ) -> SourceReader:
     """Opens one file of a source with known columns."""
-    known = None if source.fields is None else _declared(source.fields)
-    file = open_table_file(
-        path,
-        known,
-        leaves_out_bad_rows=leaves_out_bad_rows,
-        kept_column=source.correlation_key,
-        layout=source.layout,
-    )
+    file = _opened(path, source, leaves_out_bad_rows=leaves_out_bad_rows, may_be_empty=True)
     reader = SourceReader(schema, lambda: _rows_of([file], reader, source.correlation_key))
     return reader
+
+
+def _opened(
+    path: str, source: Source, *, leaves_out_bad_rows: bool, may_be_empty: bool
+) -> FileBatches:
+    """Opens a file; text whose columns are all declared is read in one pass, later.
+
+    The keys of bad rows must be known before any row is written.
+    """
+    return open_table_file(
+        path,
+        _declared(source),
+        options=source.text_options,
+        layout=source.layout,
+        columns=source.used,
+        in_one_pass=source.correlation_key is None,
+        may_be_empty=may_be_empty,
+        leaves_out_bad_rows=leaves_out_bad_rows,
+        kept_column=source.correlation_key,
+    )
 
 
 def _open_table(name: str, table: str, source: Source) -> SourceReader:
@@ -119,6 +130,8 @@ def _open_table(name: str, table: str, source: Source) -> SourceReader:
     snapshot = CommitLog(store).current()
     where = None if source.where is None else condition_on(snapshot.table, source.where)
     columns = source.columns
+    if source.used is not None:
+        columns = tuple(wanted_names(scan_schema(snapshot.table, columns).names, source.used))
     schema = table_schema(scan_schema(snapshot.table, columns))  # nodes may add nulls
     _check_widened(schema.names, f"node {name!r}")
 
@@ -128,39 +141,74 @@ def _open_table(name: str, table: str, source: Source) -> SourceReader:
     return SourceReader(schema, lambda: one_document(table, rows(), schema))
 
 
-def _declared(fields: Mapping[str, str]) -> pa.Schema:
-    return pa.schema([(name, sql_type(dtype)) for name, dtype in fields.items()])
+def _declared(source: Source) -> pa.Schema | None:
+    if source.fields is None:
+        return None
+    return pa.schema([(name, sql_type(dtype)) for name, dtype in source.fields.items()])
 
 
-def _schema_of(
-    files: Sequence[FileBatches], known: pa.Schema | None, source: Source, what: str
-) -> pa.Schema:
-    """Returns the declared columns, or those of the first file; other columns of files are widened."""
+def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Schema:
+    """Returns the columns of the first file, or the declared ones; other columns of files are widened."""
+    declared = {field.name: field for field in _declared(source) or ()}
     everything: dict[str, pa.Field] = {}
     for file in files:
         for field in file.schema:
             everything.setdefault(field.name, field)
     _check_widened(everything, what)
-    first = known or files[0].schema
+    if not everything and not declared:
+        raise InputError(
+            f"{what}: {source.path}: the files are empty: name others, or give `fields`"
+        )
+    first: list[str] = next((file.schema.names for file in files if len(file.schema)), [])
+    if source.only_fields:
+        first = []
+    first += [name for name in declared if name not in first]
     if source.columns is not None:
-        everything |= {} if known is None else {field.name: field for field in known}
         for name in source.columns:
-            if name not in everything:
+            if name not in everything and name not in declared:
                 there = names_text(everything)
                 raise ConfigError(f"{what}: {source.path} has no column {name!r}; it has: {there}")
-        wanted = pa.schema([everything[name] for name in source.columns])
-    else:
-        wanted = first
-    if known is None:
-        wanted = common_schema(
-            [file.path for file in files],
-            [_only(file.schema, wanted) for file in files],
-            what,
-            "declare its type in `fields`",
-        )
-    if source.columns is None and not set(everything) <= set(first.names):
+        first = list(source.columns)
+    elif source.used is not None:
+        known = first if source.only_fields else dict.fromkeys([*first, *everything])
+        first = wanted_names(list(known), source.used)
+    wanted = pa.schema([(everything | declared)[name] for name in first])
+    wanted = common_schema(
+        [file.path for file in files],
+        _alike([_only(file.schema, wanted, declared) for file in files]),
+        what,
+        "declare its type in `fields`",
+    )
+    is_whole = source.columns is None and source.used is None
+    if is_whole and not set(everything) <= set(first):
         wanted = wanted.append(pa.field(WIDENED, WIDENED_TYPE))
     return wanted
+
+
+def _alike(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
+    """Returns the schemas of one source's files, each column as the widest number or time that it is."""
+    found = list(schemas)
+    for place in range(len(schemas[0])):
+        types = [schema.field(place).type for schema in schemas]
+        wide = next((t for t in types if all(_widens(other, t) for other in types)), None)
+        if wide is None and all(
+            pt.is_integer(t) or pt.is_floating(t) or pt.is_null(t) for t in types
+        ):
+            wide = pa.float64() if any(map(pt.is_floating, types)) else None
+        if wide is not None:
+            found = [schema.set(place, schema.field(place).with_type(wide)) for schema in found]
+    return found
+
+
+def _widens(dtype: pa.DataType, wide: pa.DataType) -> bool:
+    if pt.is_date(dtype) and pt.is_timestamp(wide):
+        return wide.tz is None
+    return (
+        dtype == wide
+        or pt.is_null(dtype)
+        or widens_to(dtype, wide)
+        or (pt.is_timestamp(dtype) and converts_to(dtype, wide) and pt.is_timestamp(wide))
+    )
 
 
 def _check_widened(names: Collection[str], what: str) -> None:
@@ -170,26 +218,51 @@ def _check_widened(names: Collection[str], what: str) -> None:
         )
 
 
-def _only(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Returns the wanted columns, with types from `schema` where it has them."""
-    return pa.schema([schema.field(f.name) if f.name in schema.names else f for f in wanted])
+def _only(schema: pa.Schema, wanted: pa.Schema, declared: Mapping[str, pa.Field]) -> pa.Schema:
+    """Returns the wanted columns, with types from `schema` where it has them and they are not declared."""
+    return pa.schema(
+        [
+            f if f.name in declared or f.name not in schema.names else schema.field(f.name)
+            for f in wanted
+        ]
+    )
 
 
 def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None) -> Batches:
     """Yields each file as a document. key: the correlation key, recorded for bad rows."""
     rows = 0
     for file in files:
-        reader.bad_rows += [BadRow(rows + ordinal, reason) for ordinal, reason in file.bad_rows]
+        noted = _Noted(file, reader, rows)
+        noted.note()
         if key is not None and file.bad_rows:
             reader.bad_keys.append(_bad_keys(file, reader.schema.field(key)))
-        rows += len(file.bad_rows)
         name = Path(file.path).name
         yield boundary_batch(Boundary(True, name), reader.schema)
         with file:
             for batch in file:
+                noted.note()
                 rows += batch.num_rows
                 yield _as_declared(_widened(batch, reader.schema), reader.schema, file.path)
+        noted.note()
+        rows += len(file.bad_rows)
         yield boundary_batch(Boundary(False, name), reader.schema)
+
+
+class _Noted:
+    """The bad rows of a file that its source knows of."""
+
+    def __init__(self, file: FileBatches, reader: SourceReader, first: int) -> None:
+        """first: number of the file's first row within the source."""
+        self._file = file
+        self._reader = reader
+        self._first = first
+        self._count = 0
+
+    def note(self) -> None:
+        """Adds those found since the last call."""
+        new = self._file.bad_rows[self._count :]
+        self._count += len(new)
+        self._reader.bad_rows += [BadRow(self._first + ordinal, reason) for ordinal, reason in new]
 
 
 def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:

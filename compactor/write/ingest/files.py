@@ -81,8 +81,13 @@ class FilesIngest:
         options: IngestOptions,
         *,
         ids: Ids = random_id,
+        skips_empty: bool = False,
     ) -> None:
-        """sort: of a new table; None takes it from the metadata of a Parquet, Arrow or fragment file."""
+        """sort: of a new table; None takes it from the metadata of a Parquet, Arrow or fragment file.
+
+        skips_empty: adds nothing for text files without rows to tell their columns, instead of an error.
+        """
+        self._skips_empty = skips_empty
         self._store = store
         self._log = log
         self._sort = sort
@@ -110,6 +115,8 @@ class FilesIngest:
         """
         snapshot = self._log.refresh()
         written = self._write(path, following, snapshot, on_progress)
+        if written is None:
+            return _nothing_of(path, snapshot)
         after = commit_fragments(self._log, snapshot, written.plan, written.entries)
         return written.report(after.version)
 
@@ -128,6 +135,8 @@ class FilesIngest:
         for path, following in itertools.zip_longest(paths, paths[1:]):
             with on_file(path) as on_progress:
                 written = self._write(path, following, snapshot, on_progress)
+            if written is None:
+                continue
             table, fitting = written.plan.metadata, FittingCheck(self._store, path)
             for earlier in files if table != snapshot.metadata else ():
                 fitting.check_earlier(
@@ -135,19 +144,25 @@ class FilesIngest:
                 )
             files.append(written)
             snapshot = replace(snapshot, metadata=table)
+        if not files:
+            return [_nothing_of(path, before) for path in paths]
         plan = replace(files[-1].plan, path=_names_of(paths))
         entries = list(itertools.chain.from_iterable(written.entries for written in files))
         after = commit_fragments(self._log, before, plan, entries)
-        return [written.report(after.version) for written in files]
+        reports = {written.plan.path: written.report(after.version) for written in files}
+        return [reports.get(path) or _nothing_of(path, after) for path in paths]
 
     def _write(
         self, path: str, following: str | None, snapshot: Snapshot, on_progress: ByteProgress
-    ) -> _Written:
-        """Writes a file's fragments; nothing is visible before they are committed."""
+    ) -> _Written | None:
+        """Writes a file's fragments; nothing is visible before they are committed. Returns None for a file
+        that is skipped."""
         opened = self._take_begun(path, snapshot.metadata) or self._open(path, snapshot.metadata)
         with opened.batches as batches:
             if following is not None:
                 batches.on_end = partial(self._begin, following, snapshot.metadata)
+            if opened.lacks_columns:
+                return None
             written = _write_batches(
                 self._store,
                 self._log,
@@ -197,7 +212,7 @@ class FilesIngest:
             return None
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
-        open_file = partial(_open_for, path, table, self._options)
+        open_file = partial(_open_for, path, table, self._options, may_be_empty=self._skips_empty)
         file: FileBatches
         if self._options.promotes:
             file = promoted = PromotedBatches(open_file, self._options.promotes)
@@ -205,7 +220,7 @@ class FilesIngest:
         else:
             file, absent = open_file(), ()
         batches = BatchesAhead(file, self._reader, is_free=self._pool.threads > 1)
-        return _OpenFile(path, table, batches, absent)
+        return _OpenFile(path, table, batches, absent, file.lacks_columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +259,19 @@ class _OpenFile:
     """The table's metadata at the time of opening."""
     batches: BatchesAhead
     not_promoted: tuple[str, ...]
+    lacks_columns: bool
+
+
+def _nothing_of(path: str, snapshot: Snapshot) -> IngestReport:
+    """Returns the report of a file without rows, which adds nothing."""
+    return IngestReport(
+        path=path,
+        version=snapshot.version,
+        rows=0,
+        superseded_rows=0,
+        fragments=0,
+        bytes_written=0,
+    )
 
 
 def ingest_file(
@@ -270,7 +298,9 @@ def _has_own_types(path: str) -> bool:
     )
 
 
-def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) -> FileBatches:
+def _open_for(
+    path: str, table: TableMetadata | None, options: IngestOptions, *, may_be_empty: bool
+) -> FileBatches:
     """Opens a file; columns whose values fit the table's types get these."""
     known = None if table is None else schema_to_read(table)
     kind = kind_of(path)
@@ -278,6 +308,8 @@ def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) ->
     open_as = partial(
         open_table_file,
         path,
+        options=options.text,
+        may_be_empty=may_be_empty,
         batch_bytes=_PARQUET_BATCH_BYTES if is_parquet else DEFAULT_BATCH_BYTES,
         keeps_codes=not options.promotes,
     )
@@ -286,7 +318,7 @@ def _open_for(path: str, table: TableMetadata | None, options: IngestOptions) ->
     try:
         return open_as(known)
     except InputError:
-        with open_table_file(path) as file:
+        with open_table_file(path, options=options.text) as file:
             conflicts = conflicting(known, file.schema, fixed_shown(table))
         if not conflicts:
             raise

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import PositiveInt, Strict
 
+from compactor.files.text_options import PLAIN, TextOptions
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.cores import usable_cores
@@ -36,6 +37,8 @@ class IngestOptions:
     """Columns of a new table, or paths into them, that allow no nulls, such as `id` and `tags.element`."""
     on_conflict: Annotated[OnConflict, Strict(False)] = OnConflict.ERROR
     """Treatment of a column whose values do not fit the table's type."""
+    text: TextOptions = PLAIN
+    """How text files differ from UTF-8 and usual CSV."""
     promotes: tuple[str, ...] = ()
     """Map or struct columns of files to split into one column per key."""
     buffer_bytes: PositiveInt = BUFFER_BYTES

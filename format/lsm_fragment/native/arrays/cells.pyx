@@ -1,6 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Splits CSV into rows and cells (quoted as in RFC 4180), and copies the cells of a column.
 
+The marks of a file are its delimiter, its quote and what begins a line of comment, one byte each; `NO_MARK` stands
+for a quote or a comment that the file does not have.
+
 As in most readers, text after a closing quote belongs to the cell, and a quote within an unquoted cell is a
 character like any other. A line ends with CR, LF or both.
 """
@@ -11,8 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcpy
 
 cdef enum:
-    COMMA = 44
-    QUOTE = 34
+    NO_MARK = -1
     CR = 13
     LF = 10
     # A row of another width becomes Python objects of some 300 bytes, and a block may have millions.
@@ -23,10 +25,15 @@ cdef enum Form:
     QUOTED = 1  # the span lies between the quotes
     FOLDED = 2  # the span begins after the opening quote; quotes in it are doubled, or text follows them
 
+cdef struct Marks:
+    uint8_t delimiter
+    int quote
+    int comment
+
 cdef struct Cell:
     int64_t start
     int64_t stop
-    int64_t after  # position of the comma or line end that follows
+    int64_t after  # position of the delimiter or line end that follows
     Form form
     bint is_whole  # False if the data may end within the cell
 
@@ -37,8 +44,8 @@ cdef struct Row:
     bint is_whole
 
 
-cdef inline bint ends_cell(uint8_t byte) noexcept nogil:
-    return byte == COMMA or byte == LF or byte == CR
+cdef inline bint ends_cell(uint8_t byte, uint8_t delimiter) noexcept nogil:
+    return byte == delimiter or byte == LF or byte == CR
 
 
 cdef inline bint has_byte(uint64_t word, uint64_t byte) noexcept nogil:
@@ -48,64 +55,68 @@ cdef inline bint has_byte(uint64_t word, uint64_t byte) noexcept nogil:
     return ((word - ones) & ~word & (ones << 7)) != 0
 
 
-cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size) noexcept nogil:
+cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size, uint8_t delimiter) noexcept nogil:
     cdef uint64_t word
     while at + 8 <= size:
         memcpy(&word, data + at, 8)
-        if has_byte(word, COMMA) or has_byte(word, LF) or has_byte(word, CR):
+        if has_byte(word, delimiter) or has_byte(word, LF) or has_byte(word, CR):
             break
         at += 8
-    while at < size and not ends_cell(data[at]):
+    while at < size and not ends_cell(data[at], delimiter):
         at += 1
     return at
 
 
-cdef Cell quoted_cell(const uint8_t* data, int64_t start, int64_t size, bint is_last) noexcept nogil:
+cdef Cell quoted_cell(
+    const uint8_t* data, int64_t start, int64_t size, bint is_last, Marks marks
+) noexcept nogil:
     """Returns the cell whose opening quote is before `start`. is_last: the data is complete."""
     cdef Cell cell
     cdef const void* found
     cdef int64_t at = start
     cell.start, cell.form, cell.is_whole = start, QUOTED, False
     while True:
-        found = memchr(data + at, QUOTE, size - at)
+        found = memchr(data + at, marks.quote, size - at)
         if found is NULL:
             return cell
         at = <const uint8_t*>found - data + 1
         if at == size and not is_last:
             return cell
-        if at == size or data[at] != QUOTE:
+        if at == size or data[at] != marks.quote:
             break
         cell.form = FOLDED
         at += 1
-    if at < size and not ends_cell(data[at]):
+    if at < size and not ends_cell(data[at], marks.delimiter):
         cell.form = FOLDED
-    cell.after = unquoted_end(data, at, size)
+    cell.after = unquoted_end(data, at, size, marks.delimiter)
     cell.stop = cell.after if cell.form == FOLDED else at - 1
     cell.is_whole = cell.after < size or is_last
     return cell
 
 
-cdef Cell plain_cell(const uint8_t* data, int64_t start, int64_t size, bint is_last) noexcept nogil:
+cdef Cell plain_cell(
+    const uint8_t* data, int64_t start, int64_t size, bint is_last, uint8_t delimiter
+) noexcept nogil:
     cdef Cell cell
     cell.start, cell.form = start, PLAIN
-    cell.stop = cell.after = unquoted_end(data, start, size)
+    cell.stop = cell.after = unquoted_end(data, start, size, delimiter)
     cell.is_whole = cell.after < size or is_last
     return cell
 
 
 cdef Row one_row(
     const uint8_t* data, int64_t at, int64_t size, bint is_last,
-    int32_t* starts, int32_t* stops, uint8_t* forms, int64_t columns,
+    int32_t* starts, int32_t* stops, uint8_t* forms, int64_t columns, Marks marks,
 ) noexcept nogil:
     """Splits the row at `at`, and records its first `columns` cells."""
     cdef Row row
     cdef Cell cell
     row.cells = 0
     while True:
-        if at < size and data[at] == QUOTE:
-            cell = quoted_cell(data, at + 1, size, is_last)
+        if at < size and data[at] == marks.quote:
+            cell = quoted_cell(data, at + 1, size, is_last, marks)
         else:
-            cell = plain_cell(data, at, size, is_last)
+            cell = plain_cell(data, at, size, is_last, marks.delimiter)
         row.is_whole = cell.is_whole
         if not row.is_whole:
             return row
@@ -114,7 +125,7 @@ cdef Row one_row(
             forms[row.cells] = cell.form
         row.cells += 1
         at = cell.after
-        if at == size or data[at] != COMMA:
+        if at == size or data[at] != marks.delimiter:
             break
         at += 1
     if at < size and data[at] == CR:
@@ -129,26 +140,36 @@ cdef Row one_row(
     return row
 
 
-cdef int64_t max_cells(const uint8_t* data, int64_t size) noexcept nogil:
+cdef int64_t max_cells(const uint8_t* data, int64_t size, uint8_t delimiter) noexcept nogil:
     cdef int64_t place, found = 1
     for place in range(size):
-        found += ends_cell(data[place])
+        found += ends_cell(data[place], delimiter)
     return found
 
 
-def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t max_bytes):
+cdef inline int64_t line_end(const uint8_t* data, int64_t at, int64_t size) noexcept nogil:
+    while at < size and data[at] != LF and data[at] != CR:
+        at += 1
+    return at
+
+
+def cut(
+    const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last, int64_t max_bytes,
+    tuple marks=(44, 34, NO_MARK),
+):
     """Splits data into rows of `columns` cells, up to a row of more than `max_bytes`, or until many have other widths.
 
     takes_blank: whether a blank line is a row; otherwise it is skipped. is_last: whether the data is complete; if
-    not, the last row, which may continue, is left out. `data` has at most 2 GiB.
+    not, the last row, which may continue, is left out. `data` has at most 2 GiB. marks: delimiter, quote and comment.
 
     Returns the starts, stops and forms of the cells, row by row; a list of the rows of other widths, each with its
     number, cells, start and stop; the number of all rows; the position of the first row left out; whether that
     row exceeds `max_bytes`; and whether the cut ended early, because of rows of other widths.
     """
-    cdef int64_t size = data.shape[0], at = 0, rows = 0, good = 0, odd_rows = 0
+    cdef int64_t size = data.shape[0], at = 0, end, rows = 0, good = 0, odd_rows = 0
     cdef const uint8_t* bytes_ = &data[0] if size else NULL
-    cdef int64_t most = max_cells(bytes_, size) // columns * columns + columns
+    cdef Marks by = Marks(marks[0], marks[1], marks[2])
+    cdef int64_t most = max_cells(bytes_, size, by.delimiter) // columns * columns + columns
     cdef int32_t[::1] starts = np.empty(most, np.int32), stops = np.empty(most, np.int32)
     cdef uint8_t[::1] forms = np.empty(most, np.uint8)
     cdef Row row
@@ -159,9 +180,16 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
             if not takes_blank and (data[at] == LF or data[at] == CR):
                 at += 1
                 continue
+            if data[at] == by.comment:
+                end = line_end(bytes_, at, size)
+                if not is_last and (end == size or end + 1 == size and data[end] == CR):
+                    is_long = end - at > max_bytes
+                    break
+                at = min(end + 1 + (end + 1 < size and data[end] == CR and data[end + 1] == LF), size)
+                continue
             row = one_row(
                 bytes_, at, size, is_last,
-                &starts[good * columns], &stops[good * columns], &forms[good * columns], columns,
+                &starts[good * columns], &stops[good * columns], &forms[good * columns], columns, by,
             )
             if (row.after if row.is_whole else size) - at > max_bytes:
                 is_long = True
@@ -181,14 +209,14 @@ def cut(const uint8_t[::1] data, int64_t columns, bint takes_blank, bint is_last
     return (*found, odd, rows, at, is_long, odd_rows == MAX_ODD)
 
 
-cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into) noexcept nogil:
+cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into, int quote) noexcept nogil:
     """Copies a quoted cell without its quotes, doubled ones as one. Returns the length."""
     cdef int64_t length = 0
     cdef bint is_quoted = True
     while at < stop:
-        if is_quoted and data[at] == QUOTE:
+        if is_quoted and data[at] == quote:
             at += 1
-            if at == stop or data[at] != QUOTE:
+            if at == stop or data[at] != quote:
                 is_quoted = False
                 continue
         into[length] = data[at]
@@ -204,6 +232,7 @@ def column(
     const uint8_t[::1] forms,
     int64_t place,
     int64_t columns,
+    int quote=34,
 ):
     """Returns offsets and bytes of the cells of the column at `place`, and whether each is a value: an empty
     unquoted cell is not."""
@@ -220,7 +249,7 @@ def column(
             length = stops[cell] - starts[cell]
             is_value[row] = length > 0 or forms[cell] != PLAIN
             if forms[cell] == FOLDED:
-                length = unfold(&data[0], starts[cell], stops[cell], &text[size])
+                length = unfold(&data[0], starts[cell], stops[cell], &text[size], quote)
             elif length:
                 memcpy(&text[size], &data[starts[cell]], length)
             size += length

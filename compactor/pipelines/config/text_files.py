@@ -1,0 +1,67 @@
+"""The settings of text files of a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Self
+
+from pydantic import model_validator
+
+from compactor.files.names import FileFormat, kind_of
+from compactor.files.text_options import PLAIN, TextOptions
+from compactor.pipelines.config.model import Model
+from compactor.settings.mistakes import SettingError
+
+
+class WrittenCsv(Model):
+    """The form of a CSV file that is written."""
+
+    delimiter: str = PLAIN.delimiter
+    quote: str = PLAIN.quote
+    header: bool = PLAIN.header
+
+    @property
+    def options(self) -> TextOptions:
+        return TextOptions(**self.model_dump())
+
+    @model_validator(mode="after")
+    def _is_a_form_of_csv(self) -> Self:
+        if not self.quote:
+            raise ValueError("texts are quoted: `quote` is one character")
+        self.options  # noqa: B018 - raises `ValueError`
+        return self
+
+
+class CsvForm(Model):
+    """The form of a CSV file that is read."""
+
+    delimiter: str = PLAIN.delimiter
+    quote: str = PLAIN.quote
+    """Empty if quotes are characters like any other."""
+    decimal: str = PLAIN.decimal
+    header: bool = PLAIN.header
+    """Without a header, the columns are the `fields` in order, or c1, c2 ..."""
+    comment: str = PLAIN.comment
+    """What begins a line that is skipped."""
+
+    @property
+    def options(self) -> TextOptions:
+        return TextOptions(**self.model_dump())
+
+    @model_validator(mode="after")
+    def _is_a_form_of_csv(self) -> Self:
+        self.options  # noqa: B018 - raises `ValueError`
+        return self
+
+
+def check_is_csv(path: str | None) -> None:
+    """Raises `SettingError` if `csv` is given for another kind of file."""
+    kind = kind_of(path or "")
+    if kind is None or kind.format is not FileFormat.CSV:
+        raise SettingError("csv", "`csv` is for CSV files")
+
+
+def text_options(csv: CsvForm | None, encoding: str, names: tuple[str, ...]) -> TextOptions:
+    """Returns the options of a source. names: of its `fields`."""
+    form = (csv or CsvForm()).options
+    return replace(form, encoding=encoding, names=() if form.header else names)
