@@ -1,6 +1,6 @@
 """Runs the commands that pages of the documentation show, and writes what they print into the pages.
 
-    python -m docs.tools.console_pages README.md docs/tutorial/ten-minutes.md
+    python -m docs.tools.console_pages README.md docs/tutorial/*.md
 
 A block of `sh` that begins with `cat >` makes a file. In a block of `console`, lines that begin with `$ `
 are commands, and what follows one is what it prints. All commands of a page run in one empty folder.
@@ -27,6 +27,7 @@ _VARYING: Final = (
     re.compile(r"(?<=-)[0-9a-f]{32}(?:-[0-9a-f]{8})?(-\d{5}\.frag)"),  # ids of attempts
     re.compile(r"(?:(?<=\S)  +|(?<![\w.]))[\d.,]+ [MG]B\b()"),  # memory
     re.compile(r"(?<![\w.])\d+\.\d( s)\b"),
+    re.compile(r"(?<![\w.])[\d,]+(/s)\b"),
     re.compile(r"(?<=task seconds)\s+\S+\s+\S+()"),
 )
 """What differs from run to run; the group behind it stays."""

@@ -11,7 +11,7 @@ import pytest
 from docs.tools.console_pages import page_as_run
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = ("README.md", "docs/tutorial/ten-minutes.md")
+PAGES: Final = ("README.md", "docs/tutorial/ten-minutes.md", "docs/tutorial/logs-to-table.md")
 
 
 def without_padding(text: str) -> str:
