@@ -24,6 +24,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, cast
 
+from bench.bench_pipeline import OURS
 from bench.peers.contract import Measure
 from bench.peers.measurements import Result
 from bench.results import RESULTS, ROOT
@@ -69,7 +70,6 @@ class Set:
     read: Callable[[str, dict[str, Any]], Iterable[Figure]]
     file: str = ""
     """Of its result, if the topic has several sets."""
-    on_one_core: bool = False
 
     def command(self, options: argparse.Namespace, work: str, out: Path) -> list[str]:
         """Returns its command. work: the folder of inputs that several sets have in common."""
@@ -78,16 +78,8 @@ class Set:
             jobs=max(1, options.rows // 2_000), work=shlex.quote(work),
         )  # fmt: skip
         flag = "--out" if self.module == "vs_peers" else "--results"
-        pinned = ["taskset", "-c", "0", "env", "POLARS_MAX_THREADS=1"] if self.on_one_core else []
-        return [
-            *pinned,
-            sys.executable,
-            "-m",
-            f"bench.{self.module}",
-            *shlex.split(words),
-            flag,
-            str(out),
-        ]
+        module = f"bench.{self.module}"
+        return [sys.executable, "-m", module, *shlex.split(words), flag, str(out)]
 
 
 def _peers(
@@ -125,8 +117,8 @@ def sets() -> list[Set]:
             for inputs in _FAN_IN
         ),
         Set(topic="size", module="bench_size", arguments="--rows {rows}", read=of_sizes),
-        Set(topic="pipeline", module="bench_pipeline", arguments="--rows {rows}", read=of_engines,
-            on_one_core=True),
+        Set(topic="pipelines", module="bench_pipeline",
+            arguments="--rows {rows} --rounds {rounds} --cores 1,2", read=of_pipelines),
         Set(topic="entities", module="bench_components",
             arguments="--records {rows} --engines scipy,splink", read=of_engines),
         Set(topic="small jobs", module="bench_small_jobs",
@@ -183,7 +175,7 @@ def of_engines(topic: str, document: dict[str, Any]) -> Iterator[Figure]:
     arguments = document["arguments"]
     for case in document["cases"]:
         if "seconds" in case:
-            ours = case["engine"] in ("compactor run", "scipy")
+            ours = case["engine"] == "scipy"
             about = {
                 "engine": OUR_LABEL
                 if ours
@@ -192,6 +184,22 @@ def of_engines(topic: str, document: dict[str, Any]) -> Iterator[Figure]:
                 "rows": arguments.get("rows") or arguments["records"],
             }
             yield made(topic, "", "seconds", case["seconds"], **about)
+
+
+def of_pipelines(topic: str, document: dict[str, Any]) -> Iterator[Figure]:
+    made = _maker(topic, document["environment"])
+    versions = document["environment"]["versions"]
+    for case in document["cases"]:
+        name = case["engine"]
+        about = {
+            "engine": OUR_LABEL if name == OURS else name,
+            "version": versions.get(name.lower(), ""),
+            "rows": document["arguments"]["rows"],
+        }
+        cores = "one core" if case["cores"] == 1 else f"{case['cores']} cores"
+        yield made(case["job"], cores, "CPU seconds", case["cpu_seconds"], **about)
+        yield made(case["job"], cores, "seconds", case["seconds"], **about)
+        yield made(case["job"], cores, "peak RSS MB", case["peak_rss_mb"], **about)
 
 
 def of_small_jobs(topic: str, document: dict[str, Any]) -> Iterator[Figure]:

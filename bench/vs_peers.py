@@ -11,6 +11,7 @@ measured, and names every setting.
     python -m bench.vs_peers --rows 1000000 --rounds 1 --cores 1   a look
     python -m bench.vs_peers --engines ours,floor,clickhouse --measures merge
     python -m bench.vs_peers --engines ours,duckdb,polars --measures ingest,ingest-csv,ingest-ndjson
+    python -m bench.vs_peers --measures pipelines --rows 2000000   as python -m bench.bench_pipeline
 """
 
 from __future__ import annotations
@@ -23,19 +24,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench import bench_pipeline
 from bench.peers import engines, workloads
 from bench.peers.contract import Measure
 from bench.peers.measurements import Result
 from bench.peers.session import ALL_NAMES, EngineFailedError, Plan, Session, usable
 from bench.peers.tables import as_text
+from bench.pipeline_jobs import JOBS
 from bench.results import RESULTS, environment
 from lsm_fragment.names import parse_names
+
+PIPELINES = "pipelines"
+"""A measure of its own: jobs in place of workloads, in the engines that have them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns exit code 0 if every run was good, 1 if one failed, 2 for a wrong call."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.measures == PIPELINES:
+        out = options.out.with_name("pipeline.json")
+        bench_pipeline.report(options.rows, JOBS, _cores(options.cores), options.rounds, out)
+        return 0
     try:
         chosen = engines.choose(options.engines.split(","))
         loads = _workloads(options)
@@ -89,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--inputs", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engines", default=",".join(ALL_NAMES), help=",".join(ALL_NAMES))
-    parser.add_argument("--measures", default="all", help="all, or some of " + ",".join(Measure))
+    parser.add_argument("--measures", default="all",
+                        help=f"all, or some of {','.join(Measure)}; or {PIPELINES}, alone")  # fmt: skip
     parser.add_argument("--workloads", help="names of generated ones, such as grouped,interleaved")
     parser.add_argument(
         "--lines", type=Path, help="folder of .log files: adds workloads of real lines"
