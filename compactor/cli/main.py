@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -23,7 +21,7 @@ from compactor.cli.commands import Commands, LazyCommands
 from compactor.cli.output import fail
 from compactor.cli.pipes import tolerate_closed_pipes
 from compactor.cli.usage import usage_line
-from compactor.common import logs
+from compactor.common import interrupts, logs
 from compactor.common.foreign import shown
 from compactor.common.logs import LogFormat, LogSettings
 from compactor.common.shortage import shortage
@@ -31,7 +29,6 @@ from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError, MachineError
 from lsm_fragment.errors import FormatError
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _BARE_LINE: Final = b"compactor: error: there is not enough memory; nothing unfinished is visible\n"
 _EPILOG = """\b
 Examples:
@@ -144,9 +141,12 @@ def _requested_format(arguments: Sequence[str]) -> LogFormat:
 
 
 def _call(arguments: Sequence[str]) -> object:
-    with terminated_as_interrupted() as was_interrupted:
+    with interrupts.delivered() as was_interrupted:
         try:
-            return cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
+            result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
+            if was_interrupted():
+                raise KeyboardInterrupt
+            return result
         except Exception as error:
             if was_interrupted():
                 raise KeyboardInterrupt from error
@@ -160,30 +160,6 @@ def _call(arguments: Sequence[str]) -> object:
 def _fail(message: str, exit_code: int, *, shows_where: bool = False) -> int:
     fail(message, shows_where=shows_where)
     return exit_code
-
-
-@contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
-    """Raises KeyboardInterrupt on SIGTERM while the block runs: removes unfinished outputs, releases leases.
-
-    Yields a function that returns whether a signal arrived, since an interrupted call to Spark may raise
-    another exception. `watch` installs its own handlers.
-    """
-    told: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-
-    def interrupt(number: int, _frame: Any) -> None:
-        told.append(number)
-        raise KeyboardInterrupt
-
-    before = [(number, signal.signal(number, interrupt)) for number in _SIGNALS]
-    try:
-        yield lambda: bool(told)
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

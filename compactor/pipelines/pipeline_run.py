@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from compactor.common import interrupts
 from compactor.errors import ConfigError
 from compactor.pipelines.binding import (
     WIDENED,
@@ -184,7 +185,7 @@ class PipelineRun:
         """Runs the pipeline. On `CompactorError` no output contains anything of this run."""
         started = time.perf_counter()
         work = self._work
-        with ExitStack() as stack:
+        with ExitStack() as whole, ExitStack() as stack:
             stack.enter_context(work.opened())
             sink = self._dead_letters_sink or stack.enter_context(
                 opened_dead_letters(work.pipeline)
@@ -200,6 +201,7 @@ class PipelineRun:
                     each.hold()
             for each in outputs:
                 each.write()
+            whole.enter_context(interrupts.deferred())  # the dead letters appear last
             # Tables first: a concurrent writer can make a commit fail, but not a file's move.
             for each in sorted(outputs, key=lambda each: not each.is_table):
                 each.publish()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from compactor.common import interrupts
 from compactor.files.write import StagedSink
 from compactor.pipelines.binding import sort_schema
 from compactor.pipelines.config import Output, Pipeline
@@ -61,7 +62,7 @@ def write_outputs(
     Raises `CompactorError`.
     """
     written: list[StagedSink] = []
-    with ExitStack() as files:
+    with ExitStack() as whole, ExitStack() as files:
         letters = files.enter_context(opened_dead_letters(pipeline))
         if letters is not None:
             for key in results.dead_letters():
@@ -82,6 +83,7 @@ def write_outputs(
                             file.write(batch)
             file.finish()
             written.append(file)
+        whole.enter_context(interrupts.deferred())  # the dead letters appear last
         for name, table in tables.items():
             entries = [
                 FragmentEntry.from_json(entry)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from compactor.common.interrupts import check
 from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
 from compactor.resources.errors import MemoryLimitError
@@ -78,6 +79,7 @@ class MemoryBudget:
 
         Raises `MemoryLimitError` if that is not enough.
         """
+        check()
         if size <= 0:
             return
         self._trimmer.look(self.used_bytes)

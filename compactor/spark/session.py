@@ -8,10 +8,8 @@ import json
 import os
 import re
 import shlex
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from compactor.common import interrupts
 from compactor.errors import JobError, UsageError
 from compactor.resources.scratch import ScratchFolder
 from compactor.spark.jvm_lines import jvm_lines_as_log_lines
@@ -91,7 +90,8 @@ def open_session(master: str | None) -> SparkSession:
     for name, value in encryption.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     try:
-        with interrupted_afterwards(), jvm_lines_as_log_lines():
+        # An earlier exit would leave Spark's JVM behind.
+        with interrupts.deferred(), jvm_lines_as_log_lines():
             session = builder.getOrCreate()
         check_tasks_have(session, encryption)
         return session
@@ -111,32 +111,6 @@ def open_session(master: str | None) -> SparkSession:
 def is_local(master: str | None) -> bool:
     """Returns whether Spark's driver and all tasks run on this machine."""
     return master is not None and master.startswith("local")
-
-
-@contextlib.contextmanager
-def interrupted_afterwards() -> Iterator[None]:
-    """Defers Ctrl-C and SIGTERM until Spark has started, because its JVM would survive an earlier exit.
-
-    A second signal is not deferred. Restores the handlers on exit, because Spark replaces them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signals: list[int] = []
-
-    def note(number: int, _frame: Any) -> None:
-        signals.append(number)
-        if len(signals) > 1:
-            raise KeyboardInterrupt
-
-    before = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
-        if signals:
-            signal.raise_signal(signals[0])
 
 
 def is_lost(spark: SparkSession) -> bool:

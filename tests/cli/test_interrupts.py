@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -10,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.cli.main import run, terminated_as_interrupted
+from compactor.cli.main import run
+from compactor.common import interrupts
 from compactor.compaction.engine import InProcessEngine
 from compactor.errors import JobError
 from compactor.files.sinks import ParquetSink
-from compactor.spark.session import interrupted_afterwards
+from compactor.files.write import StagedSink
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from tests.support.tables import log_rows
@@ -96,13 +98,87 @@ def test_an_export_that_is_terminated_leaves_no_file(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_while_spark_starts_takes_effect_once_it_has(number: int) -> None:
     steps: list[str] = []
-    with terminated_as_interrupted() as was_interrupted:
-        with pytest.raises(KeyboardInterrupt), interrupted_afterwards():
+    with interrupts.delivered() as was_interrupted:
+        with pytest.raises(KeyboardInterrupt), interrupts.deferred():
             os.kill(os.getpid(), number)
             steps.append("started")
         assert was_interrupted()
-        with pytest.raises(KeyboardInterrupt), interrupted_afterwards():
+        with pytest.raises(KeyboardInterrupt), interrupts.deferred():
             os.kill(os.getpid(), number)
             os.kill(os.getpid(), number)
             steps.append("waited for although it was said twice")
     assert steps == ["started"]
+
+
+class _Finalized:
+    """Gets a signal while it is dropped, where Python ignores what a handler raises."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self._number)
+
+
+def _pipeline(folder: Path, **given: object) -> str:
+    (folder / "in.ndjson").write_text("".join(f'{{"n": {n}}}\n' for n in range(100)))
+    nodes = {
+        "a": {"source": {"path": str(folder / "in.ndjson")}},
+        "o": {"output": {"input": "a", "path": str(folder / "o.csv")}},
+        "p": {"output": {"input": "a", "path": str(folder / "p.ndjson")}},
+    }
+    spec = folder / "p.json"
+    spec.write_text(json.dumps({"nodes": nodes, **given}))
+    return str(spec)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_inside_a_finalizer_ends_a_pipeline(
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write = StagedSink.write
+
+    def written(sink: StagedSink, batch: pa.RecordBatch) -> None:
+        write(sink, batch)
+        _Finalized(number)
+
+    monkeypatch.setattr(StagedSink, "write", written)
+    before = set(tmp_path.iterdir()) | {tmp_path / "in.ndjson", tmp_path / "p.json"}
+    assert run(["run", _pipeline(tmp_path)]) == 130
+    told = capsys.readouterr().err
+    assert told.endswith("error: interrupted; nothing unfinished is visible\n")
+    assert "ignored" not in told
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_an_interruption_that_python_drops_is_raised_by_the_next_check_once() -> None:
+    with interrupts.delivered() as was_interrupted:
+        _Finalized(signal.SIGTERM)
+        assert was_interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+        interrupts.check()
+        with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+            pytest.fail("work that cannot be undone began after the signal")
+
+
+def test_an_interruption_while_outputs_appear_takes_effect_when_all_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish = StagedSink.publish
+
+    def published(sink: StagedSink) -> None:
+        publish(sink)
+        if sink._path.endswith("o.csv"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(StagedSink, "publish", published)
+    letters = tmp_path / "bad.ndjson"
+    spec = _pipeline(tmp_path, on_error="continue", dead_letter=str(letters))
+    assert run(["run", spec]) == 130
+    assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
+    names = {"in.ndjson", "p.json", "o.csv", "p.ndjson", "bad.ndjson"}
+    assert {path.name for path in tmp_path.iterdir()} == names

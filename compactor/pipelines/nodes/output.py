@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.common import interrupts
 from compactor.common.clock import random_id
 from compactor.common.threads import started
 from compactor.errors import ConfigError, InputError
@@ -222,6 +223,7 @@ class Writing:
         """Yields and counts the rows to write; passes boundaries to the writer."""
         batches = self._work.stream(self._node.input) if self._held is None else self._flushed()
         for batch in batches:
+            interrupts.check()
             if (boundary := boundary_of(batch)) is not None:
                 self._counted.boundary(boundary)
                 if writer is not None:
@@ -298,6 +300,7 @@ class Writing:
             return
         try:
             for batch in self._work.stream(self._node.input):
+                interrupts.check()
                 if (boundary := boundary_of(batch)) is not None:
                     self._counted.boundary(boundary)
                 handoff.put(batch)
