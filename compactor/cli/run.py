@@ -118,5 +118,14 @@ def _print_report(report: RunReport, *, as_json: bool) -> None:
         timeless = sum(report.records_without_time.values())
         aside += f", {timeless:,} without a time in no window" if timeless else ""
         click.echo(
-            f"{counted(read, 'record')} read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s"
+            f"{counted(read, 'record')} read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s "
+            f"({_stages(report)})"
         )
+
+
+def _stages(report: RunReport) -> str:
+    """Returns the seconds of each stage of the run, summed over nodes and threads."""
+    return ", ".join(
+        f"{stage.replace('_', ' ')} {sum(of_nodes.values()):.1f} s"
+        for stage, of_nodes in report.stage_seconds.items()
+    )

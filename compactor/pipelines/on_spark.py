@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -66,11 +66,13 @@ class SparkRun:
 
     def __init__(self, pipeline: Pipeline) -> None:
         """Opens sources for their schemas and binds all nodes, without Spark. Raises `CompactorError`."""
+        started = time.perf_counter()
         self._pipeline = pipeline
         self._nodes = pipeline.nodes
         self._stages = plan_stages(pipeline)
         self._pieces = SourceParts()
-        self._schemas = dict(PipelineRun(pipeline, self._pieces.open_source).schemas)
+        with closing(PipelineRun(pipeline, self._pieces.open_source)) as bound:
+            self._schemas = dict(bound.schemas)
         for name, node in self._nodes.items():
             if isinstance(node, Combine):
                 self._check_keys(name, node)
@@ -89,7 +91,9 @@ class SparkRun:
         }
         self._run_id = f"pipeline-{random_id()}"
         self._results = StageResults()
-        self.report = RunReport()
+        self.report = RunReport(
+            scan_seconds=bound.report.scan_seconds, seconds=time.perf_counter() - started
+        )
 
     @settings_named(in_pipeline)
     def run(self, spark: SparkSession, options: SparkOptions | None = None) -> RunReport:
@@ -113,7 +117,7 @@ class SparkRun:
                 self._results,
                 None if staging is None else open_store(staging),
             )
-        self.report.seconds = time.perf_counter() - started
+        self.report.seconds += time.perf_counter() - started
         return self.report
 
     # --- before ---

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from contextlib import ExitStack, closing
 from fnmatch import fnmatch
 
 from compactor.pipelines.classify import ancestors
@@ -28,11 +29,13 @@ def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunRep
     if not pipeline.init:
         return PipelineRun(pipeline, opener).run()
     first, rest = phases_of(pipeline)
-    with opened_dead_letters(pipeline) as sink:
-        before = PipelineRun(first, opener, sink)
+    with opened_dead_letters(pipeline) as sink, ExitStack() as runs:
+        before = runs.enter_context(closing(PipelineRun(first, opener, sink)))
         # Bind the second phase before anything runs, unless its sources may not exist yet.
         reported = tuple(first.nodes)
         after = None if _reads_outputs(rest, first) else PipelineRun(rest, opener, sink, reported)
+        if after is not None:
+            runs.enter_context(closing(after))
         report = before.run()
         if rest.nodes:
             report.add((after or PipelineRun(rest, opener, sink, reported)).run())

@@ -69,6 +69,7 @@ class PipelineRun:
         dead_letters_sink: where bad records go; None to open the pipeline's `dead_letter` file.
         reported: nodes that an earlier phase ran, with its bad records already written.
         """
+        started = time.perf_counter()
         self._dead_letters_sink = dead_letters_sink
         self._reported = reported
         try:
@@ -80,14 +81,19 @@ class PipelineRun:
         self._nodes = self._work.nodes
         self._opener = opener
         self._readers: dict[str, SourceReader] = {}
-        try:
-            self._bind_all(reading_used_columns(self._nodes))
-        except ConfigError:
-            # Messages name all columns of a source.
-            self._bind_all(self._nodes)
-        self._claim_places()
+        with ExitStack() as opened:
+            opened.callback(self.close)
+            try:
+                self._bind_all(reading_used_columns(self._nodes))
+            except ConfigError:
+                self.close()
+                # Messages name all columns of a source.
+                self._bind_all(self._nodes)
+            self._claim_places()
+            opened.pop_all()
         self._results: dict[str, BatchBuffer] = {}
         self._left: dict[str, int] = {}
+        self.report.seconds = time.perf_counter() - started
 
     @property
     def forms(self) -> Mapping[str, Classified]:
@@ -101,6 +107,11 @@ class PipelineRun:
     @property
     def report(self) -> RunReport:
         return self._work.report
+
+    def close(self) -> None:
+        """Closes the sources of a run that does not take place. Idempotent."""
+        for reader in self._readers.values():
+            reader.close()
 
     def _bind_all(self, nodes: Mapping[str, Node]) -> None:
         for name in self._work.order:
@@ -120,7 +131,8 @@ class PipelineRun:
         match node:
             case Source():
                 tolerant = self._work.pipeline.on_error == "continue"
-                self._readers[name] = self._opener(name, node, leaves_out_bad_rows=tolerant)
+                with self._work.scan_clock.on(name):
+                    self._readers[name] = self._opener(name, node, leaves_out_bad_rows=tolerant)
                 schemas[name] = plain_schema(self._readers[name].schema, what)
             case Transform(window=None):
                 schemas[name] = transform.bound(node, given[0], what)
@@ -186,6 +198,7 @@ class PipelineRun:
         started = time.perf_counter()
         work = self._work
         with ExitStack() as whole, ExitStack() as stack:
+            stack.callback(self.close)
             stack.enter_context(work.opened())
             sink = self._dead_letters_sink or stack.enter_context(
                 opened_dead_letters(work.pipeline)
@@ -205,9 +218,10 @@ class PipelineRun:
             # Tables first: a concurrent writer can make a commit fail, but not a file's move.
             for each in sorted(outputs, key=lambda each: not each.is_table):
                 each.publish()
-        work.report.stage_seconds = dict(work.clock.seconds)
+        work.report.scan_seconds = dict(work.scan_clock.seconds)
+        work.report.node_seconds = dict(work.clock.seconds)
         work.report.peak_bytes = work.budget.peak_bytes
-        work.report.seconds = time.perf_counter() - started
+        work.report.seconds += time.perf_counter() - started
         return work.report
 
     # --- row transport between nodes ---
@@ -218,7 +232,9 @@ class PipelineRun:
         node, form = self._nodes[name], self._work.forms[name].form
         if isinstance(node, Route):
             return self._branch(name, node, edge)
-        if form is Form.FUSED or self._work.is_held_by_consumer(name):
+        if form is Form.FUSED:
+            return self._work.in_flight(name, self._rows(name, node))
+        if self._work.is_held_by_consumer(name):
             return self._rows(name, node)
         if form is Form.BUILT:
             return self._built(name, node)

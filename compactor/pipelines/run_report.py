@@ -54,21 +54,32 @@ class RunReport:
     """Peak of the charged bytes."""
     peak_waiting: dict[str, int] = field(default_factory=dict)
     """Peak number of queued records, by source."""
-    stage_seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds spent in each node itself, summed over threads."""
+    scan_seconds: dict[str, float] = field(default_factory=dict)
+    """Seconds spent in opening each source, and in reading its files for their types."""
+    node_seconds: dict[str, float] = field(default_factory=dict)
+    """Seconds spent in each node itself, once all sources are open, summed over threads."""
     seconds: float = 0.0
+    """Seconds of the run, from the opening of the first source on."""
 
     def add(self, later: RunReport) -> None:
         """Adds the figures of a later run."""
         self.outputs |= later.outputs
         self.records_read = _summed(self.records_read, later.records_read)
-        self.stage_seconds = _summed(self.stage_seconds, later.stage_seconds)
+        self.scan_seconds = _summed(self.scan_seconds, later.scan_seconds)
+        self.node_seconds = _summed(self.node_seconds, later.node_seconds)
         self.peak_waiting |= later.peak_waiting
         self.dlq_count += later.dlq_count
         self.records_without_time = _summed(self.records_without_time, later.records_without_time)
         self.spills += later.spills
         self.peak_bytes = max(self.peak_bytes, later.peak_bytes)
         self.seconds += later.seconds
+
+    @property
+    def stage_seconds(self) -> dict[str, dict[str, float]]:
+        """Seconds by stage of the run and node."""
+        written = {n: s for n, s in self.node_seconds.items() if n in self.outputs}
+        made = {n: s for n, s in self.node_seconds.items() if n not in self.outputs}
+        return {"schema_scan": self.scan_seconds, "projection": made, "write": written}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -79,7 +90,10 @@ class RunReport:
             "spills": self.spills,
             "peak_charged_bytes": self.peak_bytes,
             "peak_waiting_records": self.peak_waiting,
-            "stage_seconds": {name: round(s, 4) for name, s in self.stage_seconds.items()},
+            "stage_seconds": {
+                stage: {name: round(s, 4) for name, s in of_nodes.items()}
+                for stage, of_nodes in self.stage_seconds.items()
+            },
             "seconds": round(self.seconds, 3),
         }
 

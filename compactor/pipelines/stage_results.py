@@ -61,8 +61,8 @@ class StageResults:
             total.dlq_count += report.dlq_count
             total.spills += report.spills
             total.peak_bytes = max(total.peak_bytes, report.peak_bytes)
-            for name, spent in report.stage_seconds.items():
-                total.stage_seconds[name] = total.stage_seconds.get(name, 0.0) + spent
+            for name, spent in report.node_seconds.items():
+                total.node_seconds[name] = total.node_seconds.get(name, 0.0) + spent
 
     def done(self, feed: Feed) -> Done:
         """Returns the job that produced a feed."""

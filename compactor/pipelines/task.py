@@ -96,7 +96,7 @@ class StageTaskReport:
     """Key of the dead-letter part; None if there is none."""
     spills: int = 0
     peak_bytes: int = 0
-    stage_seconds: dict[str, float] = field(default_factory=dict)
+    node_seconds: dict[str, float] = field(default_factory=dict)
     bad_record: dict[str, Any] | None = None
     """`source`, `row`, `node` and `reason` of the bad record that ended the task."""
 
@@ -157,7 +157,7 @@ class _Task:
         report.dlq_count = work.report.dlq_count
         report.spills = work.report.spills
         report.peak_bytes = work.budget.peak_bytes
-        report.stage_seconds = work.clock.seconds
+        report.node_seconds = work.clock.seconds
         yield TaskSummary(asdict(report), has_failed=report.bad_record is not None)
 
     def _part(self, stack: ExitStack) -> LazyPart:

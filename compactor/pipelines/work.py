@@ -33,13 +33,16 @@ from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Reservation
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.keys.sort_schema import SortSchema
 
 CHANNEL_RECORDS: Final = 1024
 """Maximum records queued between a source and its merge."""
 _BATCHES_OF_LIMIT: Final = 64
-"""A batch may take one part in this many of `memory.limit`: a few are in flight at each node."""
+"""A batch may take one part in this many of `memory.limit`, or less in a long graph."""
+_BATCHES_OF_NODE: Final = 4
+"""The batches in flight, one at each node, may take one part in this many of `memory.limit` together."""
 _LIGHT_ROW_BYTES: Final = 64
 """Assume rows of this size where their weight is not known yet."""
 
@@ -58,7 +61,7 @@ class RunContext:
         self.has_groups = has_groups(self.nodes)
         self.schemas: dict[str, pa.Schema] = {}
         self.report = RunReport()
-        self.clock = NodeClock()
+        self.clock, self.scan_clock = NodeClock(), NodeClock()
         self.budget = MemoryBudget(self.stage_plan())
         self.places: dict[str, str] = {}
         """What each file is used for, by real path."""
@@ -98,7 +101,8 @@ class RunContext:
 
     @property
     def _batch_bytes(self) -> int:
-        return self.pipeline.memory.limit // _BATCHES_OF_LIMIT
+        parts = max(_BATCHES_OF_LIMIT, _BATCHES_OF_NODE * len(self.nodes))
+        return self.pipeline.memory.limit // parts
 
     def stage_plan(self) -> StagePlan:
         limit = self.pipeline.memory.limit
@@ -211,6 +215,14 @@ class RunContext:
             if freed < wanted:
                 freed += buffer.spill(wanted - freed)
         return freed
+
+    def in_flight(self, name: str, batches: Batches) -> Batches:
+        """Charges each batch that a node passes on, until the next one is asked for."""
+        with Reservation(self.budget, name) as memory:
+            for batch in batches:
+                memory.free()
+                memory.grow_beyond(batch.nbytes)
+                yield batch
 
     def rows(self, edge: str) -> Batches:
         """Yields rows as `stream` does, without document boundaries."""

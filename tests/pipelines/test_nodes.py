@@ -262,7 +262,7 @@ def test_counters_are_the_same_live_and_not(tmp_path: Path) -> None:
     for report in reports:
         o = report.outputs["out"]
         assert (o.records_written, o.ok_count, report.dlq_count) == (20, 20, 0)
-        assert set(report.stage_seconds) >= {"a", "b", "out"}
+        assert set(report.node_seconds) >= {"a", "b", "out"}
 
 
 def test_a_row_that_comes_on_two_ways_counts_once(tmp_path: Path) -> None:

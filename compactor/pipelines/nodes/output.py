@@ -207,11 +207,12 @@ class Writing:
 
     def publish(self) -> None:
         """Makes the rows visible. Raises `CommitConflictError`."""
-        if self._staged is not None:
-            log, snapshot, plan, entries = self._staged
-            commit_fragments(log, snapshot, plan, entries)
-        if self._writer is not None:
-            self._writer.publish()
+        with self._work.clock.on(self._name):
+            if self._staged is not None:
+                log, snapshot, plan, entries = self._staged
+                commit_fragments(log, snapshot, plan, entries)
+            if self._writer is not None:
+                self._writer.publish()
 
     def close(self) -> None:
         if self._writer is not None:

@@ -49,15 +49,27 @@ from lsm_fragment.value_errors import OF_VALUES
 class SourceReader:
     """An opened source: its schema, and a single read of its rows with document boundaries."""
 
-    def __init__(self, schema: pa.Schema, batches: Callable[[], Batches]) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        batches: Callable[[], Batches],
+        files: Sequence[FileBatches] = (),
+    ) -> None:
+        """files: to be closed with the source."""
         self.schema = schema
         self.batches = batches
+        self._files = files
         self.paths: Sequence[str] = ()
         """File paths; empty for a table."""
         self.bad_rows: list[BadRow] = []
         """Rows skipped so far, and all bad rows of the document opened last, numbered within the source."""
         self.bad_keys: list[pa.Array] = []
         """Correlation keys of `bad_rows`, one array per document; empty without a correlation key."""
+
+    def close(self) -> None:
+        """Closes the files: no thread may read them any more. Idempotent."""
+        for file in self._files:
+            file.close()
 
 
 class OpenSource(Protocol):
@@ -91,7 +103,7 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
         ]
         schema = _schema_of(files, source, f"node {name!r}")
         opened.pop_all()
-    reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key))
+    reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key), files)
     reader.paths = paths
     return reader
 
