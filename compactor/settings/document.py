@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -88,6 +88,13 @@ class Document:
         depth = len(place)
         lines = {at[depth:]: line for at, line in self._lines.items() if at[:depth] == place}
         return type(self)(self.name, dict(value), lines, what)
+
+    def moved(self, root: dict[str, Any], to: Callable[[Place], Place]) -> Self:
+        """Returns other values as a document, with the lines of this one. to: the new place of each value."""
+        lines: dict[Place, int] = {}
+        for place, line in self._lines.items():
+            lines.setdefault(to(place), line)
+        return type(self)(self.name, root, lines, self._what)
 
     def fail(self, place: Place, message: str) -> ConfigError:
         """Returns the error about a part of the document."""

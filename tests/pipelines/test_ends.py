@@ -1,4 +1,4 @@
-"""The process of `compactor run` ends by itself whatever ends the run: no thread of Arrow needs Python then."""
+"""The process of `compactor run` ends by itself however it fails: no thread of Arrow needs Python then."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pydantic import ValidationError
 
 from compactor.pipelines.config.graph import Fail, check_graph, check_places
+from compactor.pipelines.config.listed import by_name
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import NODES, Merge, Node
 from compactor.pipelines.config.pipeline import Pipeline
@@ -46,13 +47,16 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
 
 
 def _pipeline_of(document: Document) -> Pipeline:
+    document = by_name(document)
     settings, fail = document.root, document.fail
     odd = _first_odd_key(settings, set())
     if odd is not None:
         raise fail((), f"{odd!r} stands where a name should: put it in quotes")
     raw = settings.get("nodes")
     if not isinstance(raw, dict) or not raw:
-        raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
+        raise fail(
+            ("nodes",), "`nodes` is a mapping of nodes by name, or a list: give at least one"
+        )
     instant = datetime.now(UTC)
     nodes = {key: _at_instant(_node(key, value, document), instant) for key, value in raw.items()}
     pipeline = _validated(Pipeline, settings | {"nodes": nodes}, (), "the pipeline", fail)

@@ -1,0 +1,101 @@
+"""Accepts another spelling of a graph: a list of nodes with `name`, `type`, `inputs` and `config`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import Field
+
+from compactor.common.counts import counted
+from compactor.pipelines.config.model import Model
+from compactor.pipelines.config.nodes import NODES
+from compactor.settings.document import Document
+from compactor.settings.mistakes import Place, instead_of
+
+_INPUTS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(NODES, ("input",)),
+    "source": (),
+    "combine": ("probe", "build"),
+}
+"""The settings that take the `inputs` of a node, one each; a merge takes them as they are."""
+
+
+class ListedNode(Model):
+    """A node in a list of nodes."""
+
+    name: str
+    type: str
+    """A kind of node, such as `source`."""
+    inputs: list[str] = Field(default_factory=list)
+    """The nodes whose rows it takes; the probe side of a combine before the build side."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """The settings of its kind, without inputs."""
+
+
+def by_name(document: Document) -> Document:
+    """Returns the document with its list of nodes as a mapping by name; lines follow.
+
+    Returns other documents as they are. Raises `ConfigError`.
+    """
+    raw = document.root.get("nodes")
+    if not isinstance(raw, list):
+        return document
+    listed = [_listed(document, index) for index in range(len(raw))]
+    nodes: dict[str, Any] = {}
+    for index, node in enumerate(listed):
+        if node.name in nodes:
+            raise document.fail(
+                ("nodes", index), f"two nodes have the name {node.name!r}: rename one"
+            )
+        nodes[node.name] = {node.type: _settings(document, index, node)}
+
+    def moved(place: Place) -> Place:
+        if len(place) < 2 or place[0] != "nodes" or not isinstance(place[1], int):
+            return place
+        node, within = listed[place[1]], place[2:]
+        if within[:1] == ("config",):
+            return ("nodes", node.name, node.type, *within[1:])
+        if within == ("inputs",):
+            return ("nodes", node.name, node.type, "inputs")
+        return ("nodes", node.name)
+
+    return document.moved(document.root | {"nodes": nodes}, moved)
+
+
+def _listed(document: Document, index: int) -> ListedNode:
+    place: Place = ("nodes", index)
+    what = f"nodes[{index}]: "
+    if not isinstance(document.root["nodes"][index], dict):
+        raise document.fail(
+            place, f"{what}a node has `name`, `type`, `inputs` and `config`, each by its name"
+        )
+    node = document.section(place, what).as_model(ListedNode)
+    if node.type not in NODES:
+        instead = instead_of(node.type, NODES)
+        raise document.fail(
+            (*place, "type"), f"node {node.name!r}: no type {node.type!r}; {instead}"
+        )
+    return node
+
+
+def _settings(document: Document, index: int, node: ListedNode) -> dict[str, Any]:
+    """Returns the settings of a node with its inputs among them."""
+    place: Place = ("nodes", index)
+    taken = _INPUTS[node.type]
+    for name in (*taken, "inputs"):
+        if name in node.config:
+            raise document.fail(
+                (*place, "config", name),
+                f"node {node.name!r}: `{name}` stands beside `config`: `inputs: [...]`",
+            )
+    if node.type == "merge":
+        return {"inputs": list(node.inputs)} | node.config
+    if len(node.inputs) != len(taken):
+        needed = counted(len(taken), "input") if taken else "no inputs"
+        order = ": the probe side, then the build side" if len(taken) > 1 else ""
+        raise document.fail(
+            (*place, "inputs"),
+            f"node {node.name!r}: {node.type} has {needed}, and `inputs` names {len(node.inputs)}{order}",
+        )
+    return dict(zip(taken, node.inputs, strict=True)) | node.config

@@ -1,0 +1,89 @@
+"""A graph may be a list of nodes with `name`, `type`, `inputs` and `config`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from compactor import Table
+from compactor.cli.main import run
+from compactor.errors import ConfigError
+from compactor.pipelines.config import Combine, parse_pipeline
+from tests.support.wording import ROOT, refuses
+
+
+def examples() -> list[str]:
+    """Returns the two spellings of the example on the page of pipelines."""
+    page = (ROOT / "docs/reference/pipelines.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    return [block for block in blocks if "level IN" in block]
+
+
+def test_both_spellings_of_the_page_are_one_pipeline() -> None:
+    named, listed = (parse_pipeline(text, "errors.yaml") for text in examples())
+    assert list(named.nodes) == list(listed.nodes)
+    assert named.model_dump() == listed.model_dump()
+
+
+@pytest.mark.parametrize("example", [0, 1])
+def test_the_example_of_the_page_runs(
+    example: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        ("2026-01-01T00:00:00Z", "api", "ERROR", "no"),
+        ("2026-01-01T00:00:01Z", "db", "INFO", ""),
+    ]
+    row = '{{"timestamp":"{}","service":"{}","level":"{}","message":"{}"}}\n'
+    Path("app.ndjson").write_text("".join(row.format(*values) for values in rows))
+    header = "timestamp,service,level,message\n"
+    Path("web.csv").write_text(header + "".join(",".join(values) + "\n" for values in rows))
+    Path("errors.yaml").write_text(examples()[example])
+    assert run(["run", "errors.yaml"]) == 0
+    found = Table.open("errors").scan().to_table()
+    assert found.column("service").to_pylist() == ["API", "API"]
+    assert found.column("size").to_pylist() == [2, 2]
+
+
+COMBINE = """\
+nodes:
+  - {name: a, type: source, config: {path: a.csv}}
+  - {name: c, type: combine, inputs: [a, a], config: {on: [k]}}
+  - {name: o, type: output, inputs: [c], config: {path: o.csv}}
+"""
+
+
+def test_a_combine_takes_the_probe_side_first() -> None:
+    text = COMBINE.replace("inputs: [a, a]", "inputs: [b, a]").replace(
+        "nodes:\n", "nodes:\n  - {name: b, type: source, config: {path: b.csv}}\n"
+    )
+    node = parse_pipeline(text, "p.yaml").nodes["c"]
+    assert isinstance(node, Combine)
+    assert (node.probe, node.build) == ("b", "a")
+    parse_pipeline(COMBINE, "p.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("nodes:", "nodes: [x]\nother:"),
+        ("nodes:", "nodes: []\nother:"),
+        ("name: c, ", ""),
+        ("type: combine", "type: combin"),
+        ("type: combine", "kind: combine"),
+        ("inputs: [a, a]", "inputs: [a]"),
+        ("inputs: [a, a]", "inputs: a"),
+        ("inputs: [a, a], ", ""),
+        ("source, config", "source, inputs: [c], config"),
+        ("inputs: [c], config: {path", "config: {input: c, path"),
+        ("name: o", "name: a"),
+        ("{path: o.csv}", "{path: 'o{}.csv', split: {rows: 0}}"),
+        ("inputs: [c]", "inputs: [d]"),
+        ("{path: o.csv}", "o.csv"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_in_the_list(old: str, new: str) -> None:
+    with refuses(ConfigError, "p.yaml, line "):
+        parse_pipeline(COMBINE.replace(old, new, 1), "p.yaml")
