@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.pipelines.provenance import boundary_of
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows
@@ -21,7 +22,8 @@ class Stopped(Exception):  # noqa: N818 - a signal, not an error
 
 
 class Channel:
-    """A bounded queue of batches between two threads. Batches are sliced to fit."""
+    """A bounded queue of batches between two threads. Batches are sliced to fit; boundaries of documents stay
+    between them."""
 
     def __init__(
         self,
@@ -46,6 +48,10 @@ class Channel:
 
     def put(self, batch: pa.RecordBatch) -> None:
         """Appends a batch, waiting for room. Raises `Stopped` once the consumer is gone."""
+        if boundary_of(batch) is not None:
+            with self._changed:
+                self._batches.append(batch)
+                self._changed.notify_all()
         while batch.num_rows:
             with self._changed:
                 self._changed.wait_for(self._has_room)
@@ -82,7 +88,8 @@ class Channel:
             self._changed.notify_all()
 
     def poll(self) -> pa.RecordBatch | None:
-        """Returns the queued batches, small ones joined, or None. Raises the producer's error."""
+        """Returns the first queued batches, small ones joined, a boundary, or None. Raises the producer's
+        error."""
         with self._changed:
             if not self._batches:
                 if self._error is not None:
@@ -91,14 +98,18 @@ class Channel:
             batches: list[pa.RecordBatch] = []
             size = 0
             while self._batches and (
-                not batches or size + self._batches[0].nbytes <= _JOINED_BYTES
+                not batches
+                or (
+                    _are_rows(batches[0], self._batches[0])
+                    and size + self._batches[0].nbytes <= _JOINED_BYTES
+                )
             ):
                 batches.append(self._batches.popleft())
                 size += batches[-1].nbytes
             self.records -= sum(batch.num_rows for batch in batches)
             self._memory.shrink(size)
             self._changed.notify_all()
-        return concat_rows(batches)
+        return concat_rows(batches) if len(batches) > 1 else batches[0]
 
     def take(self) -> pa.RecordBatch | None:
         """Waits for the next batch and returns it; None at the end."""
@@ -118,12 +129,16 @@ class Channel:
         return bool(self._batches) or self._is_closed
 
 
+def _are_rows(*batches: pa.RecordBatch) -> bool:
+    return all(batch.num_rows for batch in batches)
+
+
 class Unthreaded(Channel):
     """A channel without a producer thread, for when none could start: `take` computes the batch."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], budget: MemoryBudget, stage: str) -> None:
         super().__init__(1, budget, stage)
-        self._made = (batch for batch in batches if batch.num_rows)
+        self._made = (b for b in batches if b.num_rows or boundary_of(b) is not None)
 
     def poll(self) -> pa.RecordBatch | None:
         batch = None if self._is_stopped else next(self._made, None)

@@ -82,6 +82,16 @@ def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
     return found
 
 
+def passes_documents_on(node: Node) -> bool:
+    """Returns whether the documents of a node are those of its inputs, in order."""
+    match node:
+        case Transform():
+            return node.window is None
+        case Merge():
+            return node.mode is MergeMode.CONCAT
+    return isinstance(node, Route)
+
+
 def has_groups(nodes: Mapping[str, Node]) -> bool:
     """Returns whether any source declares a correlation key."""
     return any(isinstance(n, Source) and n.correlation_key is not None for n in nodes.values())

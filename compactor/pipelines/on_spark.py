@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from compactor.common.clock import random_id
 from compactor.pipelines.binding import sort_schema
+from compactor.pipelines.classify import passes_documents_on
 from compactor.pipelines.config import (
     Aggregate,
     Combine,
@@ -25,6 +26,7 @@ from compactor.pipelines.config import (
     Route,
     Source,
     Transform,
+    inputs_of,
     keys_of,
 )
 from compactor.pipelines.join_keys import JoinKeys
@@ -237,10 +239,8 @@ class SparkRun:
         self.report.outputs[output] = OutputReport(rows, different, documents)
 
     def _documents(self, edge: str) -> int:
-        """Returns the number of source files if only row-by-row nodes follow the source; else 1."""
+        """Returns the number of source files behind nodes that pass documents on; 1 for each other node."""
         node = self._nodes[edge.split(".")[0]]
         if isinstance(node, Source) and node.path is not None:
             return len(self._pieces.of[edge])
-        if isinstance(node, Route) or (isinstance(node, Transform) and node.window is None):
-            return self._documents(node.input)
-        return 1
+        return sum(map(self._documents, inputs_of(node))) if passes_documents_on(node) else 1

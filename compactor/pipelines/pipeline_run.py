@@ -19,7 +19,12 @@ from compactor.pipelines.binding import (
     plain_schema,
 )
 from compactor.pipelines.buffer import BatchBuffer
-from compactor.pipelines.classify import Classified, Form, correlated_source
+from compactor.pipelines.classify import (
+    Classified,
+    Form,
+    correlated_source,
+    passes_documents_on,
+)
 from compactor.pipelines.config import (
     Aggregate,
     Combine,
@@ -245,7 +250,7 @@ class PipelineRun:
         if isinstance(node, Source):
             return self._work.clock.timed(name, source.rows(self._work, name, self._readers[name]))
         rows = self._work.clock.timed(name, rows_of(self._work, name, node))
-        if isinstance(node, Transform) and node.window is None:
+        if passes_documents_on(node):
             return rows
         return one_document(name, rows, self._work.full(self.schemas[name]))
 

@@ -63,10 +63,10 @@ def test_a_documents_end_follows_its_last_record_across_batches(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"mode": "interleave"}, {"mode": "interleave", "interleave_seed": 1},
+    "settings", [{"mode": "interleave"}, {"mode": "interleave", "interleave_seed": 1},
                  {"mode": "key", "sort_by": "n"}]
 )  # fmt: skip
-def test_a_merged_document_has_one_open_and_one_close(
+def test_rows_that_a_merge_mixes_are_one_document_with_one_open_and_one_close(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     for name in "abc":
@@ -85,6 +85,69 @@ def test_a_merged_document_has_one_open_and_one_close(
     assert report.outputs["out"].documents == 1
     text = (tmp_path / "o.xml").read_text()
     assert text.count("<rows>") == text.count("</rows>") == 1 and text.count("<row>") == 300
+
+
+@pytest.mark.parametrize("consumers", [1, 2])
+@pytest.mark.parametrize("threads", [True, False])
+def test_documents_pass_a_concat_in_order_of_its_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, consumers: int, threads: bool
+) -> None:
+    """Those of sources, of a sorted result, and of empty files; read ahead or from buffers."""
+    if not threads:
+        monkeypatch.setattr("compactor.pipelines.work.started", lambda _thread: False)
+    for number, name in enumerate(["a", "b", "c", "d"]):
+        write_lines(tmp_path / f"{name}.ndjson", 3000, 3000 * number)
+    (tmp_path / "e.csv").write_text("n\n12000\n")
+    nodes = {
+        "one": {"source": {"path": str(tmp_path / "[cd].ndjson")}},
+        "two": {"source": {"path": str(tmp_path / "[ab].ndjson")}},
+        "none": {"transform": {"input": "two", "filter": "n < 3000"}},
+        "three": {"source": {"path": str(tmp_path / "e.csv")}},
+        "u": {"sort": {"input": "three", "by": "n"}},
+        "m": {"merge": {"inputs": ["one", "none", "u"]}},
+        **{
+            f"out{n}": {
+                "output": {
+                    "input": "m",
+                    "path": str(tmp_path / f"o{n}-{{}}.csv"),
+                    "split": {"documents": True},
+                }
+            }
+            for n in range(consumers)
+        },
+    }
+    report = run_files(nodes, memory={"limit": "1MiB"}).run()
+    for n in range(consumers):
+        assert report.outputs[f"out{n}"].documents == 5
+        files = {p.stem: p.read_text().split()[1:] for p in tmp_path.glob(f"o{n}-*")}
+        assert files == {
+            f"o{n}-c": [str(i) for i in range(6000, 9000)],
+            f"o{n}-d": [str(i) for i in range(9000, 12000)],
+            f"o{n}-a": [str(i) for i in range(3000)],
+            f"o{n}-b": [],
+            f"o{n}-u": ["12000"],
+        }
+
+
+def test_joins_and_live_outputs_take_documents_as_rows(tmp_path: Path) -> None:
+    for name in "ab":
+        write_lines(tmp_path / f"{name}.ndjson", 10)
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "[ab].ndjson")}},
+        "b": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "c": {"source": {"path": str(tmp_path / "b.ndjson")}},
+        "m": {"merge": {"inputs": ["b", "c"]}},
+        "j": {"combine": {"probe": "a", "build": "m", "on": ["n"]}},
+        "i": {"merge": {"inputs": ["d", "e"], "mode": "interleave"}},
+        "d": {"source": {"path": str(tmp_path / "*.ndjson")}},
+        "e": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "o": {"output": {"input": "j", "path": str(tmp_path / "o.csv")}},
+        "p": {"output": {"input": "i", "path": str(tmp_path / "p.csv")}},
+    }
+    report = run_files(nodes).run()
+    assert report.outputs["p"].live
+    figures = {n: (o.documents, o.records_written) for n, o in report.outputs.items()}
+    assert figures == {"o": (1, 40), "p": (1, 30)}
 
 
 def test_documents_pass_buffers_and_routes_in_order(tmp_path: Path) -> None:

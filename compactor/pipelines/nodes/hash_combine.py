@@ -58,7 +58,8 @@ class _HashJoin:
         with Reservation(work.budget, self._name, _BUILD_COPIES * held.bytes), self._room.working():
             table = self._table(held, self._keys.build.schema, joined)
             held.close()
-            for batch in keyed(work, self._name, probe, work.taken_ahead(self._name, self._probe)):
+            given = (b for b in work.taken_ahead(self._name, self._probe) if b.num_rows)
+            for batch in keyed(work, self._name, probe, given):
                 yield from table.probe(batch.select(probe.schema.names), probe.names, self._room)
             yield from table.unmatched(probe.schema, self._room)
 

@@ -15,7 +15,7 @@ from compactor.pipelines.channel import Channel
 from compactor.pipelines.classify import Form
 from compactor.pipelines.config import Merge, MergeMode
 from compactor.pipelines.merging import InterleavedRows, by_key
-from compactor.pipelines.provenance import Batches
+from compactor.pipelines.provenance import Batches, boundary_batch, boundary_of
 from compactor.pipelines.work import RunContext, taken
 
 _HELD_BYTES: Final = 256 << 10
@@ -76,7 +76,7 @@ def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
 
 
 def _concatenated(work: RunContext, name: str, node: Merge) -> Batches:
-    """Concatenates the inputs; later inputs without a buffer read ahead into their channels."""
+    """Concatenates the inputs with their documents; later inputs without a buffer read ahead into their channels."""
     schema = work.schemas[name]
     ahead = {
         i: work.reading_ahead(name, i)
@@ -84,7 +84,7 @@ def _concatenated(work: RunContext, name: str, node: Merge) -> Batches:
         if work.is_fused_chain(i.split(".")[0])
     }
     for i in node.inputs:
-        batches = taken(ahead[i]) if i in ahead else work.rows(i)
+        batches = taken(ahead[i]) if i in ahead else work.stream(i)
         yield from _aligned(work, batches, schema)
 
 
@@ -99,7 +99,7 @@ def _polled(work: RunContext, name: str, node: Merge) -> Batches:
         for offset in range(len(channels)):
             channel = channels[(first + offset) % len(channels)]
             batch = channel.poll()
-            if batch is not None:
+            if batch is not None and batch.num_rows:
                 first = (channels.index(channel) + 1) % len(channels)
                 yield from _aligned(work, iter([batch]), schema)
                 break
@@ -113,4 +113,6 @@ def _wait_for_any(channels: Sequence[Channel], changed: threading.Condition) -> 
 
 def _aligned(work: RunContext, batches: Batches, schema: pa.Schema) -> Batches:
     full = work.full(schema)
-    return (fitted(batch, full) for batch in batches)
+    for batch in batches:
+        boundary = boundary_of(batch)
+        yield fitted(batch, full) if boundary is None else boundary_batch(boundary, full)

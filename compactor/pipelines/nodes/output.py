@@ -304,7 +304,8 @@ class Writing:
                 interrupts.check()
                 if (boundary := boundary_of(batch)) is not None:
                     self._counted.boundary(boundary)
-                handoff.put(batch)
+                else:
+                    handoff.put(batch)
             handoff.close()
         except Stopped:
             pass
