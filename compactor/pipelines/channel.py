@@ -97,19 +97,19 @@ class Channel:
                 return None
             batches: list[pa.RecordBatch] = []
             size = 0
-            while self._batches and (
-                not batches
-                or (
-                    _are_rows(batches[0], self._batches[0])
-                    and size + self._batches[0].nbytes <= _JOINED_BYTES
-                )
-            ):
+            while self._batches and (not batches or self._may_join(batches[0], size)):
                 batches.append(self._batches.popleft())
                 size += batches[-1].nbytes
             self.records -= sum(batch.num_rows for batch in batches)
             self._memory.shrink(size)
             self._changed.notify_all()
         return concat_rows(batches) if len(batches) > 1 else batches[0]
+
+    def _may_join(self, first: pa.RecordBatch, size: int) -> bool:
+        """Returns whether the next batch may be joined to others of `size` bytes; boundaries stay alone."""
+        following = self._batches[0]
+        has_rows = bool(first.num_rows and following.num_rows)
+        return has_rows and size + int(following.nbytes) <= _JOINED_BYTES
 
     def take(self) -> pa.RecordBatch | None:
         """Waits for the next batch and returns it; None at the end."""
@@ -127,10 +127,6 @@ class Channel:
     def has_something(self) -> bool:
         """Whether `poll` would return a batch, or the channel has ended."""
         return bool(self._batches) or self._is_closed
-
-
-def _are_rows(*batches: pa.RecordBatch) -> bool:
-    return all(batch.num_rows for batch in batches)
 
 
 class Unthreaded(Channel):

@@ -76,7 +76,7 @@ def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
 
 
 def _concatenated(work: RunContext, name: str, node: Merge) -> Batches:
-    """Concatenates the inputs with their documents; later inputs without a buffer read ahead into their channels."""
+    """Concatenates the inputs and their documents; later ones without a buffer read ahead into channels."""
     schema = work.schemas[name]
     ahead = {
         i: work.reading_ahead(name, i)
