@@ -170,7 +170,9 @@ class FlatTextBatches(TextBatches[TextRows]):
     def _converted(self, column: pa.Array, field: pa.Field) -> pa.Array:
         """Converts texts, or the values that they were read as, to a type."""
         is_text = pt.is_string(column.type)
-        values = CellReader().values(column, field.type) if is_text else from_wire(column, field.type)
+        values = (
+            CellReader().values(column, field.type) if is_text else from_wire(column, field.type)
+        )
         if values.null_count and not field.nullable:
             raise ValueError("the table's column takes no nulls")
         return values

@@ -37,12 +37,6 @@ class UnserializableMapValue(InputError):  # noqa: N818 - public name in pipelin
             f"no place for a map: {cure}, or write NDJSON; nothing was written"
         )
 
-    def at(self, place: str | None) -> UnserializableMapValue:
-        """Adds the node's file and line."""
-        if place is not None:
-            self.args = (f"{place}: {self}",)
-        return self
-
 
 def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
     """Returns the schema without dictionaries and views, all nullable: merges, joins and spills produce that

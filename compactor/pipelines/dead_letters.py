@@ -32,13 +32,22 @@ SCHEMA: Final = pa.schema(
 class BadRecordError(DataError):
     """A node cannot process a row, and `on_error` is not `continue`."""
 
-    def __init__(self, source: str, row: int, node: str, reason: str) -> None:
-        """row: row number in the source, from 1."""
+    def __init__(
+        self, source: str, row: int, node: str, reason: str, file: tuple[str, int] | None = None
+    ) -> None:
+        """row: row number in the source, from 1. file: that of the row, and the number of its first row, from
+        0."""
         self.source, self.row, self.node, self.reason = source, row, node, reason
+        self.file = file
+        where = "" if file is None else f" ({_place_in(row, *file)})"
         super().__init__(
-            f"node {node!r}: row {row} of {source!r}: {reason}; no file was written "
+            f"node {node!r}: row {row} of {source!r}{where}: {reason}; no file was written "
             "(`on_error: continue` puts such rows aside)"
         )
+
+
+def _place_in(row: int, path: str, first: int) -> str:
+    return f"row {row - first} of {path}" if first else path
 
 
 @contextmanager
@@ -63,10 +72,12 @@ class DeadLetters:
         reported: Collection[str] = (),
         *,
         first_row: int = 0,
+        file_of: Callable[[str, int], tuple[str, int] | None] | None = None,
     ) -> None:
         """names: nodes by number. sink: where dead letters go; None if bad records are errors. reported:
         nodes that an earlier phase ran, with its bad records already written. first_row: the number of row 0
-        in batches."""
+        in batches. file_of: returns the file of a source's row, and the number of the file's first row."""
+        self._file_of = file_of
         self._first_row = first_row
         self._reported = frozenset(reported)
         self._names = names
@@ -110,7 +121,8 @@ class DeadLetters:
         """
         if self._sink is None:
             source, row = self._names[batch.column(SOURCE)[0].as_py()], batch.column(ROW)[0].as_py()
-            raise BadRecordError(source, row + 1, node, reasons[0])
+            file = None if self._file_of is None else self._file_of(source, row)
+            raise BadRecordError(source, row + 1, node, reasons[0], file)
         if GROUP in batch.schema.names:
             self._fail_groups_of_bad(batch.column(GROUP))
         self._write(self._sources(batch), pc.add(batch.column(ROW), 1), node, reasons)

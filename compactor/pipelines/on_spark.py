@@ -23,13 +23,13 @@ from compactor.pipelines.config import (
     Merge,
     Output,
     Pipeline,
-    Route,
     Source,
-    Transform,
     inputs_of,
     keys_of,
 )
+from compactor.pipelines.dead_letters import BadRecordError
 from compactor.pipelines.join_keys import JoinKeys
+from compactor.pipelines.located import at_node, locate
 from compactor.pipelines.nodes.aggregate import needed_columns
 from compactor.pipelines.nodes.output import may_repeat
 from compactor.pipelines.pieces import SourceParts
@@ -108,7 +108,11 @@ class SparkRun:
             jobs = Jobs(spark, options, self._pipeline.memory.limit, _MEMORY_FACTOR, stack)
             for stage in self._stages:
                 done = self._run_stage(jobs, stage, staging)
-                self._results.add(stage, done, self._nodes, self.report)
+                try:
+                    self._results.add(stage, done, self._nodes, self.report)
+                except BadRecordError as bad:
+                    locate(bad, self._pipeline, bad.node)
+                    raise
             for name in self._outputs:
                 self._count(jobs, name)
             write_outputs(
@@ -130,7 +134,8 @@ class SparkRun:
         keys = JoinKeys(*sides, keys_of(node), f"node {name!r}")
         if keys.probe.is_computed or keys.build.is_computed:
             what = f"node {name!r}: `on` with expressions, or with columns of different types,"
-            raise self._pipeline.located(name, only_in_one_process(what))
+            with at_node(self._pipeline, name):
+                raise only_in_one_process(what)
 
     def _sort_of(self, stage: SparkStage) -> SortSchema:
         assert stage.shuffle is not None

@@ -15,7 +15,6 @@ from compactor.errors import ConfigError
 from compactor.pipelines.binding import (
     WIDENED,
     WIDENED_TYPE,
-    UnserializableMapValue,
     plain_schema,
 )
 from compactor.pipelines.buffer import BatchBuffer
@@ -40,6 +39,7 @@ from compactor.pipelines.config import (
     inputs_of,
 )
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
+from compactor.pipelines.located import at_node, rows_at
 from compactor.pipelines.nodes import (
     aggregate,
     combine,
@@ -120,14 +120,10 @@ class PipelineRun:
 
     def _bind_all(self, nodes: Mapping[str, Node]) -> None:
         for name in self._work.order:
-            try:
+            with at_node(self._work.pipeline, name):
                 self._bind(name, nodes[name])
                 self._check_names(name)
-            except ConfigError as error:
-                raise self._work.pipeline.located(name, error) from None
-            except UnserializableMapValue as error:
-                raise error.at(self._work.pipeline.place_of(name)) from None
-        self._check_keys()
+        self._check_keys(self._work.pipeline)
 
     def _bind(self, name: str, node: Node) -> None:
         schemas = self._work.schemas
@@ -175,28 +171,34 @@ class PipelineRun:
             work.claim(work.pipeline.dead_letter, "dead_letter")
         for name, node in self._nodes.items():
             if isinstance(node, Output) and node.path is not None and node.split is None:
-                work.claim(node.path, f"node {name!r}")
+                with at_node(work.pipeline, name):
+                    work.claim(node.path, f"node {name!r}")
 
-    def _check_keys(self) -> None:
+    def _check_keys(self, pipeline: Pipeline) -> None:
         types: dict[pa.DataType, str] = {}
         for name, node in self._nodes.items():
-            if isinstance(node, Source):
-                dtype = source.check_key(node, self.schemas[name], f"node {name!r}")
-                if dtype is not None:
-                    types[dtype] = name
-            elif isinstance(node, (Aggregate, Combine)) or getattr(node, "entity", None):
-                for edge in inputs_of(node):
-                    if (key := correlated_source(edge, self._nodes)) is not None:
-                        raise ConfigError(
-                            f"node {name!r}: its rows come from {key!r}, which declares a correlation key, "
-                            "and it makes rows of several groups: do that in a pipeline after this one"
-                        )
+            with at_node(pipeline, name):
+                if isinstance(node, Source):
+                    dtype = source.check_key(node, self.schemas[name], f"node {name!r}")
+                    if dtype is not None:
+                        types.setdefault(dtype, name)
+                elif isinstance(node, (Aggregate, Combine)) or getattr(node, "entity", None):
+                    self._check_mixes_no_groups(name, node)
         if len(types) > 1:
             [(one, first), (other, second), *_] = types.items()
-            raise ConfigError(
-                f"the correlation keys of {first!r} and {second!r} are {one} and {other}: give both one type "
-                "by `fields`"
-            )
+            with at_node(pipeline, second):
+                raise ConfigError(
+                    f"the correlation keys of {first!r} and {second!r} are {one} and {other}: give both one "
+                    "type by `fields`"
+                )
+
+    def _check_mixes_no_groups(self, name: str, node: Node) -> None:
+        for edge in inputs_of(node):
+            if (key := correlated_source(edge, self._nodes)) is not None:
+                raise ConfigError(
+                    f"node {name!r}: its rows come from {key!r}, which declares a correlation key, "
+                    "and it makes rows of several groups: do that in a pipeline after this one"
+                )
 
     def run(self) -> RunReport:
         """Runs the pipeline. On `CompactorError` no output contains anything of this run."""
@@ -208,7 +210,9 @@ class PipelineRun:
             sink = self._dead_letters_sink or stack.enter_context(
                 opened_dead_letters(work.pipeline)
             )
-            work.dead_letters = DeadLetters(list(self._nodes), work.report, sink, self._reported)
+            work.dead_letters = DeadLetters(
+                list(self._nodes), work.report, sink, self._reported, file_of=self._file_of
+            )
             outputs = [
                 stack.enter_context(closing(output.Writing(work, name, node)))
                 for name, node in self._nodes.items()
@@ -216,18 +220,25 @@ class PipelineRun:
             ]
             for each in outputs:
                 if each.holds:
-                    each.hold()
+                    with at_node(work.pipeline, each.name):
+                        each.hold()
             for each in outputs:
-                each.write()
+                with at_node(work.pipeline, each.name):
+                    each.write()
             whole.enter_context(interrupts.deferred())  # the dead letters appear last
             # Tables first: a concurrent writer can make a commit fail, but not a file's move.
             for each in sorted(outputs, key=lambda each: not each.is_table):
-                each.publish()
+                with at_node(work.pipeline, each.name):
+                    each.publish()
         work.report.scan_seconds = dict(work.scan_clock.seconds)
         work.report.node_seconds = dict(work.clock.seconds)
         work.report.peak_bytes = work.budget.peak_bytes
         work.report.seconds += time.perf_counter() - started
         return work.report
+
+    def _file_of(self, name: str, row: int) -> tuple[str, int] | None:
+        reader = self._readers.get(name)
+        return None if reader is None else reader.file_of(row)
 
     # --- row transport between nodes ---
 
@@ -248,8 +259,10 @@ class PipelineRun:
     def _rows(self, name: str, node: Node) -> Batches:
         """Runs the node. Call at most once: a source can be read only once."""
         if isinstance(node, Source):
-            return self._work.clock.timed(name, source.rows(self._work, name, self._readers[name]))
-        rows = self._work.clock.timed(name, rows_of(self._work, name, node))
+            rows = source.rows(self._work, name, self._readers[name])
+            return self._work.clock.timed(name, rows_at(self._work.pipeline, name, rows))
+        rows = rows_at(self._work.pipeline, name, rows_of(self._work, name, node))
+        rows = self._work.clock.timed(name, rows)
         if passes_documents_on(node):
             return rows
         return one_document(name, rows, self._work.full(self.schemas[name]))

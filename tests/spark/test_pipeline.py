@@ -124,8 +124,8 @@ def test_what_ends_a_run_is_one_line_and_leaves_no_file(
     code, _, error = run_yaml(text, folder, "many", capsys, *MASTER)
     assert code == 3
     assert error == (
-        "compactor: error: node 'ratio': row 251 of 'app': divide by zero; no file was written "
-        "(`on_error: continue` puts such rows aside)\n"
+        f"compactor: error: {folder}/many.yaml, line 4: node 'ratio': row 251 of 'app': divide by zero; "
+        "no file was written (`on_error: continue` puts such rows aside)\n"
     )
     assert list((folder / "many").iterdir()) == []
 

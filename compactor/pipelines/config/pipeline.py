@@ -6,7 +6,6 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from compactor.errors import ConfigError
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import Output
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes
@@ -61,8 +60,3 @@ class Pipeline(Model):
     def place_of(self, node: str) -> str | None:
         """Returns the node's file and line, if it comes from a file."""
         return self._places.get(node)
-
-    def located(self, node: str, error: ConfigError) -> ConfigError:
-        """Adds the node's file and line to the error."""
-        place = self.place_of(node)
-        return error if place is None else ConfigError(f"{place}: {error}")

@@ -127,7 +127,7 @@ class Writing:
 
     def __init__(self, work: RunContext, name: str, node: Output) -> None:
         self._work = work
-        self._name = name
+        self._name = self.name = name
         self._node = node
         self._schema = written_schema(node, work.schemas[node.input])
         self._sort = None if node.sort_by is None else parse_sort_schema(node.sort_by)

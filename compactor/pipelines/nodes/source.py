@@ -65,6 +65,14 @@ class SourceReader:
         """Rows skipped so far, and all bad rows of the document opened last, numbered within the source."""
         self.bad_keys: list[pa.Array] = []
         """Correlation keys of `bad_rows`, one array per document; empty without a correlation key."""
+        self.begun: list[tuple[int, str]] = []
+        """The number of the first row, and the path, of each file whose reading has begun."""
+
+    def file_of(self, row: int) -> tuple[str, int] | None:
+        """Returns the file of a row that was read, and the number of the file's first row in the source, from
+        0; None for a table."""
+        begun = [(path, first) for first, path in self.begun if first <= row]
+        return begun[-1] if begun else None
 
     def close(self) -> None:
         """Closes the files: no thread may read them any more. Idempotent."""
@@ -244,6 +252,7 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
     """Yields each file as a document. key: the correlation key, recorded for bad rows."""
     rows = 0
     for file in files:
+        reader.begun.append((rows, file.path))
         noted = _Noted(file, reader, rows)
         noted.note()
         if key is not None and file.bad_rows:

@@ -1,0 +1,147 @@
+"""What `compactor run` says of a mistake: the pipeline's file, line and node; of data file, row, column."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compactor.errors import CompactorError
+from compactor.pipelines.config import load_pipeline
+from compactor.pipelines.phases import run_pipeline
+from tests.support.wording import refuses
+
+A: Final = "source: {path: a.ndjson}"
+"""Columns n, s, t."""
+MISTAKES: Final = {
+    "no such source": "source: {path: none.ndjson}",
+    "no source matches": "source: {path: 'none-*.ndjson'}",
+    "unknown ending of a source": "source: {path: a.txt}",
+    "type of fields": "source: {path: a.ndjson, fields: {n: NUMBER}}",
+    "column of a source": "source: {path: a.ndjson, columns: [x]}",
+    "column of a source twice": "source: {path: a.ndjson, columns: [n, n]}",
+    "files of two types": "source: {path: '?.ndjson'}",
+    "column of a filter": "transform: {input: a, filter: x > 1}",
+    "column of an expression": "transform: {input: a, columns: {y: x + 1}}",
+    "column chosen": "transform: {input: a, columns: [x]}",
+    "types of an expression": "transform: {input: a, columns: {y: n + s}}",
+    "window without order": "transform: {input: a, window: {partition_by: [s]}, columns: {y: row_number()}}",
+    "window function without window": "transform: {input: a, columns: {y: row_number()}}",
+    "order of a window": "transform: {input: a, window: {order_by: x}, columns: {y: row_number()}}",
+    "partition of a window": "transform: {input: a, window: {order_by: n, partition_by: [x]}, columns: [n]}",
+    "types of a merge": "merge: {inputs: [a, b]}",
+    "columns of a merge": "merge: {inputs: [a, c]}",
+    "input of a merge twice": "merge: {inputs: [a, a]}",
+    "order of a merge by key": "merge: {inputs: [a, d], mode: key, sort_by: x}",
+    "inputs of a merge by key are not sorted": "merge: {inputs: [a, d], mode: key, sort_by: 'n:desc'}",
+    "sort": "sort: {input: a, by: x}",
+    "condition of a branch": "route: {input: a, branches: {x: x > 1, y: n > 1}}",
+    "group of an aggregate": "aggregate: {input: a, group_by: [x], columns: {y: count}}",
+    "column of an aggregate": "aggregate: {input: a, group_by: [s], columns: {y: sum(x)}}",
+    "function of an aggregate": "aggregate: {input: a, group_by: [s], columns: {y: middle(n)}}",
+    "column of a time window": "aggregate: {input: a, window: {column: s, size: 1m}, columns: {y: count}}",
+    "on of the probe side": "combine: {probe: a, build: d, on: [x]}",
+    "on of the build side": "combine: {probe: a, build: d, on: {n: x}}",
+    "types of on": "combine: {probe: a, build: b, on: [n]}",
+    "on is missing": "combine: {probe: a, build: d}",
+    "columns of a join by one name": "combine: {probe: a, build: d, on: [n]}",
+    "division by zero": "transform: {input: a, columns: {y: 1 / (n - 2)}}",
+    "overflow": "transform: {input: a, columns: {y: n * 9223372036854775807}}",
+    "cast": "transform: {input: a, columns: {y: CAST(s AS BIGINT)}}",
+    "damaged line": "source: {path: damaged.ndjson}",
+    "cell of another type": "source: {path: cells.csv, fields: {n: BIGINT}}",
+    "row with too many cells": "source: {path: rows.csv}",
+    "declared type of a Parquet file": "source: {path: p.parquet, fields: {s: BIGINT}}",
+    "damaged Parquet file": "source: {path: damaged.parquet}",
+}
+"""Node `x` of each pipeline."""
+OUTPUTS: Final = {
+    "unknown ending of an output": "{input: a, path: out.txt}",
+    "folder of an output": "{input: a, path: none/out.csv}",
+    "output over a source": "{input: a, path: a.ndjson}",
+    "maps in CSV": "{input: maps, path: out.csv}",
+    "maps in XML": "{input: maps, path: out.xml}",
+    "sort_by of a new table": "{input: a, table: t}",
+    "column of sort_by": "{input: a, table: t, sort_by: x}",
+    "sort_by of a file": "{input: a, path: out.csv, sort_by: n}",
+    "column of a split": "{input: a, path: 'out-{}.csv', split: {by: x}}",
+    "split without a place": "{input: a, path: out.csv, split: {rows: 5}}",
+    "table of other columns": "{input: a, table: there}",
+}
+"""Settings of the output of each pipeline."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "a.ndjson": [{"n": 1, "s": "1"}, {"n": 2, "s": "x"}],
+        "b.ndjson": [{"n": "text", "s": "x"}],
+        "c.ndjson": [{"other": 1}],
+        "d.ndjson": [{"n": 1, "s": "1"}],
+    }
+    for name, rows in files.items():
+        Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    Path("a.txt").write_text("text\n")
+    Path("damaged.ndjson").write_text('{"n": 1}\n{"n": 2\n')
+    Path("cells.csv").write_text("n\n1\nx\n")
+    Path("rows.csv").write_text("n,m\n1,2\n1,2,3\n")
+    maps = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"m": maps}), "maps.parquet")
+    pq.write_table(pa.table({"s": ["x"]}), "p.parquet")
+    pq.write_table(pa.table({"n": range(10_000)}), "damaged.parquet")
+    whole = bytearray(Path("damaged.parquet").read_bytes())
+    whole[100:200] = bytes(100)
+    Path("damaged.parquet").write_bytes(whole)
+    return tmp_path
+
+
+def _refused(text: str, *names: str) -> None:
+    Path("p.yaml").write_text(text)
+    before = set(Path().iterdir())
+    with refuses(CompactorError, *names):
+        run_pipeline(load_pipeline("p.yaml"))
+    assert set(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_file_line_and_node(mistake: str, folder: Path) -> None:
+    node = MISTAKES[mistake]
+    taken = "x.x" if node.startswith("route") else "x"
+    others = [name for name in "abcd" if any(f"{c}{name}{e}" in node for c in " [" for e in ",]}")]
+    lines = [f"  {name}: {{source: {{path: {name}.ndjson}}}}" for name in others]
+    lines += [f"  x: {{{node}}}", f"  o: {{output: {{input: {taken}, path: out.ndjson}}}}"]
+    _refused("\n".join(["nodes:", *lines, ""]), f"p.yaml, line {2 + len(others)}: node 'x'")
+
+
+@pytest.mark.parametrize("mistake", OUTPUTS)
+def test_a_mistake_of_an_output_is_told_with_file_line_and_node(mistake: str, folder: Path) -> None:
+    output = OUTPUTS[mistake]
+    if "there" in output:
+        written = "{output: {input: c, table: there, sort_by: other}}"
+        before = f"nodes:\n  c: {{source: {{path: c.ndjson}}}}\n  o: {written}\n"
+        Path("q.yaml").write_text(before)
+        run_pipeline(load_pipeline("q.yaml"))
+    path = "maps.parquet" if "maps" in output else "a.ndjson"
+    name = "maps" if "maps" in output else "a"
+    text = f"nodes:\n  {name}: {{source: {{path: {path}}}}}\n  o: {{output: {output}}}\n"
+    _refused(text, "p.yaml, line 3: node 'o': ")
+
+
+def test_a_row_of_several_files_is_told_with_its_file(folder: Path) -> None:
+    for number in range(3):
+        Path(f"n-{number}.ndjson").write_text(
+            "".join(f'{{"n": {number * 10 + n}}}\n' for n in range(5))
+        )
+    nodes: dict[str, Any] = {
+        "a": {"source": {"path": "n-*.ndjson"}},
+        "x": {"transform": {"input": "a", "columns": {"y": "1 / (n - 12)"}}},
+        "o": {"output": {"input": "x", "path": "out.ndjson"}},
+    }
+    Path("p.json").write_text(json.dumps({"nodes": nodes}, indent=1))
+    with refuses(CompactorError, "row 8 of 'a' (row 3 of n-1.ndjson)"):
+        run_pipeline(load_pipeline("p.json"))
