@@ -32,6 +32,15 @@ def test_the_example_of_the_page_runs(
     example: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    write_example(example)
+    assert run(["run", "errors.yaml"]) == 0
+    found = Table.open("errors").scan().to_table()
+    assert found.column("service").to_pylist() == ["API", "API"]
+    assert found.column("size").to_pylist() == [2, 2]
+
+
+def write_example(example: int) -> None:
+    """Writes the pipeline and its sources to the working folder."""
     rows = [
         ("2026-01-01T00:00:00Z", "api", "ERROR", "no"),
         ("2026-01-01T00:00:01Z", "db", "INFO", ""),
@@ -41,10 +50,21 @@ def test_the_example_of_the_page_runs(
     header = "timestamp,service,level,message\n"
     Path("web.csv").write_text(header + "".join(",".join(values) + "\n" for values in rows))
     Path("errors.yaml").write_text(examples()[example])
-    assert run(["run", "errors.yaml"]) == 0
-    found = Table.open("errors").scan().to_table()
-    assert found.column("service").to_pylist() == ["API", "API"]
-    assert found.column("size").to_pylist() == [2, 2]
+
+
+@pytest.mark.parametrize("example", [0, 1])
+def test_explain_prints_what_the_page_shows(
+    example: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_example(example)
+    assert run(["run", "errors.yaml", "--explain"]) == 0
+    page = (ROOT / "docs/reference/pipelines.md").read_text()
+    shown = page.split("$ compactor run errors.yaml --explain\n")[1].split("```")[0]
+    assert capsys.readouterr().out == shown
 
 
 COMBINE = """\

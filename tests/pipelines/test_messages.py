@@ -78,7 +78,7 @@ OUTPUTS: Final = {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    files = {
+    files: dict[str, list[dict[str, Any]]] = {
         "a.ndjson": [{"n": 1, "s": "1"}, {"n": 2, "s": "x"}],
         "b.ndjson": [{"n": "text", "s": "x"}],
         "c.ndjson": [{"other": 1}],

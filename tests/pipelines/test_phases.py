@@ -86,3 +86,21 @@ def test_phases_share_nodes_and_divide_outputs(tmp_path: Path) -> None:
 def test_only_outputs_can_be_of_the_init_phase(tmp_path: Path) -> None:
     with refuses(ConfigError):
         pipeline_of(tmp_path, init=["raw"])
+
+
+def test_a_later_phase_aggregates_the_sound_groups_of_the_init_phase(tmp_path: Path) -> None:
+    rows = [{"k": "a", "n": 1}, {"k": "b", "n": 0}, {"k": "a", "n": 2}, {"k": "b", "n": 5}]
+    (tmp_path / "in.ndjson").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    nodes = {
+        "in": {"source": {"path": str(tmp_path / "in.ndjson"), "correlation_key": "k"}},
+        "part": {"transform": {"input": "in", "columns": {"k": "k", "part": "10 / n"}}},
+        "sound": {"output": {"input": "part", "path": str(tmp_path / "sound.parquet")}},
+        "again": {"source": {"path": str(tmp_path / "sound.parquet")}},
+        "sums": {"aggregate": {"input": "again", "group_by": ["k"], "columns": {"s": "sum(part)"}}},
+        "out": {"output": {"input": "sums", "path": str(tmp_path / "out.ndjson")}},
+    }
+    text = {"nodes": nodes, "init": ["sound"], "on_error": "continue",
+            "dead_letter": str(tmp_path / "bad.ndjson")}  # fmt: skip
+    report = run_pipeline(parse_pipeline(json.dumps(text), "t.yaml"))
+    assert lines_of(tmp_path / "out.ndjson") == [{"k": "a", "s": 15}]
+    assert report.dlq_count == 2
