@@ -41,7 +41,7 @@ class OddRow:
     """The beginning of its text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CsvRows:
     """Consecutive rows of a file."""
 
@@ -149,7 +149,14 @@ class _Block(NamedTuple):
         ]
         begin = skipped * self.columns
         spans = (self.starts[begin:], self.stops[begin:], self.forms[begin:])
-        return CsvRows(ordinals[skipped:], odd, self.data, spans, self.columns, self.quote)
+        return CsvRows(
+            ordinals=ordinals[skipped:],
+            odd=odd,
+            _data=self.data,
+            _spans=spans,
+            _columns=self.columns,
+            _quote=self.quote,
+        )
 
 
 def _shown(row: bytes) -> str:

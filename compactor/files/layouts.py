@@ -26,7 +26,7 @@ class LineLayout:
     """Regular expression for the first line of a record; None if each line is a record."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedColumn:
     """A column at a fixed place of each line; places and widths count characters."""
 

@@ -68,7 +68,8 @@ class SegmentText:
         for again in repeats or ():
             more[again["element"]].append([part or "" for part in again["components"] or ()])
         raw, by = self._raw(tag or "", parts, more)
-        found = elements_of(Segment(0, 0, None, (tag or "").encode(), raw, by))
+        name = (tag or "").encode()
+        found = elements_of(Segment(number=0, offset=0, message=None, tag=name, raw=raw, by=by))
         said = [(n, again) for n in sorted(more) for again in more[n]]
         if _canonical(found.elements) != _canonical(parts) or found.repeats != [
             (n, _canonical([again])[0]) for n, again in said

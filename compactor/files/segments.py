@@ -132,7 +132,14 @@ class SegmentCutter:
                     f"{self._path}, segment {self._number:,} at byte {offset:,}: {error}"
                 ) from None
             tag = raw[:3] if raw[:3] == b"UNA" else raw.split(by.element, 1)[0]
-            yield Segment(self._number, offset, self._message_of(tag), tag, raw, by)
+            yield Segment(
+                number=self._number,
+                offset=offset,
+                message=self._message_of(tag),
+                tag=tag,
+                raw=raw,
+                by=by,
+            )
             self._number += 1
 
     def _message_of(self, tag: bytes) -> int | None:

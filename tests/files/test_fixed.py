@@ -18,9 +18,9 @@ from tests.support.wording import refuses
 
 LAYOUT = FixedLayout(
     (
-        FixedColumn("name", 0, 6, align=Align.LEFT),
-        FixedColumn("size", 6, 5, align=Align.RIGHT, pad="0"),
-        FixedColumn("share", 12, 4),
+        FixedColumn(name="name", start=0, width=6, align=Align.LEFT),
+        FixedColumn(name="size", start=6, width=5, align=Align.RIGHT, pad="0"),
+        FixedColumn(name="share", start=12, width=4),
     )
 )
 
@@ -45,7 +45,12 @@ def test_columns_are_read_from_their_places(tmp_path: Path) -> None:
 
 
 def test_a_type_of_the_layout_holds_unless_another_is_given(tmp_path: Path) -> None:
-    layout = FixedLayout((FixedColumn("n", 0, 3, pa.string()), FixedColumn("m", 3, 2, pa.int32())))
+    layout = FixedLayout(
+        (
+            FixedColumn(name="n", start=0, width=3, type=pa.string()),
+            FixedColumn(name="m", start=3, width=2, type=pa.int32()),
+        )
+    )
     path = put(tmp_path, "a.txt", "00112\n")
     assert table_of(path, layout=layout).to_pylist() == [{"n": "001", "m": 12}]
     assert table_of(path, schema(m=pa.float64()), layout=layout)["m"].to_pylist() == [12.0]
@@ -68,7 +73,13 @@ def test_lines_that_do_not_fit_their_columns_are_bad_rows(
 
 def typed() -> FixedLayout:
     name, _, share = LAYOUT.columns
-    return FixedLayout((name, FixedColumn("size", 6, 5, pa.int64(), Align.RIGHT, "0"), share))
+    return FixedLayout(
+        (
+            name,
+            FixedColumn(name="size", start=6, width=5, type=pa.int64(), align=Align.RIGHT, pad="0"),
+            share,
+        )
+    )
 
 
 def test_values_are_written_to_their_places(tmp_path: Path) -> None:

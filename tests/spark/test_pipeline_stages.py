@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -399,8 +400,13 @@ def test_a_bad_record_ends_a_run_with_its_number_and_without_output(
         errors.append(str(error.value))
         assert not (tmp_path / name / "out.ndjson").exists()
         assert not (tmp_path / name / "two/_log").exists()
-    assert errors[0] == errors[1]
-    assert "row 1091 of 'a'" in errors[0]
+    assert without_file(errors[0]) == errors[1]
+    assert "row 1091 of 'a' (row 691 of " in errors[0]
+
+
+def without_file(text: str) -> str:
+    """Returns a message about a row without its data file, which one process alone knows."""
+    return re.sub(r"(row \d+ of '\w+') \([^)]*\)", r"\1", text)
 
 
 class spark_run:  # noqa: N801 - stands for a function
@@ -430,7 +436,7 @@ def test_mistakes_are_told_in_the_same_words(case: str, folder: Path, tmp_path: 
         with pytest.raises(kind) as error:
             run(pipeline({**nodes, **OUT}, folder, tmp_path / "o")).run()
         texts.append(str(error.value))
-    assert texts[0] == texts[1]
+    assert without_file(texts[0]) == texts[1]
     assert "\n" not in texts[0]
     assert not list((tmp_path / "o").iterdir())
 

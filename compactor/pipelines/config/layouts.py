@@ -105,7 +105,15 @@ class Fixed(Model):
             start = before if field.start is None else field.start - 1
             dtype = None if field.type is None else sql_type(field.type)
             align = None if field.align is None else Align(field.align)
-            columns.append(FixedColumn(field.name, start, field.width, dtype, align, field.pad))
+            column = FixedColumn(
+                name=field.name,
+                start=start,
+                width=field.width,
+                type=dtype,
+                align=align,
+                pad=field.pad,
+            )
+            columns.append(column)
             before = start + field.width
         return FixedLayout(tuple(columns))
 
