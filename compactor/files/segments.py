@@ -44,7 +44,7 @@ _OUTSIDE: Final = {b"FHS", b"BHS", b"FTS", b"BTS", b"UNZ", b"IEA", b"UNB", b"ISA
 Components = list[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Delimiters:
     """The characters that divide an interchange."""
 
@@ -254,18 +254,36 @@ def of_una(start: bytes) -> Delimiters:
     )
     return _checked(
         Delimiters(
-            FileFormat.EDIFACT, segment, element, component, repetition.strip(), release.strip()
+            format=FileFormat.EDIFACT,
+            segment=segment,
+            element=element,
+            component=component,
+            repetition=repetition.strip(),
+            release=release.strip(),
         )
     )
 
 
 def of_unb(start: bytes) -> Delimiters:
     """Returns the delimiters by the beginning of UNB. Raises `HeaderError`."""
-    by = Delimiters(FileFormat.EDIFACT, b"'", b"+", b":", release=b"?")
+    by = Delimiters(
+        format=FileFormat.EDIFACT, segment=b"'", element=b"+", component=b":", release=b"?"
+    )
     if start[3:4] != by.element:
         raise HeaderError("UNB without UNA needs the standard's delimiters: UNB+...'")
     found = re.match(rb"UNB\+[^+:']*:4", start)
-    return Delimiters(FileFormat.EDIFACT, b"'", b"+", b":", b"*", b"?") if found else by
+    return (
+        Delimiters(
+            format=FileFormat.EDIFACT,
+            segment=b"'",
+            element=b"+",
+            component=b":",
+            repetition=b"*",
+            release=b"?",
+        )
+        if found
+        else by
+    )
 
 
 def of_isa(start: bytes) -> Delimiters:
@@ -277,7 +295,13 @@ def of_isa(start: bytes) -> Delimiters:
         )
     repetition = start[82:83] if start[84:89] >= b"00402" and not start[82:83].isalnum() else b""
     return _checked(
-        Delimiters(FileFormat.X12, start[105:106], element, start[104:105], repetition.strip())
+        Delimiters(
+            format=FileFormat.X12,
+            segment=start[105:106],
+            element=element,
+            component=start[104:105],
+            repetition=repetition.strip(),
+        )
     )
 
 
@@ -290,7 +314,16 @@ def of_msh(start: bytes) -> Delimiters:
     if not 1 <= len(marks) <= 5:
         raise HeaderError("MSH needs its separators, as in MSH|^~\\&|")
     component, repetition, release = (marks[n : n + 1] for n in range(3))
-    return _checked(Delimiters(FileFormat.HL7, b"\r", element, component, repetition, release))
+    return _checked(
+        Delimiters(
+            format=FileFormat.HL7,
+            segment=b"\r",
+            element=element,
+            component=component,
+            repetition=repetition,
+            release=release,
+        )
+    )
 
 
 def _checked(by: Delimiters) -> Delimiters:

@@ -23,7 +23,12 @@ SEEDS: dict[str, tuple[bytes, Any]] = {
     ),
     "a.txt": (
         "M\u00fcller00012 1.5\nEve   -0003 0.25\n".encode(),
-        FixedLayout((FixedColumn(name="name", start=0, width=6), FixedColumn(name="n", start=6, width=5, type=None, align=Align.RIGHT, pad="0"))),
+        FixedLayout(
+            (
+                FixedColumn(name="name", start=0, width=6),
+                FixedColumn(name="n", start=6, width=5, align=Align.RIGHT, pad="0"),
+            )
+        ),
     ),
     "a.xml": (
         b'<?xml version="1.0"?>\n<rows xmlns:x="u"><row n="1"><x:a>t&amp;u</x:a><l><item>1</item></l>'

@@ -68,8 +68,6 @@ class Edge:
     """Rows of a node or a branch."""
 
     name: str
-    view: str
-    """The table of DuckDB with the same rows."""
     columns: dict[str, str]
     """Kind by name."""
     sources: frozenset[str]
@@ -78,6 +76,11 @@ class Edge:
     """A column that is unique and never null."""
     order: str | None = None
     """A column that the rows are sorted by, which is unique."""
+
+    @property
+    def view(self) -> str:
+        """The table of DuckDB with the same rows."""
+        return self.name.replace(".", "_")
 
 
 class Graph:
@@ -142,7 +145,7 @@ class Graph:
             settings["fields"] = {column: _FIELDS[kind] for column, kind in kinds.items()}
         self.nodes[name] = {"source": settings}
         self.database.register("given", table)
-        self._add(Edge(name, name, kinds, frozenset([name]), names[0]), "SELECT * FROM given")
+        self._add(Edge(name, kinds, frozenset([name]), names[0]), "SELECT * FROM given")
 
     def _transform(self) -> None:
         rng, edge, name = self._rng, self._input(), self._name("t")
@@ -166,7 +169,7 @@ class Graph:
         order = edge.order if edge.order in columns else None
         where = settings.get("filter", "true")
         self._add(
-            Edge(name, name, columns, edge.sources, key, order),
+            Edge(name, columns, edge.sources, key, order),
             f"SELECT {sql} FROM {edge.view} WHERE {where}",
         )
 
@@ -187,7 +190,6 @@ class Graph:
             self._add(
                 Edge(
                     f"{name}.{branch}",
-                    f"{name}_{branch}",
                     edge.columns,
                     edge.sources,
                     edge.key,
@@ -219,7 +221,7 @@ class Graph:
         same_key = {list(e.columns).index(e.key) for e in edges if e.key is not None}
         key = first.key if is_unique and len(same_key) == 1 else None
         union = " UNION ALL ".join(f"SELECT * FROM {e.view}" for e in edges)
-        self._add(Edge(name, name, first.columns, frozenset().union(*sources), key), union)
+        self._add(Edge(name, first.columns, frozenset().union(*sources), key), union)
 
     def _sort(self) -> None:
         edge, name = self._input(), self._name("o")
@@ -228,7 +230,7 @@ class Graph:
         self.nodes[name] = {"sort": {"input": edge.name, "by": f"{by}{down}"}}
         order = edge.key and f"{by}{down}"
         self._add(
-            Edge(name, name, edge.columns, edge.sources, edge.key, order),
+            Edge(name, edge.columns, edge.sources, edge.key, order),
             f"SELECT * FROM {edge.view}",
         )
 
@@ -256,7 +258,7 @@ class Graph:
         ]
         key = groups[0] if groups == [edge.key] else None
         self._add(
-            Edge(name, name, columns, edge.sources, key),
+            Edge(name, columns, edge.sources, key),
             f"SELECT {', '.join(shown)} FROM {edge.view} GROUP BY {', '.join(groups)}",
         )
 
@@ -292,7 +294,7 @@ class Graph:
         shown += [f"d.{renamed[c]}" for c in other.columns if c != right]
         inner = ", ".join(f"{c} AS {renamed[c]}" for c in other.columns)
         self._add(
-            Edge(name, name, columns, probe.sources | other.sources, None),
+            Edge(name, columns, probe.sources | other.sources, None),
             f"SELECT {', '.join(shown)} FROM {probe.view} p {how.upper()} JOIN "
             f"(SELECT {inner} FROM {other.view}) d ON p.{left} = d.{key}",
         )
@@ -323,7 +325,7 @@ class Graph:
             ")" if call.startswith(("row", "lag")) else " ROWS UNBOUNDED PRECEDING)"
         )
         self._add(
-            Edge(name, name, edge.columns | {column: "int"}, edge.sources, edge.key),
+            Edge(name, edge.columns | {column: "int"}, edge.sources, edge.key),
             f"SELECT *, CAST({over} AS BIGINT) AS {column} FROM {edge.view}",
         )
 
