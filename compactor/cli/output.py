@@ -19,9 +19,9 @@ from compactor.settings.names import as_flag
 log = logging.getLogger("compactor.cli")
 
 
-def echo_json(document: Any) -> None:
-    """Prints one JSON object on stdout."""
-    click.echo(json.dumps(document, ensure_ascii=False))
+def echo_json(document: Any, *, err: bool = False) -> None:
+    """Prints one JSON object on stdout, or on stderr if something else is printed there."""
+    click.echo(json.dumps(document, ensure_ascii=False), err=err)
 
 
 def echo_line(text: str) -> None:

@@ -11,8 +11,9 @@ from compactor.cli.output import echo_json, warn
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
-from compactor.errors import UsageError
-from compactor.pipelines.config import Merge, Pipeline, load_pipeline
+from compactor.errors import ConfigError, InputError, UsageError
+from compactor.files.places import STREAM
+from compactor.pipelines.config import Merge, Output, Pipeline, load_pipeline
 from compactor.spark.session import open_session
 from compactor.telemetry.metrics import mapping
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
+  compactor run errors.yaml --check                   opens all files, and runs nothing
   compactor run errors.yaml --explain
   compactor run errors.yaml
   compactor run errors.yaml --explain --format dot | dot -Tsvg > errors.svg
@@ -28,13 +30,23 @@ Examples:
 
 \b
 A pipeline is a YAML file of nodes by name: source, transform, merge, route, sort, aggregate, combine,
-output. docs/reference/pipelines.md has all settings. The exit code is 2 if bad records were put aside."""
+output. Its relative paths begin at its folder; ${NAME} in its texts comes from the environment.
+docs/reference/pipelines.md has all settings. The exit code is 2 if bad records were put aside."""
 
 
 @click.command("run", epilog=_EPILOG)
 @click.argument("pipeline", metavar="PIPELINE.YAML")
 @click.option(
-    "--explain", "explains", is_flag=True, help="Show how each node buffers rows, and run nothing."
+    "--explain",
+    "explains",
+    is_flag=True,
+    help="Check the pipeline, show how each node buffers rows, and run nothing.",
+)
+@click.option(
+    "--check",
+    "checks",
+    is_flag=True,
+    help="Do all but the run: open the sources, bind all nodes, find wrong settings.",
 )
 @click.option("--format", "shape", type=click.Choice(["text", "json", "dot"]), default="text",
               show_default=True, help="Output format of --explain.")  # fmt: skip
@@ -52,6 +64,7 @@ output. docs/reference/pipelines.md has all settings. The exit code is 2 if bad 
 def run_command(
     pipeline: str,
     explains: bool,
+    checks: bool,
     shape: str,
     master: str | None,
     staging: str | None,
@@ -65,37 +78,61 @@ def run_command(
     for name, node in loaded.nodes.items():
         for warning in node.entity.warnings if isinstance(node, Merge) and node.entity else ():
             warn(f"{pipeline}: node {name!r}: entity: {warning}")
-    if explains:
-        _explain(loaded, shape, on_spark=on_spark)
-        return
-    if shape != "text":
+    if explains and checks:
+        raise UsageError("--check: leave it out, since --explain checks too")
+    if shape != "text" and not explains:
         raise UsageError("--format: give it with --explain")
-    with telemetry("run", pipeline, targets) as told:
-        # Imported here, since --explain does not need it.
-        if on_spark:
-            from compactor.pipelines.on_spark import SparkRun
-            from compactor.spark.session import SparkOptions
+    with loaded.variables.hidden():
+        if explains or checks:
+            _check(loaded)
+            if explains:
+                _explain(loaded, shape, on_spark=on_spark)
+            return
+        with telemetry("run", pipeline, targets) as told:
+            report = _run(loaded, master, staging, shuffle_partitions, on_spark=on_spark)
+            told.record(lambda label: mapping.of_pipeline(label, report), pipeline)
+            _print_report(report, as_json=as_json, err=_prints_rows(loaded))
+    if report.dlq_count:
+        click.get_current_context().exit(2)
 
-            # Reports mistakes in the file before Spark takes seconds to start.
-            run = SparkRun(loaded)
-            report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
-        else:
-            from compactor.pipelines.phases import run_pipeline
 
-            report = run_pipeline(loaded)
-        told.record(lambda label: mapping.of_pipeline(label, report), pipeline)
-        _print_report(report, as_json=as_json)
-        if report.dlq_count:
-            click.get_current_context().exit(2)
+def _run(
+    pipeline: Pipeline,
+    master: str | None,
+    staging: str | None,
+    shuffle_partitions: int | None,
+    *,
+    on_spark: bool,
+) -> RunReport:
+    if not on_spark:
+        from compactor.pipelines.phases import run_pipeline
+
+        return run_pipeline(pipeline)
+    from compactor.pipelines.on_spark import SparkRun
+    from compactor.spark.session import SparkOptions
+
+    # Reports mistakes in the file before Spark takes seconds to start.
+    run = SparkRun(pipeline)
+    return run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
+
+
+def _check(pipeline: Pipeline) -> None:
+    """Raises `ConfigError` for whatever is wrong with the pipeline, its files included."""
+    from compactor.pipelines.phases import check_pipeline
+
+    try:
+        check_pipeline(pipeline)
+    except InputError as error:
+        raise ConfigError(error.message) from error
 
 
 def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:
     from compactor.pipelines import explain
 
     if shape == "json":
-        click.echo(explain.as_json(pipeline, on_spark=on_spark))
+        click.echo(pipeline.variables.hide(explain.as_json(pipeline, on_spark=on_spark)))
     elif shape == "dot":
-        click.echo(explain.as_dot(pipeline, on_spark=on_spark))
+        click.echo(pipeline.variables.hide(explain.as_dot(pipeline, on_spark=on_spark)))
     elif on_spark:
         columns = [("stage", True), ("nodes", False), ("takes from", False), ("shuffle", False)]
         print_table(None, columns, explain.rows_of_stages(pipeline))
@@ -104,22 +141,28 @@ def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:
         print_table(None, columns, explain.rows_of(pipeline))
 
 
-def _print_report(report: RunReport, *, as_json: bool) -> None:
+def _prints_rows(pipeline: Pipeline) -> bool:
+    """Returns whether rows go to standard output, so that nothing else may."""
+    return any(isinstance(n, Output) and n.path == STREAM for n in pipeline.nodes.values())
+
+
+def _print_report(report: RunReport, *, as_json: bool, err: bool) -> None:
     if as_json:
-        echo_json(report.to_json())
+        echo_json(report.to_json(), err=err)
     else:
         read = sum(report.records_read.values())
         rate = read / max(1e-9, report.seconds)
         for name, output in report.outputs.items():
             live = ", written live" if output.live else ""
-            click.echo(f"{name}: {counted(output.records_written, 'record')}{live}")
+            click.echo(f"{name}: {counted(output.records_written, 'record')}{live}", err=err)
         spilled = f", {counted(report.spills, 'spill')}" if report.spills else ""
         aside = f", {counted(report.dlq_count, 'bad one')} put aside" if report.dlq_count else ""
         timeless = sum(report.records_without_time.values())
         aside += f", {timeless:,} without a time in no window" if timeless else ""
         click.echo(
             f"{counted(read, 'record')} read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s "
-            f"({_stages(report)})"
+            f"({_stages(report)})",
+            err=err,
         )
 
 

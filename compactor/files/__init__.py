@@ -3,6 +3,7 @@
 `read.open_table_file` opens a file as `FileBatches` (`source`): a schema and a stream of batches, in bounded
 memory. `write.open_table_sink` opens a **sink**, whose file appears whole or not at all (`staging`, `whole`).
 
+places      where bytes are: local files, pipes, stores; unfinished begins files, fetched copies from stores
 columnar    files with types of their own; foreign_types, kept_types, int96, parquet_codes handle their quirks
 source      files of text: one pass finds types, and holds the first rows that it parsed
 ndjson      lines of JSON: json_arrays makes arrays, json_columns finds types, json_mistakes explains

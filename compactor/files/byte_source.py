@@ -7,13 +7,13 @@ import codecs
 import gzip
 import lzma
 import zlib
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.names import Compression
+from compactor.files.places import Bytes, OnceBytes, place_of
 from compactor.files.problems import one_line, reading
 from compactor.files.text_options import UTF_8
 
@@ -34,15 +34,30 @@ class FileBytes:
         encoding: what can't be decoded becomes a byte that is not UTF-8.
         """
         self._path = path
-        self._raw: Any
-        with reading(path):
-            if compression is Compression.ZSTD:
-                self._raw = pa.OSFile(path)
-            else:
-                self._raw = Path(path).open("rb")  # noqa: SIM115 - closed by close()
-        self._plain = _decompressed(self._raw, compression)
-        if encoding not in _IN_UTF_8:
-            self._plain = _Recoded(self._plain, encoding)
+        self._place = place_of(path)
+        self._compression = compression
+        self._encoding = encoding
+        self._raw = self._opened()
+        self._plain = self._text()
+
+    def restart(self) -> None:
+        """Begins again. A stream can do that once, near its beginning."""
+        if isinstance(self._raw, OnceBytes):
+            self._raw.rewind()
+        else:
+            self._raw.close()
+            self._raw = self._opened()
+        self._plain = self._text()
+
+    def _opened(self) -> Any:
+        with reading(self._path):
+            if self._compression is Compression.ZSTD and self._place.is_local:
+                return pa.OSFile(self._path)
+            return self._place.open()
+
+    def _text(self) -> Readable:
+        plain = _decompressed(self._raw, self._compression)
+        return plain if self._encoding in _IN_UTF_8 else _Recoded(plain, self._encoding)
 
     @property
     def bytes_consumed(self) -> int:
@@ -130,8 +145,9 @@ class _ZstdFrames:
     its other interface returns the whole expansion of an input at once.
     """
 
-    def __init__(self, raw: pa.NativeFile) -> None:
-        self._raw = pa.CompressedInputStream(raw, "zstd")
+    def __init__(self, raw: Any) -> None:
+        file = raw if isinstance(raw, pa.NativeFile) else pa.PythonFile(_ForArrow(raw), mode="r")
+        self._raw = pa.CompressedInputStream(file, "zstd")
 
     def read(self, size: int, /) -> bytes:
         """Returns up to `size` bytes. Raises `EOFError` inside a truncated frame, and `_DamagedZstdError`."""
@@ -144,6 +160,18 @@ class _ZstdFrames:
                 raise EOFError from error
             raise _DamagedZstdError(str(error)) from error
         return data
+
+
+class _ForArrow:
+    """Bytes as a file that Arrow does not close."""
+
+    closed = False
+
+    def __init__(self, raw: Bytes) -> None:
+        self.read = raw.read
+
+    def close(self) -> None:
+        return
 
 
 class _DamagedZstdError(Exception):

@@ -62,9 +62,11 @@ class CsvBatches(TextBatches[CsvRows]):
             for name in self._header.names
             if name not in self._given
         }
+        for readings in self._readings.values() if self.is_stream else ():
+            readings.outcome = pa.string()  # a type could change at a later row
         is_empty = not self._header.has_rows
         self.lacks_columns = is_empty and (bool(self._readings) or not self._names)
-        if self.lacks_columns and not self._may_be_empty:
+        if self.lacks_columns and not self._may_be_empty and not self.is_stream:
             raise InputError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
@@ -78,9 +80,9 @@ class CsvBatches(TextBatches[CsvRows]):
     def _blocks(self) -> Iterator[CsvRows]:
         if not self._header.has_rows:
             return
-        self._source.close()
-        self._source, names = self._opened(), self._header.names
-        yield from cut_rows(self.path, self._source, len(names), MAX_ROW_BYTES, self._options)
+        self._source.restart()
+        columns = len(self._header.names)
+        yield from cut_rows(self.path, self._source, columns, MAX_ROW_BYTES, self._options)
 
     def _learned(self, block: CsvRows) -> Iterator[Piece]:
         self._note_odd(block.odd)

@@ -50,6 +50,8 @@ class FlatTextBatches(TextBatches[TextRows]):
         self._readings = {
             name: Readings(ALL_READINGS) for name in self._columns() if name not in self._given
         }
+        for readings in self._readings.values() if self.is_stream else ():
+            readings.outcome = pa.string()  # a type could change at a later row
         for name in self._columns():
             try:
                 if name in self._given:
@@ -70,8 +72,16 @@ class FlatTextBatches(TextBatches[TextRows]):
         self._keep(block)
         yield self._fit(block, list(found.values()))
 
+    def _bad_rows(self) -> list[BadRow]:
+        return [BadRow(*bad) for bad in sorted(self._bad.items())]
+
+    def _take_bad_rows(self) -> list[BadRow]:
+        bad = self._bad_rows()
+        self._bad.clear()
+        return bad
+
     def _learned_schema(self) -> pa.Schema:
-        self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in sorted(self._bad.items())]
+        self.bad_rows = self._bad_rows()
         found = {
             # If no row is left, the columns are known only to be text.
             name: pa.field(

@@ -66,8 +66,12 @@ _FORMATS: Final = {
 }
 
 
-def kind_with(path: str, layout: Layout | None) -> FileKind | None:
-    """Returns the kind of a file: by its layout if it has one, otherwise by its ending."""
+def kind_with(path: str, layout: Layout | None, ending: str | None = None) -> FileKind | None:
+    """Returns the kind of a file: by its layout if it has one, otherwise by its ending.
+
+    ending: stands in place of that of `path`.
+    """
+    name = path if ending is None else f".{ending}"
     if layout is None:
-        return kind_of(path)
-    return FileKind(_FORMATS[type(layout)], compression_of(path))
+        return kind_of(name)
+    return FileKind(_FORMATS[type(layout)], compression_of(name))

@@ -31,7 +31,6 @@ _BLOCK_BYTES: Final = 1 << 20
 """Parse less than this at a time, so that lines stay in the processor's cache until they are columns."""
 _NOT_UTF8: Final = "is not valid UTF-8: save the file as UTF-8"
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_MAY_BE_ARRAY: Final = ".json"
 _BLANKS: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -70,11 +69,6 @@ class NdjsonBatches(TextBatches[LineBlock]):
     def _take_bad_rows(self) -> list[BadRow]:
         bad, self._new_bad = sorted(self._new_bad), []
         return bad
-
-    def _opened(self) -> FileBytes:
-        if not self.path.lower().removesuffix(self._compression.value).endswith(_MAY_BE_ARRAY):
-            return super()._opened()
-        return ItemBytes(self.path, self._compression, self._options.encoding)
 
     def _blocks(self) -> Iterator[LineBlock]:
         return line_blocks(self.path, self._source, min(self._batch_bytes, _BLOCK_BYTES))
@@ -218,6 +212,13 @@ class NdjsonBatches(TextBatches[LineBlock]):
                 self._kept[ordinal] = bytes(value).decode()
         except (ValueError, RecursionError):
             return
+
+
+class JsonBatches(NdjsonBatches):
+    """An open file of lines, or of one array."""
+
+    def _opened(self) -> FileBytes:
+        return ItemBytes(self.path, self._compression, self._options.encoding)
 
 
 def _line(data: bytes, place: int) -> bytes:

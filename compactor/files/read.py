@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
+from compactor.files.fetched import FetchedBatches
 from compactor.files.layouts import FixedLayout, Layout, LineLayout, XmlLayout, kind_with
-from compactor.files.names import KNOWN_ENDINGS, SEGMENT_FORMATS, FileFormat
-from compactor.files.problems import reading
+from compactor.files.names import KNOWN_ENDINGS, SEGMENT_FORMATS, FileFormat, FileKind
+from compactor.files.places import place_of
 from compactor.files.source import FileBatches, Wanted
 from compactor.files.text_options import PLAIN, TextOptions
 
 DEFAULT_BATCH_BYTES: Final = 8 << 20
+_HELD_BATCHES: Final = 16
+_IN_ONE_PASS: Final = (FileFormat.CSV, FileFormat.NDJSON, FileFormat.LINES, FileFormat.FIXED)
+_MAY_BE_ARRAY: Final = ".json"
 
 
 def open_table_file(
@@ -35,6 +37,9 @@ def open_table_file(
     kept_column: str | None = None,
     keeps_codes: bool = False,
     layout: Layout | None = None,
+    ending: str | None = None,
+    takes_streams: bool = False,
+    held_bytes: int | None = None,
 ) -> FileBatches:
     """Opens a file in the format of its layout or ending; reads a text file once for its types.
 
@@ -54,23 +59,28 @@ def open_table_file(
     kept_column: column whose values in bad rows are available from `kept_of_bad_rows`.
     keeps_codes: returns dictionary-encoded strings and binaries of Parquet files as codes.
     layout: what the ending does not tell of the file's rows.
+    ending: tells format and compression in place of the ending of `path`.
+    takes_streams: reads a text file that can be read only once too; then `known_schema` has all its columns,
+        and `FileBatches.is_stream` says what is different.
+    held_bytes: how much of its rows a text file may keep from the pass that tells its types; None for 16
+        times `batch_bytes`.
     Raises `InputError`, here and while iterating.
     """
-    with reading(path):
-        mode = Path(path).stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError
-    if not stat.S_ISREG(mode):
+    place = place_of(path)
+    if place.is_stream and not takes_streams:
         raise InputError(f"{path}: is not a regular file, and can't be read twice: save it as one")
-    kind = kind_with(path, layout)
+    kind = kind_with(path, layout, ending)
     if kind is None:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
+    if place.is_stream:
+        _check_stream(path, kind.format, known_schema)
     if kind.format in (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT):
-        return _columnar(path, kind.format, batch_bytes, columns, keeps_codes=keeps_codes)
+        opened = partial(_columnar, kind.format, batch_bytes, columns, keeps_codes=keeps_codes)
+        return opened(path) if place.is_local else FetchedBatches(path, place, opened)
     if known_schema is not None:
         # A column of the null type never had a value, so the file decides its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
-    return _text_reader(kind.format, layout)(
+    return _text_reader(kind, layout, path if ending is None else f".{ending}")(
         path,
         kind.compression,
         batch_bytes,
@@ -82,11 +92,25 @@ def open_table_file(
         may_be_empty=may_be_empty,
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=kept_column,
+        held_bytes=_HELD_BATCHES * batch_bytes if held_bytes is None else held_bytes,
     )
 
 
+def _check_stream(path: str, file_format: FileFormat, known: pa.Schema | None) -> None:
+    """Raises `InputError` unless one pass is enough to read the file."""
+    if file_format not in _IN_ONE_PASS:
+        raise InputError(
+            f"{path}: {file_format.value} can't be read from a stream: save it as a file"
+        )
+    if known is None:
+        raise InputError(
+            f"{path}: can be read only once, so its types can't be inferred: declare all its columns in "
+            "`fields`, or save it as a file"
+        )
+
+
 def _columnar(
-    path: str, file_format: FileFormat, batch_bytes: int, columns: Wanted, *, keeps_codes: bool
+    file_format: FileFormat, batch_bytes: int, columns: Wanted, path: str, *, keeps_codes: bool
 ) -> FileBatches:
     from compactor.files.columnar import ArrowBatches, FragmentBatches, ParquetBatches
 
@@ -96,17 +120,18 @@ def _columnar(
     return reader(path, batch_bytes, columns)
 
 
-def _text_reader(file_format: FileFormat, layout: Layout | None) -> Callable[..., FileBatches]:
-    """Returns the reader of a format. Only its modules are imported."""
-    if file_format is FileFormat.NDJSON:
-        from compactor.files.ndjson import NdjsonBatches
+def _text_reader(kind: FileKind, layout: Layout | None, name: str) -> Callable[..., FileBatches]:
+    """Returns the reader of a kind of file. Only its modules are imported. name: has the ending."""
+    if kind.format is FileFormat.NDJSON:
+        from compactor.files.ndjson import JsonBatches, NdjsonBatches
 
-        return NdjsonBatches
-    if file_format in SEGMENT_FORMATS:
+        plain = name.lower().removesuffix(kind.compression.value)
+        return JsonBatches if plain.endswith(_MAY_BE_ARRAY) else NdjsonBatches
+    if kind.format in SEGMENT_FORMATS:
         from compactor.files.segment_rows import SegmentBatches
 
         return SegmentBatches
-    if file_format is FileFormat.XML:
+    if kind.format is FileFormat.XML:
         from compactor.files.xml import XmlBatches
 
         return partial(XmlBatches, layout if isinstance(layout, XmlLayout) else XmlLayout())

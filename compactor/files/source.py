@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from pathlib import Path
-from typing import Final, Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +16,12 @@ from pyarrow import types as pt
 
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
+from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, reading
 from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment import compute as pc
 from lsm_fragment.failing import null_where_failing
 from lsm_fragment.keys.sort_schema import SortSchema
-
-_HELD_BATCHES: Final = 16
-"""Hold what the first pass parses up to this multiple of the bytes of a batch."""
 
 Ordinals = npt.NDArray[np.int64]
 Block = TypeVar("Block")
@@ -55,6 +52,12 @@ class FileBatches(ABC):
     """Whether a text file has no rows to tell its columns or their types."""
     is_checked: bool = False
     """Whether batches are canonical and their values validated."""
+    held_bytes: int = 0
+    """Bytes of rows in memory between opening and iterating."""
+
+    is_stream: bool = False
+    """Whether the file can be read only once. Then `schema` has the declared columns, batches may have others
+    after them, and `bad_rows` has those up to the last batch."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         """Raises `InputError` if the file does not exist."""
@@ -65,9 +68,10 @@ class FileBatches(ABC):
         those before the next batch, if it is read in one pass."""
         self._kept: dict[int, str] = {}
         """Text of the kept column by the position of a bad row, if known."""
-        with reading(path):
-            self.bytes_total = Path(path).stat().st_size
-            """Size of the file as stored."""
+        place = place_of(path)
+        self.is_stream = place.is_stream
+        self.bytes_total = place.size_bytes
+        """Size of the file as stored; 0 for a stream."""
 
     def kept_of_bad_rows(self, dtype: pa.DataType) -> pa.Array:
         """Returns the kept column's value for each of `bad_rows`; null if unknown."""
@@ -189,6 +193,7 @@ class TextBatches(FileBatches, Generic[Block]):
         may_be_empty: bool = False,
         leaves_out_bad_rows: bool = False,
         kept_column: str | None = None,
+        held_bytes: int = 0,
     ) -> None:
         super().__init__(path, batch_bytes)
         self._compression = compression
@@ -197,20 +202,26 @@ class TextBatches(FileBatches, Generic[Block]):
         self._options = options
         self._wanted = columns
         self._may_be_empty = may_be_empty
+        self._room = held_bytes
         self._source = self._opened()
         self._bytes_consumed = 0
         self._held: deque[tuple[int, list[Piece]]] = deque()
         """Rows by block, from the beginning of the file on, with the bytes read up to there."""
+        self._is_streamed = self.is_stream
+        if self.is_stream:
+            # Its first bytes may be long in coming.
+            assert known_schema is not None
+            self.schema = known_schema
+            return
         try:
             self._begin(known_schema)
             declared = (
                 None if known_schema is None or not in_one_pass else self._declared(known_schema)
             )
-            self._is_streamed = declared is not None
             if declared is None:
                 self._scan(on_scan)
             else:
-                self.schema = declared
+                self._is_streamed, self.schema = True, declared
         finally:
             self._source.close()
 
@@ -250,8 +261,8 @@ class TextBatches(FileBatches, Generic[Block]):
         return FileBytes(self.path, self._compression, self._options.encoding)
 
     def _scan(self, on_scan: Callable[[int], None]) -> None:
-        room = _HELD_BATCHES * self._batch_bytes
-        self._is_all_held = True
+        room = self._room
+        self._is_all_held = room > 0
         for block in self._blocks():
             pieces = list[Piece]()
             for piece in self._learned(block):
@@ -267,6 +278,7 @@ class TextBatches(FileBatches, Generic[Block]):
         if any(self._must_be_parsed_again(piece) for _, pieces in self._held for piece in pieces):
             self._held.clear()
             self._is_all_held = False
+        self.held_bytes = self._room - max(0, room) if self._held else 0
 
     def _must_be_parsed_again(self, piece: Piece) -> bool:
         """Returns whether the file has to be parsed again, because of what came after these rows."""
@@ -275,12 +287,24 @@ class TextBatches(FileBatches, Generic[Block]):
 
     def _streamed(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows in the only pass; `bad_rows` has those up to there."""
-        self._source = self._opened()
+        if self.is_stream:
+            self._begin(self.schema)
+        else:
+            self._source = self._opened()
         for block in self._blocks():
             self._bytes_consumed = self._source.bytes_consumed
             pieces = list(self._learned(block))
             self.bad_rows += self._take_bad_rows()
-            yield from map(self._fitted, pieces)
+            yield from map(self._declared_and_others if self.is_stream else self._fitted, pieces)
+
+    def _declared_and_others(self, piece: Piece) -> pa.RecordBatch:
+        """Returns rows of a stream, whose other columns are found on the way."""
+        missing = {f.name: pa.nulls(piece.rows, f.type) for f in self.schema}
+        batch = self._fitted(Piece(piece.rows, missing | piece.columns))
+        for name, column in piece.columns.items():
+            if name not in self.schema.names and column.null_count < piece.rows:
+                batch = batch.append_column(name, column)
+        return batch
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         if self._is_streamed:

@@ -39,7 +39,8 @@ from compactor.files.sinks import (
 )
 from compactor.files.staging import Staging
 from compactor.files.text_options import PLAIN, TextOptions
-from compactor.files.whole import check_target, checked_target, creating, writing
+from compactor.files.unfinished import begin, check_place
+from compactor.files.whole import creating, writing
 from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
@@ -69,6 +70,8 @@ class SinkOptions:
     """A column of maps from names to JSON texts, which become fields of the row's JSON object."""
     text: TextOptions = PLAIN
     """Delimiter, quote and header of CSV."""
+    ending: str | None = None
+    """Tells format and compression in place of the ending of the path."""
     render: Render | None = None
     """Renders rows as NDJSON; None for the usual form."""
     layout: Layout | None = None
@@ -92,16 +95,21 @@ def open_table_sink(
         sink.publish()
 
 
-def check_sink_path(path: str, layout: Layout | None = None) -> None:
-    """Raises `UsageError` for an unknown ending or a path that cannot be a file."""
-    _kind_of_sink(path, layout)
-    check_target(path)
+def check_sink_path(path: str, layout: Layout | None = None, ending: str | None = None) -> None:
+    """Raises `UsageError` for an unknown ending or a path that cannot be a file.
+
+    ending: tells the format in place of that of `path`.
+    """
+    _kind_of_sink(path, layout, ending)
+    check_place(path)
 
 
-def check_columns(path: str, schema: pa.Schema, layout: Layout | None = None) -> None:
+def check_columns(
+    path: str, schema: pa.Schema, layout: Layout | None = None, ending: str | None = None
+) -> None:
     """Raises `InputError` for columns that the file's format has no place for, whatever their values."""
     try:
-        _check_columns(schema, _kind_of_sink(path, layout), layout)
+        _check_columns(schema, _kind_of_sink(path, layout, ending), layout)
     except UnwritableError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -124,15 +132,13 @@ class StagedSink(TableSink):
         staging: shared with other files of the output; the caller closes it.
         """
         self._path = path
-        self._kind = _kind_of_sink(path, options.layout)
-        check_columns(path, schema, options.layout)
+        self._kind = _kind_of_sink(path, options.layout, options.ending)
+        check_columns(path, schema, options.layout, options.ending)
         _check_types(path, schema, self._kind, options)
-        self._target = checked_target(path)
+        check_place(path)
         with contextlib.ExitStack() as opened:
-            if staging is None or staging.folder != self._target.parent:
-                staging = opened.enter_context(contextlib.closing(Staging(self._target)))
             with creating(path):
-                self._staged = opened.enter_context(contextlib.closing(staging.create()))
+                self._staged = opened.enter_context(contextlib.closing(begin(path, staging)))
             with writing(path):
                 self._output = _compressed(self._staged.file, self._kind.compression)
                 self._sink = _sink(self._output, schema, self._kind, options)
@@ -160,7 +166,7 @@ class StagedSink(TableSink):
     def publish(self) -> None:
         """Moves the file to its path. Call it once, after `finish`."""
         with writing(self._path):
-            self._staged.publish(self._target)
+            self._staged.publish()
 
     def close(self) -> None:
         self._opened.close()
@@ -213,8 +219,8 @@ def _compressed(file: IO[bytes], compression: Compression) -> Any:
     return file
 
 
-def _kind_of_sink(path: str, layout: Layout | None) -> FileKind:
-    kind = kind_with(path, layout)
+def _kind_of_sink(path: str, layout: Layout | None, ending: str | None) -> FileKind:
+    kind = kind_with(path, layout, ending)
     if kind is None:
         raise UsageError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     return kind

@@ -14,7 +14,7 @@ from compactor.files.flat_texts import FlatTextBatches, TextRows
 from compactor.files.json_arrays import MAX_COLUMNS
 from compactor.files.layouts import XmlLayout
 from compactor.files.problems import PROBLEMS, one_line
-from compactor.files.source import BadRow, Piece
+from compactor.files.source import Piece
 from compactor.files.xml_elements import Element, XmlRow, XmlRows
 from compactor.files.xml_shapes import (
     TEXT,
@@ -112,7 +112,7 @@ class XmlBatches(FlatTextBatches):
 
     def _learned_schema(self) -> pa.Schema:
         self._is_learning = False
-        self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in sorted(self._bad.items())]
+        self.bad_rows = self._bad_rows()
         if not self._shapes:
             path = "/".join(self._layout.row)
             which = f"<{path}>" if path else "within the outermost one"

@@ -11,3 +11,8 @@ Nouns: an edge is a node's output, named by the node or as `route.branch`; its c
 document is the rows of one source file. A bad record goes to the dead letters. `work.RunContext` is what
 nodes share: memory, local disk, threads and report.
 """
+
+from compactor.files.places import serve
+from compactor.stores.user_files import SCHEME, StoredFiles
+
+serve(SCHEME, StoredFiles())  # for every process that reads or writes the files of a pipeline

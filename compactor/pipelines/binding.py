@@ -10,6 +10,7 @@ from pyarrow import types as pt
 
 from compactor.errors import ConfigError, InputError
 from compactor.files.kept_types import without_dictionaries
+from compactor.files.names import KNOWN_ENDINGS
 from compactor.pipelines.provenance import HIDDEN_NAMES
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.errors import SchemaError
@@ -36,6 +37,14 @@ class UnserializableMapValue(InputError):  # noqa: N818 - public name in pipelin
             f"{what}: UnserializableMapValue{{format: {format_name}, column: {column}}}: {format_name} has "
             f"no place for a map: {cure}, or write NDJSON; nothing was written"
         )
+
+
+def unknown_kind(path: str, what: str) -> ConfigError:
+    """Returns the error of a file whose ending does not tell its format."""
+    return ConfigError(
+        f"{what}: {path}: unknown kind of file: give its `format`, such as csv or ndjson.gz; known endings "
+        f"are {KNOWN_ENDINGS}"
+    )
 
 
 def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:

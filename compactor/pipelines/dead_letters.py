@@ -14,8 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import DataError
+from compactor.files.sinks import TableSink
 from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
+from compactor.pipelines.config.variables import Variables
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipelines.run_report import RunReport, SeenRows
 from lsm_fragment import compute as pc
@@ -58,7 +60,21 @@ def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
         return
     assert pipeline.dead_letter is not None
     with open_table_sink(pipeline.dead_letter, SCHEMA) as sink:
-        yield sink
+        yield _Letters(sink, pipeline.variables)
+
+
+class _Letters:
+    """The dead-letter file. Its reasons show no value of the environment."""
+
+    def __init__(self, sink: TableSink, variables: Variables) -> None:
+        self._sink = sink
+        self._variables = variables
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        place = SCHEMA.get_field_index("reason")
+        field, hide = SCHEMA.field(place), self._variables.hide
+        reasons = pa.array(map(hide, batch.column(place).to_pylist()), field.type)
+        self._sink.write(batch.set_column(place, field, reasons))
 
 
 class DeadLetters:

@@ -21,6 +21,17 @@ def at_node(pipeline: Pipeline, name: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def at_setting(pipeline: Pipeline, name: str) -> Iterator[None]:
+    """Adds file and line of a setting to errors that the block raises."""
+    try:
+        yield
+    except CompactorError as error:
+        if (place := pipeline.place_of(name)) is not None:
+            error.args = (Message(f"{place}: ", error.message),)
+        raise
+
+
 def rows_at(pipeline: Pipeline, name: str, batches: Batches) -> Batches:
     """Yields the rows of a node, whose errors get its place; those of nodes before have theirs."""
     with at_node(pipeline, name):
@@ -29,7 +40,7 @@ def rows_at(pipeline: Pipeline, name: str, batches: Batches) -> Batches:
 
 def locate(error: CompactorError, pipeline: Pipeline, name: str) -> None:
     """Adds file, line and node to the message of an error, unless it has them already."""
-    place = pipeline.place_of(name)
+    place = pipeline.place_of("nodes", name)
     if place is None or error.message.startswith(f"{place.rpartition(', line ')[0]}, line "):
         return
     node = f"node {name!r}"

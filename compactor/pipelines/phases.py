@@ -11,9 +11,13 @@ from collections.abc import Collection
 from contextlib import ExitStack, closing
 from fnmatch import fnmatch
 
+from compactor.errors import ConfigError
+from compactor.files.places import is_stream
 from compactor.pipelines.classify import ancestors
 from compactor.pipelines.config import Output, Pipeline, Source
+from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import opened_dead_letters
+from compactor.pipelines.located import at_node
 from compactor.pipelines.nodes.source import OpenSource, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.run_report import RunReport
@@ -26,9 +30,29 @@ def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunRep
 
     On `CompactorError` no output of the failed phase contains anything of this run.
     """
+    with pipeline.variables.hidden():
+        return _run(pipeline, opener)
+
+
+def check_pipeline(pipeline: Pipeline) -> None:
+    """Opens the sources and binds all nodes, except those of later phases that read what earlier ones write.
+
+    Raises `CompactorError`.
+    """
+    with pipeline.variables.hidden():
+        first, rest = phases_of(pipeline)
+        _check_streams(pipeline, first, rest)
+        if first.nodes:
+            PipelineRun(first).close()
+        if not _reads_outputs(rest, first):
+            PipelineRun(rest).close()
+
+
+def _run(pipeline: Pipeline, opener: OpenSource) -> RunReport:
     if not pipeline.init:
         return PipelineRun(pipeline, opener).run()
     first, rest = phases_of(pipeline)
+    _check_streams(pipeline, first, rest)
     with opened_dead_letters(pipeline) as sink, ExitStack() as runs:
         before = runs.enter_context(closing(PipelineRun(first, opener, sink)))
         # Bind the second phase before anything runs, unless its sources may not exist yet.
@@ -40,6 +64,16 @@ def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunRep
         if rest.nodes:
             report.add((after or PipelineRun(rest, opener, sink, reported)).run())
     return report
+
+
+def _check_streams(pipeline: Pipeline, first: Pipeline, rest: Pipeline) -> None:
+    """Raises `ConfigError` for a stream that both phases read."""
+    for name, node in first.nodes.items():
+        if name in rest.nodes and isinstance(node, Source) and is_stream(node.path):
+            with at_node(pipeline, name):
+                raise ConfigError(
+                    f"{node.path} can be read only once, and both phases read it: save it as a file"
+                )
 
 
 def phases_of(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
@@ -68,12 +102,8 @@ def _reads_outputs(rest: Pipeline, first: Pipeline) -> bool:
 
 def _may_read(source: Source, output: Output) -> bool:
     if output.table is not None:
-        return source.table is not None and _place(source.table) == _place(output.table)
+        return source.table is not None and identity(source.table) == identity(output.table)
     if source.path is None or output.path is None:
         return False
-    written, read = (os.path.dirname(_place(path)) for path in (output.path, source.path))  # noqa: PTH120
+    written, read = (os.path.dirname(identity(path)) for path in (output.path, source.path))  # noqa: PTH120
     return written == read or fnmatch(written, read)
-
-
-def _place(path: str) -> str:
-    return path.rstrip("/") if "://" in path else os.path.realpath(path)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from compactor.errors import ConfigError
+from compactor.files.places import addresses_of
 from compactor.pipelines.config import Source
 from compactor.pipelines.nodes.source import (
     SourceReader,
-    matching_paths,
     open_one_file,
     open_source,
 )
@@ -34,11 +35,17 @@ class SourcePart:
     snapshot: Snapshot | None = None
     """The table's snapshot, reduced to this part's fragments; None for a file."""
 
-    def open(self, schema: pa.Schema, *, leaves_out_bad_rows: bool) -> SourceReader:
+    def open(
+        self, schema: pa.Schema, *, leaves_out_bad_rows: bool, held_bytes: int
+    ) -> SourceReader:
         """Opens the part. schema: schema of the whole source. Raises `InputError`."""
         if self.snapshot is None:
             return open_one_file(
-                self.place, self.source, schema, leaves_out_bad_rows=leaves_out_bad_rows
+                self.place,
+                self.source,
+                schema,
+                leaves_out_bad_rows=leaves_out_bad_rows,
+                held_bytes=held_bytes,
             )
         store, snapshot = open_store(self.place), self.snapshot
         text = self.source.where
@@ -57,14 +64,21 @@ class SourceParts:
         self.schemas: dict[str, pa.Schema] = {}
 
     def open_source(
-        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool
+        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
     ) -> SourceReader:
-        reader = open_source(name, source, leaves_out_bad_rows=leaves_out_bad_rows)
+        reader = open_source(
+            name, source, leaves_out_bad_rows=leaves_out_bad_rows, held_bytes=held_bytes
+        )
         self.schemas[name] = reader.schema
+        if reader.is_stream:
+            raise ConfigError(
+                f"node {name!r}: {source.path} can be read only once, but tasks may read again: save "
+                "it as a file, or run without --master"
+            )
         if source.path is not None:
             self.of[name] = [
-                SourcePart(name, source, str(Path(path).absolute()))
-                for path in matching_paths(source.path)
+                SourcePart(name, source, path if addresses_of(path) else str(Path(path).absolute()))
+                for path in reader.paths
             ]
         elif source.table is not None:
             self.of[name] = self._of_table(name, source, source.table)

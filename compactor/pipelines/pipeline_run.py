@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing
@@ -12,11 +11,8 @@ import pyarrow as pa
 
 from compactor.common import interrupts
 from compactor.errors import ConfigError
-from compactor.pipelines.binding import (
-    WIDENED,
-    WIDENED_TYPE,
-    plain_schema,
-)
+from compactor.files.write import check_sink_path
+from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, plain_schema
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.classify import (
     Classified,
@@ -38,6 +34,7 @@ from compactor.pipelines.config import (
     Window,
     inputs_of,
 )
+from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
 from compactor.pipelines.located import at_node, rows_at
 from compactor.pipelines.nodes import (
@@ -133,7 +130,9 @@ class PipelineRun:
             case Source():
                 tolerant = self._work.pipeline.on_error == "continue"
                 with self._work.scan_clock.on(name):
-                    self._readers[name] = self._opener(name, node, leaves_out_bad_rows=tolerant)
+                    self._readers[name] = self._opener(
+                        name, node, leaves_out_bad_rows=tolerant, held_bytes=self._work.held_bytes
+                    )
                 schemas[name] = plain_schema(self._readers[name].schema, what)
             case Transform(window=None):
                 schemas[name] = transform.bound(node, given[0], what)
@@ -165,10 +164,18 @@ class PipelineRun:
         work = self._work
         for name, node in self._nodes.items():
             if isinstance(node, Source):
-                for path in self._readers[name].paths:
-                    work.places[os.path.realpath(path)] = f"the rows of {name!r}"
-        if work.pipeline.dead_letter is not None:
-            work.claim(work.pipeline.dead_letter, "dead_letter")
+                reader = self._readers[name]
+                for path in reader.paths:
+                    if reader.is_stream:
+                        work.has_streams = True
+                        with at_node(work.pipeline, name):
+                            work.claim(path, f"node {name!r}")
+                    else:
+                        work.places[identity(path)] = f"the rows of {name!r}"
+        if (letters := work.pipeline.dead_letter) is not None:
+            with at_setting(work.pipeline, "dead_letter"):
+                check_sink_path(letters)
+                work.claim(letters, "dead_letter")
         for name, node in self._nodes.items():
             if isinstance(node, Output) and node.path is not None and node.split is None:
                 with at_node(work.pipeline, name):

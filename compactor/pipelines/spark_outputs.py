@@ -73,8 +73,7 @@ def write_outputs(
             if not isinstance(node, Output) or node.path is None:
                 continue
             schema = written_schema(node, schemas[node.input])
-            sink = open_sink(node.path, schema, text=node.text_options, layout=node.layout)
-            file = files.enter_context(closing(sink))
+            file = files.enter_context(closing(open_sink(node.path, schema, node)))
             for feed in feeds[name]:
                 for rows in results.written(feed):
                     if rows.part is not None:

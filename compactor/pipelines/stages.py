@@ -38,7 +38,7 @@ from lsm_fragment.names import quoted
 _MAX_PATHS: Final = 1000
 _KNOWN: Final[dict[type, frozenset[str]]] = {
     Source: frozenset(
-        {"path", "table", "where", "columns", "fields", "only_fields", "csv", "encoding"}
+        {"path", "table", "format", "where", "columns", "fields", "only_fields", "csv", "encoding"}
         | {"lines", "fixed", "xml"}
     ),
     Transform: frozenset({"input", "filter", "columns", "batch_size", "window"}),
@@ -47,7 +47,9 @@ _KNOWN: Final[dict[type, frozenset[str]]] = {
     Sort: frozenset({"input", "by"}),
     Aggregate: frozenset({"input", "group_by", "columns", "window"}),
     Combine: frozenset({"probe", "build", "on", "how"}),
-    Output: frozenset({"input", "path", "table", "sort_by", "drop_widened", "csv", "fixed"}),
+    Output: frozenset(
+        {"input", "path", "table", "format", "sort_by", "drop_widened", "csv", "fixed"}
+    ),
     Pipeline: frozenset(
         {"nodes", "memory", "batch_size", "on_error", "dead_letter", "max_group_buffer"}
     ),

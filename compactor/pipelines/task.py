@@ -112,7 +112,11 @@ def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> TaskOutput:
 
     def root_rows(work: RunContext) -> Batches:
         schema = spec.file_schemas[piece.node]
-        yield from source.rows(work, piece.node, piece.open(schema, leaves_out_bad_rows=leaves_out))
+        yield from source.rows(
+            work,
+            piece.node,
+            piece.open(schema, leaves_out_bad_rows=leaves_out, held_bytes=work.held_bytes),
+        )
 
     return _Task(spec, task, piece.node).output(root_rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -25,6 +24,7 @@ from compactor.pipelines.classify import (
     topological_order,
 )
 from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
+from compactor.pipelines.config.paths import identity
 from compactor.pipelines.database import Database, database_stage
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
@@ -43,6 +43,12 @@ _BATCHES_OF_LIMIT: Final = 64
 """A batch may take one part in this many of `memory.limit`, or less in a long graph."""
 _BATCHES_OF_NODE: Final = 4
 """The batches in flight, one at each node, may take one part in this many of `memory.limit` together."""
+_HELD_OF_LIMIT: Final = 4
+_MAX_HELD: Final = 64 << 20
+"""Sources keep at most one part in `_HELD_OF_LIMIT` of `memory.limit`, and at most `_MAX_HELD`: this comes on
+top of what nodes hold."""
+_STREAM_SECONDS: Final = 1.0
+"""Leave a thread behind that still waits for a pipe then: its next row ends it, or the end of the process."""
 _LIGHT_ROW_BYTES: Final = 64
 """Assume rows of this size where their weight is not known yet."""
 
@@ -65,6 +71,8 @@ class RunContext:
         self.budget = MemoryBudget(self.stage_plan())
         self.places: dict[str, str] = {}
         """What each file is used for, by real path."""
+        self.has_streams = False
+        """Whether a thread may wait for what another program writes into a pipe."""
         self.disk: LocalDisk
         self.database: Database
         self.dead_letters: DeadLetters
@@ -73,8 +81,8 @@ class RunContext:
         self._buffers: dict[str, list[BatchBuffer]] = {}
 
     def claim(self, path: str, what: str) -> None:
-        """Reserves a file. Raises `ConfigError` if the run already reads or writes it."""
-        place = os.path.realpath(path)
+        """Reserves a file to write, or a stream to read. Raises `ConfigError` if the run uses it already."""
+        place = identity(path)
         if self.places.setdefault(place, what) != what:
             raise ConfigError(
                 f"{what}: {path} is the place of {self.places[place]} too: choose another name"
@@ -103,6 +111,12 @@ class RunContext:
     def _batch_bytes(self) -> int:
         parts = max(_BATCHES_OF_LIMIT, _BATCHES_OF_NODE * len(self.nodes))
         return self.pipeline.memory.limit // parts
+
+    @property
+    def held_bytes(self) -> int:
+        """The most bytes of rows that a source keeps from the pass that tells its types."""
+        sources = sum(isinstance(node, Source) for node in self.nodes.values())
+        return min(self.pipeline.memory.limit // _HELD_OF_LIMIT, _MAX_HELD) // max(1, sources)
 
     def stage_plan(self) -> StagePlan:
         limit = self.pipeline.memory.limit
@@ -150,7 +164,7 @@ class RunContext:
         for channel in self._channels:
             channel.stop()
         for thread in self._threads:
-            thread.join()
+            thread.join(_STREAM_SECONDS if self.has_streams else None)
         for buffers in self._buffers.values():
             self.report.spills += sum(buffer.spills for buffer in buffers)
             for buffer in buffers:

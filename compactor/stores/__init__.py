@@ -9,5 +9,6 @@ s3        S3 by boto3, which retries requests with backoff; s3_answers maps resp
           sends the parts of an upload, s3_encryption sets headers
 resume    continues a GET after its connection broke
 metered   counts calls and requests
+user_files  lets users' files be objects
 parts     passes parts of a task's rows to the driver; conditional_writes proves that `create` is honoured
 """

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.files import source
+from compactor.files import read as files_read
 from compactor.files.ndjson import NdjsonBatches
 from compactor.files.read import open_table_file
 from tests.files.reading import put, refusal, table_of
@@ -62,7 +62,7 @@ def test_a_type_that_the_last_row_widens_is_that_of_all_rows(
     ending: str,
     held: int,
 ) -> None:
-    monkeypatch.setattr(source, "_HELD_BATCHES", held)
+    monkeypatch.setattr(files_read, "_HELD_BATCHES", held)
     table = table_of(_written(tmp_path, ending, [early] * ROWS + [last]), batch_bytes=BLOCK)
     alone = table_of(_written(tmp_path, ending, [early, last]), batch_bytes=1 << 20)
     assert table.schema == alone.schema
@@ -92,7 +92,7 @@ def test_cells_that_no_other_type_holds_become_the_texts_that_they_were(
 def test_fields_that_the_last_row_adds_are_null_in_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    monkeypatch.setattr(source, "_HELD_BATCHES", held)
+    monkeypatch.setattr(files_read, "_HELD_BATCHES", held)
     rows: list[dict[str, Any]] = [{"a": n, "s": {"x": n}, "l": [{"y": n}]} for n in range(ROWS)]
     rows.append(
         {"new": "2024-01-01", "a": 0.5, "s": {"x": None, "z": [True]}, "l": [{"w": "t"}, None]}
@@ -111,7 +111,7 @@ def test_fields_that_the_last_row_adds_are_null_in_all_others(
 def test_bad_rows_are_left_out_wherever_the_held_rows_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, ending: str
 ) -> None:
-    monkeypatch.setattr(source, "_HELD_BATCHES", held)
+    monkeypatch.setattr(files_read, "_HELD_BATCHES", held)
     known = pa.schema([("v", pa.int8())])
     values = ["300" if n % 700 == 5 else str(n % 100) for n in range(ROWS)]
     path = _written(tmp_path, ending, values)
@@ -134,7 +134,7 @@ def source_of(path: str, known: pa.Schema) -> Any:
 def test_only_what_is_not_held_is_parsed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, expected: int
 ) -> None:
-    monkeypatch.setattr(source, "_HELD_BATCHES", held)
+    monkeypatch.setattr(files_read, "_HELD_BATCHES", held)
     parsed: dict[int, int] = {}
     original = NdjsonBatches._good_rows
 
@@ -157,7 +157,7 @@ def test_rows_that_leave_out_most_fields_are_parsed_in_pieces(
 ) -> None:
     """Fields that later lines leave out count, whatever their depth, and pieces count as they come."""
     monkeypatch.setattr("compactor.files.json_arrays.MAX_CELLS", 100_000)
-    monkeypatch.setattr(source, "_HELD_BATCHES", 1)
+    monkeypatch.setattr(files_read, "_HELD_BATCHES", 1)
     wide = json.dumps({f"k{n}": 1 for n in range(1_000)})
     line = f'{{"s":{wide}}}' if is_nested else wide
     path = put(tmp_path, "a.ndjson", f"{line}\n" + '{"a":1}\n' * 5_000)
@@ -172,7 +172,7 @@ def test_rows_that_leave_out_most_fields_are_parsed_in_pieces(
 def test_a_bad_line_is_left_out_again_beside_as_many_columns_as_there_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_HELD_BATCHES", NONE)
+    monkeypatch.setattr(files_read, "_HELD_BATCHES", NONE)
     monkeypatch.setattr("compactor.files.json_arrays.MAX_COLUMNS", 20)
     many = json.dumps({f"k{n}": 1 for n in range(19)})
     lines = ['{"a":1}', '{"more":1,"a":"x"}', *['{"a":2}'] * ROWS, many]

@@ -50,7 +50,9 @@ def run_of(
     """A run of nodes; sources of a path that `tables` names are those."""
     given = {n: t if isinstance(t, Gated) else Gated(t, 1000) for n, t in tables.items()}
 
-    def opener(name: str, source: Source, *, leaves_out_bad_rows: bool) -> SourceReader:
+    def opener(
+        name: str, source: Source, *, leaves_out_bad_rows: bool, held_bytes: int
+    ) -> SourceReader:
         assert source.path is not None
         gated = given[source.path]
         return SourceReader(gated.schema, lambda: one_document(name, iter(gated), gated.schema))

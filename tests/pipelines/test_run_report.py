@@ -40,9 +40,13 @@ def test_seconds_count_from_the_opening_of_the_first_source(
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
-    def slow(name: str, source: Source, *, leaves_out_bad_rows: bool) -> SourceReader:
+    def slow(
+        name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
+    ) -> SourceReader:
         now[0] += 60
-        return open_source(name, source, leaves_out_bad_rows=leaves_out_bad_rows)
+        return open_source(
+            name, source, leaves_out_bad_rows=leaves_out_bad_rows, held_bytes=held_bytes
+        )
 
     write_lines(tmp_path / "in.ndjson", 10)
     pipeline = parse_pipeline(json.dumps({"nodes": nodes_of(tmp_path)}), "p.yaml")

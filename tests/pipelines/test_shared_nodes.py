@@ -91,8 +91,12 @@ class Opened:
     def __init__(self) -> None:
         self.reads: Counter[str] = Counter()
 
-    def __call__(self, name: str, node: Source, /, *, leaves_out_bad_rows: bool) -> SourceReader:
-        reader = open_source(name, node, leaves_out_bad_rows=leaves_out_bad_rows)
+    def __call__(
+        self, name: str, node: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
+    ) -> SourceReader:
+        reader = open_source(
+            name, node, leaves_out_bad_rows=leaves_out_bad_rows, held_bytes=held_bytes
+        )
         batches = reader.batches
 
         def counted() -> Batches:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config.nodes import Node, Output, branches_of, inputs_of
+from compactor.pipelines.config.paths import identity
 from compactor.settings.mistakes import Place, instead_of
 
 Fail = Callable[[Place, str], ConfigError]
@@ -35,17 +35,13 @@ def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
 
 def check_places(nodes: Mapping[str, Node], dead_letter: str | None, fail: Fail) -> None:
     """Raises `fail(...)` if two outputs, or an output and the dead letters, share a place."""
-    taken = {} if dead_letter is None else {_absolute(dead_letter): "the dead letters"}
+    taken = {} if dead_letter is None else {identity(dead_letter): "the dead letters"}
     for key, node in nodes.items():
         if isinstance(node, Output):
-            place = _absolute(node.path or node.table or "")
+            place = identity(node.path or node.table or "")
             if place in taken:
                 raise fail(("nodes", key), f"node {key!r}: {taken[place]} go to the same place")
             taken[place] = f"the rows of {key!r}"
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.realpath(path)
 
 
 def _check_acyclic(nodes: Mapping[str, Node], fail: Fail) -> None:

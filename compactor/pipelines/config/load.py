@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -13,7 +14,9 @@ from compactor.pipelines.config.graph import Fail, check_graph, check_places
 from compactor.pipelines.config.listed import by_name
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import NODES, Merge, Node
+from compactor.pipelines.config.paths import from_folder, placed
 from compactor.pipelines.config.pipeline import Pipeline
+from compactor.pipelines.config.variables import Variables
 from compactor.predicate.instant import at_instant
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, first_mistake
@@ -47,6 +50,15 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
 
 
 def _pipeline_of(document: Document) -> Pipeline:
+    variables = Variables()
+    variables.fill(document)
+    with variables.hidden():
+        pipeline = _checked(document)
+    pipeline._variables = variables
+    return pipeline
+
+
+def _checked(document: Document) -> Pipeline:
     document = by_name(document)
     settings, fail = document.root, document.fail
     odd = _first_odd_key(settings, set())
@@ -57,10 +69,16 @@ def _pipeline_of(document: Document) -> Pipeline:
         raise fail(
             ("nodes",), "`nodes` is a mapping of nodes by name, or a list: give at least one"
         )
-    instant = datetime.now(UTC)
-    nodes = {key: _at_instant(_node(key, value, document), instant) for key, value in raw.items()}
+    instant, folder = datetime.now(UTC), os.path.dirname(document.name)  # noqa: PTH120 - "" for here
+    nodes = {
+        key: placed(_at_instant(_node(key, value, document), instant), folder)
+        for key, value in raw.items()
+    }
+    if isinstance(letters := settings.get("dead_letter"), str):
+        settings["dead_letter"] = from_folder(letters, folder)
     pipeline = _validated(Pipeline, settings | {"nodes": nodes}, (), "the pipeline", fail)
-    pipeline._places.update({key: document.place_of(("nodes", key)) for key in nodes})
+    settings_with_places = [("dead_letter",), *(("nodes", key) for key in nodes)]
+    pipeline._places.update({each: document.place_of(each) for each in settings_with_places})
     check_graph(nodes, fail)
     check_places(nodes, pipeline.dead_letter, fail)
     return pipeline

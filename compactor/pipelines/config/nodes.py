@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from compactor.files.layouts import Layout, kind_with
-from compactor.files.names import FRAGMENT, FileKind
+from compactor.files.names import FRAGMENT, KNOWN_ENDINGS, FileKind
+from compactor.files.places import STREAM
 from compactor.files.text_options import PLAIN, TextOptions
 from compactor.pipelines.config.layouts import Fixed, Lines, Xml, layout_of
 from compactor.pipelines.config.model import EachOnce, Model, PlaceName, Text
@@ -29,11 +30,33 @@ class _Place(Model):
     path: PlaceName | None = None
     table: PlaceName | None = None
     """A folder or s3://bucket/prefix."""
+    format: str | None = None
+    """The format of files whose ending does not tell it, as an ending: `csv`, `ndjson.gz`."""
+
+    @property
+    def layout(self) -> Layout | None:
+        """What the ending does not tell of the rows."""
+        return None
+
+    @property
+    def kind(self) -> FileKind | None:
+        """The kind of its files; None for a table, and where neither setting nor ending tells it."""
+        return None if self.path is None else kind_with(self.path, self.layout, self.format)
 
     @model_validator(mode="after")
     def _is_file_or_table(self) -> Self:
         if (self.path is None) == (self.table is None):
             raise SettingError("path", "give `path` or `table`, one of the two")
+        if self.format is not None and self.path is None:
+            raise SettingError("format", "`format` is for files")
+        if self.format is not None and self.kind is None:
+            raise SettingError(
+                "format", f"format: no {self.format!r}; known are the endings {KNOWN_ENDINGS}"
+            )
+        if self.path == STREAM and self.kind is None:
+            raise SettingError(
+                "path", "`path: '-'` has no ending: give `format`, as in `format: csv`"
+            )
         return self
 
 
@@ -94,7 +117,7 @@ class Source(_Place):
     @model_validator(mode="after")
     def _text_options_fit(self) -> Self:
         if self.csv is not None:
-            check_is_csv(self.path)
+            check_is_csv(self.kind)
         try:
             self.text_options  # noqa: B018 - raises `ValueError`
         except ValueError as error:
@@ -341,11 +364,6 @@ class Output(_Place):
         return layout_of(self.fixed)
 
     @property
-    def kind(self) -> FileKind | None:
-        """The kind of its files; None for a table or an unknown ending."""
-        return None if self.path is None else kind_with(self.path, self.layout)
-
-    @property
     def _is_fragment(self) -> bool:
         return self.kind == FRAGMENT
 
@@ -368,7 +386,7 @@ class Output(_Place):
     @model_validator(mode="after")
     def _csv_is_csv(self) -> Self:
         if self.csv is not None:
-            check_is_csv(self.path)
+            check_is_csv(self.kind)
         return self
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import Output
+from compactor.pipelines.config.variables import Variables
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes
 from compactor.settings.mistakes import SettingError, instead_of
 
@@ -31,7 +32,13 @@ class Pipeline(Model):
     """Outputs that are published before the other outputs start."""
     max_group_buffer: int = Field(default=10_000, ge=1, strict=True)
     """Maximum rows of a group (see `correlation_key`) that an output holds."""
-    _places: dict[str, str] = PrivateAttr(default_factory=dict)
+    _places: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
+    _variables: Variables = PrivateAttr(default_factory=Variables)
+
+    @property
+    def variables(self) -> Variables:
+        """The variables that the file refers to; their values are hidden in all that is printed."""
+        return self._variables
 
     @field_validator("memory", mode="before")
     @classmethod
@@ -57,6 +64,6 @@ class Pipeline(Model):
             )
         return self
 
-    def place_of(self, node: str) -> str | None:
-        """Returns the node's file and line, if it comes from a file."""
-        return self._places.get(node)
+    def place_of(self, *setting: str) -> str | None:
+        """Returns file and line of a setting, such as `nodes`, `a`, if it comes from a file."""
+        return self._places.get(setting)

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from compactor.files.names import FileFormat, kind_of
+from compactor.files.names import FileFormat, FileKind
 from compactor.files.text_options import PLAIN, TextOptions
 from compactor.pipelines.config.model import Model
 from compactor.settings.mistakes import SettingError
@@ -54,9 +54,8 @@ class CsvForm(Model):
         return self
 
 
-def check_is_csv(path: str | None) -> None:
+def check_is_csv(kind: FileKind | None) -> None:
     """Raises `SettingError` if `csv` is given for another kind of file."""
-    kind = kind_of(path or "")
     if kind is None or kind.format is not FileFormat.CSV:
         raise SettingError("csv", "`csv` is for CSV files")
 

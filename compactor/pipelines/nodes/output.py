@@ -13,12 +13,11 @@ from compactor.common import interrupts
 from compactor.common.clock import random_id
 from compactor.common.threads import started
 from compactor.errors import ConfigError, InputError
-from compactor.files.layouts import Layout
 from compactor.files.names import PARQUET, WITHOUT_MAPS, FileFormat
+from compactor.files.places import addresses_of
 from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
 from compactor.files.staging import Staging
-from compactor.files.text_options import PLAIN, TextOptions
 from compactor.files.write import SinkOptions, StagedSink, check_columns, check_sink_path
 from compactor.pipelines.binding import (
     WIDENED,
@@ -26,6 +25,7 @@ from compactor.pipelines.binding import (
     checked_order,
     has_map,
     sort_schema,
+    unknown_kind,
 )
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Stopped
@@ -71,7 +71,9 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
         checked_order((SortColumn(node.split.by),), written, f"{what}: split")
     kind = node.kind
     if node.path is not None:
-        check_sink_path(node.path, node.layout)
+        if kind is None:
+            raise unknown_kind(node.path, what)
+        check_sink_path(node.path, node.layout, node.format)
     if kind is not None and kind.format in WITHOUT_MAPS:
         for column in written:
             if has_map(column.type):
@@ -84,7 +86,7 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
         )
     if node.path is not None:
         try:
-            check_columns(node.path, written, node.layout)
+            check_columns(node.path, written, node.layout, node.format)
         except InputError as error:
             raise ConfigError(f"{what}: {error}") from None
 
@@ -99,24 +101,22 @@ def written_schema(node: Output, schema: pa.Schema) -> pa.Schema:
 def open_sink(
     path: str,
     schema: pa.Schema,
-    sort: SortSchema | None = None,
+    node: Output,
     row_group_bytes: int = ROW_GROUP_BYTES,
     staging: Staging | None = None,
-    text: TextOptions = PLAIN,
-    layout: Layout | None = None,
 ) -> StagedSink:
-    """Opens a file with the write options of pipelines.
+    """Opens a file of an output.
 
-    sort: sort schema of a fragment. row_group_bytes: row group size of Parquet. staging: folder of unfinished
-    files, if the output has several. text: form of CSV.
+    row_group_bytes: row group size of Parquet. staging: folder of unfinished files, if there are several.
     """
     options = SinkOptions(
-        sort=sort,
+        text=node.text_options,
+        layout=node.layout,
+        ending=node.format,
+        sort=None if node.sort_by is None else parse_sort_schema(node.sort_by),
         map_objects=True,
         expanded=WIDENED,
         row_group_bytes=row_group_bytes,
-        text=text,
-        layout=layout,
     )
     return StagedSink(path, schema, options, staging)
 
@@ -183,7 +183,7 @@ class Writing:
 
     def _write_files(self) -> None:
         assert self._node.path is not None
-        if self._node.split is not None:
+        if self._node.split is not None and addresses_of(self._node.path) is None:
             self._staging = Staging(Path(self._node.path).resolve())
         self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
         if self._report.live:
@@ -244,16 +244,7 @@ class Writing:
         if self._node.split is not None:
             self._work.claim(path, f"node {self._name!r}")
         row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
-        node = self._node
-        return open_sink(
-            path,
-            self._schema,
-            self._sort,
-            row_group_bytes,
-            self._staging,
-            text=node.text_options,
-            layout=node.layout,
-        )
+        return open_sink(path, self._schema, self._node, row_group_bytes, self._staging)
 
     def _write_fragments(self, table: str) -> None:
         store = open_store(table)

@@ -15,10 +15,12 @@ from pyarrow import types as pt
 from compactor.common.foreign import shown_path
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.jsontext import json_values
+from compactor.files.layouts import kind_with
+from compactor.files.places import STANDARD_INPUT, STREAM, addresses_of
 from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places, wanted_names
-from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, common_schema
+from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, common_schema, unknown_kind
 from compactor.pipelines.config import Source
 from compactor.pipelines.provenance import (
     Batches,
@@ -61,6 +63,8 @@ class SourceReader:
         self._files = files
         self.paths: Sequence[str] = ()
         """File paths; empty for a table."""
+        self.is_stream = False
+        """Whether a file can be read only once."""
         self.bad_rows: list[BadRow] = []
         """Rows skipped so far, and all bad rows of the document opened last, numbered within the source."""
         self.bad_keys: list[pa.Array] = []
@@ -82,67 +86,92 @@ class SourceReader:
 
 class OpenSource(Protocol):
     def __call__(
-        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool
+        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
     ) -> SourceReader: ...
 
 
-def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> SourceReader:
+def open_source(
+    name: str, source: Source, *, leaves_out_bad_rows: bool, held_bytes: int
+) -> SourceReader:
     """Opens a source: files, after inferring their types, or the latest version of a table.
+
+    held_bytes: how much of their rows the files may keep together from the pass that tells their types.
 
     Raises `InputError` and `ConfigError`.
     """
     if source.table is not None:
         return _open_table(name, source.table, source)
-    assert source.path is not None
-    paths = matching_paths(source.path)
-    if not paths:
-        raise InputError(f"node {name!r}: {shown_path(source.path)}: no such file")
+    paths = _paths(source, f"node {name!r}")
+    files: list[FileBatches] = []
     with ExitStack() as opened:
-        files = [
-            opened.enter_context(
-                _opened(
-                    path,
-                    source,
-                    leaves_out_bad_rows=leaves_out_bad_rows,
-                    may_be_empty=len(paths) > 1,
-                )
+        for path in paths:
+            file = _opened(
+                path,
+                source,
+                leaves_out_bad_rows=leaves_out_bad_rows,
+                may_be_empty=len(paths) > 1,
+                held_bytes=held_bytes,
             )
-            for path in paths
-        ]
+            files.append(opened.enter_context(file))
+            held_bytes -= file.held_bytes
         schema = _schema_of(files, source, f"node {name!r}")
         opened.pop_all()
     reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key), files)
     reader.paths = paths
+    reader.is_stream = any(file.is_stream for file in files)
     return reader
 
 
 def open_one_file(
-    path: str, source: Source, schema: pa.Schema, *, leaves_out_bad_rows: bool
+    path: str, source: Source, schema: pa.Schema, *, leaves_out_bad_rows: bool, held_bytes: int
 ) -> SourceReader:
     """Opens one file of a source with known columns."""
-    file = _opened(path, source, leaves_out_bad_rows=leaves_out_bad_rows, may_be_empty=True)
+    file = _opened(
+        path,
+        source,
+        leaves_out_bad_rows=leaves_out_bad_rows,
+        may_be_empty=True,
+        held_bytes=held_bytes,
+    )
     reader = SourceReader(schema, lambda: _rows_of([file], reader, source.correlation_key))
     return reader
 
 
 def _opened(
-    path: str, source: Source, *, leaves_out_bad_rows: bool, may_be_empty: bool
+    path: str, source: Source, *, leaves_out_bad_rows: bool, may_be_empty: bool, held_bytes: int
 ) -> FileBatches:
-    """Opens a file; text whose columns are all declared is read in one pass, later.
+    """Opens a file; text whose columns are all declared, or that is a stream, is read in one pass, later.
 
-    The keys of bad rows must be known before any row is written.
+    The keys of bad rows of a file must be known before any row is written.
     """
     return open_table_file(
         path,
         _declared(source),
         options=source.text_options,
         layout=source.layout,
+        ending=source.format,
         columns=source.used,
         in_one_pass=source.correlation_key is None,
         may_be_empty=may_be_empty,
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=source.correlation_key,
+        held_bytes=held_bytes,
+        takes_streams=True,
     )
+
+
+def _paths(source: Source, what: str) -> list[str]:
+    """Returns the files of a source. Raises `InputError` without one, `ConfigError` for an unknown kind."""
+    assert source.path is not None
+    paths = matching_paths(source.path)
+    is_local = addresses_of(source.path) is None
+    if not paths or (is_local and not Path(paths[0]).exists()):
+        shown = shown_path(source.path) if is_local else source.path
+        raise InputError(f"{what}: {shown}: no such file: check the path")
+    for path in paths:
+        if kind_with(path, source.layout, source.format) is None:
+            raise unknown_kind(path, what)
+    return paths
 
 
 def _open_table(name: str, table: str, source: Source) -> SourceReader:
@@ -200,7 +229,8 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
         "declare its type in `fields`",
     )
     is_whole = source.columns is None and source.used is None
-    if is_whole and not set(everything) <= set(first):
+    may_have_others = any(file.is_stream for file in files)
+    if is_whole and (may_have_others or not set(everything) <= set(first)):
         wanted = wanted.append(pa.field(WIDENED, WIDENED_TYPE))
     return wanted
 
@@ -249,14 +279,12 @@ def _only(schema: pa.Schema, wanted: pa.Schema, declared: Mapping[str, pa.Field]
 
 
 def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None) -> Batches:
-    """Yields each file as a document. key: the correlation key, recorded for bad rows."""
+    """Yields each file as a document. key: the correlation key, noted for bad rows."""
     rows = 0
     for file in files:
         reader.begun.append((rows, file.path))
-        noted = _Noted(file, reader, rows)
+        noted = _Noted(file, reader, rows, key)
         noted.note()
-        if key is not None and file.bad_rows:
-            reader.bad_keys.append(_bad_keys(file, reader.schema.field(key)))
         name = Path(file.path).name
         yield boundary_batch(Boundary(True, name), reader.schema)
         with file:
@@ -272,16 +300,22 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
 class _Noted:
     """The bad rows of a file that its source knows of."""
 
-    def __init__(self, file: FileBatches, reader: SourceReader, first: int) -> None:
-        """first: number of the file's first row within the source."""
+    def __init__(
+        self, file: FileBatches, reader: SourceReader, first: int, key: str | None
+    ) -> None:
+        """first: number of the file's first row within the source. key: the correlation key."""
         self._file = file
         self._reader = reader
         self._first = first
+        self._key = key
         self._count = 0
 
     def note(self) -> None:
         """Adds those found since the last call."""
         new = self._file.bad_rows[self._count :]
+        if self._key is not None and new:
+            keys = _bad_keys(self._file, self._reader.schema.field(self._key))
+            self._reader.bad_keys.append(keys[self._count :])
         self._count += len(new)
         self._reader.bad_rows += [BadRow(self._first + ordinal, reason) for ordinal, reason in new]
 
@@ -413,6 +447,10 @@ def _decoded_column(column: pa.Array, field: pa.Field) -> pa.Array:
 
 def matching_paths(pattern: str) -> list[str]:
     """Returns the file of that name, or the files that match the pattern, sorted by name."""
+    if pattern == STREAM:
+        return [STANDARD_INPUT]
+    if (served := addresses_of(pattern)) is not None:
+        return served.matching(pattern)
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [pattern]
     return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern

@@ -1,0 +1,206 @@
+"""Finds where the bytes of a user's file are: in a local file, a stream that can be read once, or a store.
+
+This room knows no stores. Those above it add the addresses of theirs by `serve`.
+"""
+
+from __future__ import annotations
+
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from compactor.errors import InputError
+from compactor.files.problems import reading
+
+STREAM: Final = "-"
+"""Standard input as a file to read, standard output as one to write."""
+STANDARD_INPUT: Final = "/dev/stdin"
+"""Read standard input by this name, which says whether it is a pipe or a file."""
+
+
+_MAX_REMEMBERED: Final = 4 << 20
+"""Remember this much of a stream: more than the readers look at before they begin with the rows."""
+
+
+class _Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes:
+        """Returns `size` bytes, fewer only at the end: readers cut their blocks by that."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Bytes(_Readable, Protocol):
+    """The bytes of a file, forward only."""
+
+    def tell(self) -> int: ...
+
+
+class Place(ABC):
+    """A place of bytes to read."""
+
+    size_bytes: int = 0
+    """Size as stored; 0 if it is unknown."""
+    is_stream: bool = False
+    """Whether the bytes can be read only once."""
+    is_local: bool = False
+    """Whether a local file has the bytes, which can be sought in."""
+
+    @abstractmethod
+    def open(self) -> Bytes:
+        """Begins at the first byte. This or the first read raises `CompactorError` or `OSError`."""
+
+
+class Unfinished(ABC):
+    """A file that is not visible before `publish`."""
+
+    file: IO[bytes]
+
+    @abstractmethod
+    def seal(self) -> None:
+        """Takes no more bytes."""
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Shows the sealed file, in place of any earlier one."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Removes the file unless it is published. Idempotent."""
+
+
+class Addresses(ABC):
+    """What a store has for the addresses of a scheme."""
+
+    @abstractmethod
+    def place(self, address: str) -> Place:
+        """Finds an object. Raises `InputError` if it is not there, and other `CompactorError`."""
+
+    @abstractmethod
+    def matching(self, pattern: str) -> list[str]:
+        """Returns the addresses that match a pattern, sorted. Raises `CompactorError`."""
+
+    @abstractmethod
+    def check_target(self, address: str) -> None:
+        """Raises `UsageError` for an address that no object can have."""
+
+    @abstractmethod
+    def create(self, address: str) -> Unfinished:
+        """Begins an object. Raises `CompactorError`."""
+
+
+_SERVED: Final[dict[str, Addresses]] = {}
+
+
+def serve(scheme: str, addresses: Addresses) -> None:
+    """Lets paths that begin with `scheme` (such as `s3://`) be read and written."""
+    _SERVED[scheme] = addresses
+
+
+def addresses_of(path: str) -> Addresses | None:
+    """Returns what serves an address; None for a local path."""
+    return next((found for scheme, found in _SERVED.items() if path.startswith(scheme)), None)
+
+
+def place_of(path: str) -> Place:
+    """Finds a file to read. Raises `InputError` if there is none, and for a folder."""
+    if (served := addresses_of(path)) is not None:
+        return served.place(path)
+    with reading(path):
+        status = Path(path).stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError
+        if stat.S_ISREG(status.st_mode):
+            return _LocalFile(path, status.st_size)
+        if _is_stream(status.st_mode):
+            return _Stream(path)
+    raise InputError(f"{path}: is neither a file nor a pipe: name one of these")
+
+
+def is_stream(path: str | None) -> bool:
+    """Returns whether a path is one of a stream, which can be read only once."""
+    if path is None or addresses_of(path) is not None:
+        return False
+    try:
+        return _is_stream(Path(STANDARD_INPUT if path == STREAM else path).stat().st_mode)
+    except OSError:
+        return False
+
+
+def _is_stream(mode: int) -> bool:
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+class _LocalFile(Place):
+    is_local = True
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        self._path = path
+        self.size_bytes = size_bytes
+
+    def open(self) -> Bytes:
+        return Path(self._path).open("rb")
+
+
+class _Stream(Place):
+    """Standard input, a FIFO or a character device."""
+
+    is_stream = True
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def open(self) -> Bytes:
+        return OnceBytes(lambda: self._path.open("rb"))
+
+
+class OnceBytes:
+    """Bytes that are read once, and whose beginning is remembered, so that a header can be read twice.
+
+    The first read opens them: a FIFO waits until it has a writer.
+    """
+
+    def __init__(self, opened: Callable[[], _Readable]) -> None:
+        self._opened = opened
+        self._file: _Readable | None = None
+        self._position = 0
+        self._start: bytearray | None = bytearray()
+        """What was read so far; None once it is too much, or was read again."""
+        self._again = b""
+
+    def read(self, size: int = -1, /) -> bytes:
+        data, self._again = self._split(size)
+        if not data:
+            data = self._read(size)
+            if self._start is not None:
+                self._start += data
+                if len(self._start) > _MAX_REMEMBERED:
+                    self._start = None
+        elif 0 <= len(data) < size:
+            # Blocks of rows have the same sizes as those of a file.
+            data += self._read(size - len(data))
+        self._position += len(data)
+        return data
+
+    def rewind(self) -> None:
+        """Goes back to the first byte, once."""
+        assert self._start is not None
+        self._again, self._start = bytes(self._start), None
+        self._position = 0
+
+    def tell(self) -> int:
+        return self._position
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _read(self, size: int) -> bytes:
+        if self._file is None:
+            self._file = self._opened()
+        return self._file.read(size)
+
+    def _split(self, size: int) -> tuple[bytes, bytes]:
+        return (self._again, b"") if size < 0 else (self._again[:size], self._again[size:])

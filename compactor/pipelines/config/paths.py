@@ -1,0 +1,32 @@
+"""Finds the files that a pipeline's file names: relative paths begin at its own folder."""
+
+from __future__ import annotations
+
+import os
+
+from compactor.files.places import STREAM
+from compactor.pipelines.config.nodes import Node, Output, Source
+
+
+def from_folder(path: str, folder: str) -> str:
+    """Returns a path or address as seen from the working directory. folder: that of the pipeline's file."""
+    if path == STREAM or "://" in path:
+        return path
+    return os.path.join(folder, path)  # noqa: PTH118 - Path would drop a trailing slash and `./`
+
+
+def placed(node: Node, folder: str) -> Node:
+    """Returns the node with its file or table as seen from the working directory."""
+    if not isinstance(node, (Source, Output)):
+        return node
+    places = {"path": node.path, "table": node.table}
+    return node.model_copy(
+        update={key: from_folder(place, folder) for key, place in places.items() if place}
+    )
+
+
+def identity(path: str) -> str:
+    """Returns the one name of a file, table or object that has several paths."""
+    if path == STREAM or "://" in path:
+        return path.rstrip("/")
+    return os.path.realpath(path)

@@ -1,0 +1,99 @@
+"""Fills the texts of a pipeline's file from the environment, and hides the values in what is printed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from compactor.common.message import Message, Setting
+from compactor.errors import CompactorError
+from compactor.settings.document import Document
+from compactor.settings.mistakes import Place
+
+_REFERENCE: Final = re.compile(
+    r"(?P<escape>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}]*))?\}"
+    r"|(?P<odd>\$\{)"
+)
+_MIN_HIDDEN: Final = 4
+"""Hide shorter values only within the whole text that they came with: they may be a part of any word."""
+
+
+class Variables:
+    """The variables that a pipeline's file refers to, with their values."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, str] = {}
+        """What to show instead of each text that came from the environment."""
+        self._hidden: re.Pattern[str] | None = None
+
+    def fill(self, document: Document) -> None:
+        """Replaces `${NAME}` and `${NAME:-default}` in all texts of a document. Raises `ConfigError`."""
+        with self.hidden():  # a later text may be wrong
+            document.root = self._filled(document.root, (), document)
+        longest_first = sorted(self._shown, key=len, reverse=True)
+        if longest_first:
+            self._hidden = re.compile("|".join(map(re.escape, longest_first)))
+
+    def hide(self, text: str) -> str:
+        """Returns the text with references in place of values from the environment."""
+        if self._hidden is None:
+            return text
+        return self._hidden.sub(lambda found: self._shown[found[0]], text)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Hides the values in the messages of errors that the block raises."""
+        try:
+            yield
+        except CompactorError as error:
+            if self._hidden is not None:
+                parts = error.message.parts
+                shown = (p if isinstance(p, Setting) else self.hide(p) for p in parts)
+                error.args = (Message(*shown),)
+            raise
+
+    def _filled(self, value: Any, place: Place, document: Document) -> Any:
+        if isinstance(value, dict):
+            return {k: self._filled(v, (*place, k), document) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._filled(v, (*place, n), document) for n, v in enumerate(value)]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        names: list[str] = []
+
+        def of(found: re.Match[str]) -> str:
+            if found["escape"]:
+                return "${"
+            if found["odd"]:
+                raise document.fail(
+                    place,
+                    f"{value!r}: write a variable as ${{NAME}} or ${{NAME:-default}}, and $${{ for the "
+                    "characters themselves",
+                )
+            return self._value(found, place, document, names)
+
+        filled = _REFERENCE.sub(of, value)
+        if names:
+            self._shown[filled] = value
+        return filled
+
+    def _value(
+        self, found: re.Match[str], place: Place, document: Document, names: list[str]
+    ) -> str:
+        name, default = found["name"], found["default"]
+        value = os.environ.get(name)
+        if default is not None and not value:
+            return str(default)
+        if value is None:
+            raise document.fail(
+                place,
+                f"${{{name}}} is not set in the environment: set it, or give a default, as in "
+                f"${{{name}:-value}}",
+            )
+        names.append(name)
+        if len(value) >= _MIN_HIDDEN:
+            self._shown.setdefault(value, f"${{{name}}}")
+        return value

@@ -1,0 +1,155 @@
+"""Reads and writes users' files that are objects of a store: one GET, and one PUT or multipart upload."""
+
+from __future__ import annotations
+
+import io
+from fnmatch import fnmatchcase
+from typing import IO, Any, Final, cast
+
+from compactor.errors import InputError, ObjectNotFoundError, UsageError
+from compactor.files.places import Addresses, Bytes, OnceBytes, Place, Unfinished
+from compactor.resources.disk import LocalDisk
+from compactor.stores.base import ObjectInfo, Store, Upload
+from compactor.stores.keys import check_key
+from compactor.stores.open import open_store
+from compactor.stores.resume import ResumingStream
+
+SCHEME: Final = "s3://"
+_MAGIC: Final = frozenset("*?[")
+_READ_BYTES: Final = 1 << 20
+"""Read up to this much where the caller wants everything at once."""
+
+
+class StoredFiles(Addresses):
+    """The objects of buckets as files."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, Store] = {}
+        self._disk = LocalDisk()
+
+    def place(self, address: str) -> Place:
+        store, key = self._split(address)
+        try:
+            return _Object(store, key, address, store.head(key))
+        except ObjectNotFoundError:
+            raise InputError(f"{address}: no such object: check the address") from None
+
+    def matching(self, pattern: str) -> list[str]:
+        bucket, _, key = pattern.removeprefix(SCHEME).partition("/")
+        parts = key.split("/")
+        fixed = next((n for n, part in enumerate(parts) if _MAGIC & set(part)), None)
+        if fixed is None:
+            return [pattern]
+        store = self._store(bucket)
+        # `?` and `#` are refused in addresses, so list at the bucket.
+        start = "/".join([*parts[:fixed], _before_magic(parts[fixed])])
+        keys = (info.key for info in store.list(start))
+        return [f"{SCHEME}{bucket}/{key}" for key in keys if _matches(key.split("/"), parts)]
+
+    def check_target(self, address: str) -> None:
+        self._split(address)
+
+    def create(self, address: str) -> Unfinished:
+        store, key = self._split(address)
+        return _UnfinishedObject(store.start_upload(key), self._disk)
+
+    def _split(self, address: str) -> tuple[Store, str]:
+        bucket, _, key = address.removeprefix(SCHEME).partition("/")
+        if not key or key.endswith("/"):
+            raise UsageError(f"{address}: names no object; write s3://bucket/folder/name.csv")
+        return self._store(bucket), check_key(key)
+
+    def _store(self, bucket: str) -> Store:
+        """Returns the store of a bucket: one for all its files, so that they share connections."""
+        if bucket not in self._stores:
+            self._stores[bucket] = open_store(f"{SCHEME}{bucket}")
+        return self._stores[bucket]
+
+
+def _before_magic(part: str) -> str:
+    return part[: min(part.index(mark) for mark in _MAGIC if mark in part)]
+
+
+def _matches(key: list[str], parts: list[str]) -> bool:
+    """Returns whether a key matches a pattern, folder by folder, as file names do."""
+    return len(key) == len(parts) and all(map(fnmatchcase, key, parts))
+
+
+class _Object(Place):
+    """An object of a known version."""
+
+    def __init__(self, store: Store, key: str, address: str, info: ObjectInfo) -> None:
+        self._store = store
+        self._key = key
+        self._address = address
+        self._etag = info.etag
+        self.size_bytes = info.size_bytes
+
+    def open(self) -> Bytes:
+        return OnceBytes(self._opened)
+
+    def _opened(self) -> _ObjectBytes:
+        stream = ResumingStream(self._store, self._key)
+        if stream.etag != self._etag:
+            stream.close()
+            raise InputError(f"{self._address}: was replaced while it was read: run again")
+        return _ObjectBytes(stream)
+
+
+class _ObjectBytes:
+    """One GET of an object, which resumes where its connection breaks."""
+
+    def __init__(self, stream: ResumingStream) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1, /) -> bytes:
+        pieces, left = [], size
+        while left and (data := self._stream.read(_READ_BYTES if left < 0 else left)):
+            pieces.append(data)
+            left = max(-1, left - len(data)) if left > 0 else left
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _UnfinishedObject(Unfinished):
+    """An upload, which shows the object when it is completed."""
+
+    def __init__(self, upload: Upload, disk: LocalDisk) -> None:
+        self._upload = upload
+        self._disk = disk
+        self.file = cast("IO[bytes]", _Uploading(upload))
+
+    def seal(self) -> None:
+        """Puts what is not sent yet on local disk: an output may have thousands of files."""
+        self.file.close()
+        self._upload.spill(self._disk)
+
+    def publish(self) -> None:
+        self._upload.complete()
+
+    def close(self) -> None:
+        self.file.close()
+        self._upload.abort()
+
+
+class _Uploading(io.RawIOBase):
+    """An upload as a file to write to."""
+
+    def __init__(self, upload: Upload) -> None:
+        super().__init__()
+        self._upload = upload
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._upload.write(data)
+        size = memoryview(data).nbytes
+        self._written += size
+        return size
+
+    def tell(self) -> int:
+        return self._written
