@@ -36,7 +36,7 @@ from compactor.pipelines.config import (
 )
 from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
-from compactor.pipelines.located import at_node, rows_at
+from compactor.pipelines.located import at_node, at_setting, rows_at
 from compactor.pipelines.nodes import (
     aggregate,
     combine,

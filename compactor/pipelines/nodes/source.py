@@ -116,7 +116,9 @@ def open_source(
             held_bytes -= file.held_bytes
         schema = _schema_of(files, source, f"node {name!r}")
         opened.pop_all()
-    reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key), files)
+    # A thread may still wait for a stream when the run ends, and closing would wait too.
+    closed = [file for file in files if not file.is_stream]
+    reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key), closed)
     reader.paths = paths
     reader.is_stream = any(file.is_stream for file in files)
     return reader
