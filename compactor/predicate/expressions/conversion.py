@@ -23,7 +23,8 @@ _CLOCK: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?$"
 
 
 def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts a storage array as Arrow does, and formats the years and decimals that Arrow cannot format.
+    """Casts a storage array as Arrow does, and formats the years and decimals that Arrow cannot format. No finite
+    value becomes infinite.
 
     Raises `pa.ArrowInvalid` for a value that does not fit.
     """
@@ -36,7 +37,7 @@ def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         return _of_texts(array, dtype)
     if pt.is_decimal(dtype) and pt.is_integer(array.type):
         return _whole_decimals(array, dtype)
-    return pc.cast(array, dtype)
+    return _cast(array, dtype)
 
 
 def converted_or_null(array: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -78,7 +79,21 @@ def _of_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return pc.coalesce(zoned, local.view(dtype))
     if pt.is_timestamp(dtype) or pt.is_date32(dtype):
         return times_of(texts, dtype)
-    return pc.cast(texts, dtype)
+    return _cast(texts, dtype)
+
+
+def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts as Arrow does, except that no finite value becomes infinite."""
+    found = pc.cast(array, dtype)
+    if not pt.is_floating(dtype) or not pc.any(is_infinite := pc.is_inf(found)).as_py():
+        return found
+    if is_string(array.type):
+        is_infinite = pc.and_not(is_infinite, pc.match_substring(array, "inf", ignore_case=True))
+    elif pt.is_floating(array.type):
+        is_infinite = pc.and_not(is_infinite, pc.is_inf(array))
+    if len(wrong := array.filter(is_infinite)):
+        raise pa.ArrowInvalid(f"{str(wrong[0])[:60]} is beyond the values of {dtype}")
+    return found
 
 
 def _whole_decimals(array: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -1,0 +1,39 @@
+"""Values at the bounds of their types, and texts that grow."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.pipelines.expressions import Expression
+from tests.support.wording import refuses
+
+
+def value_of(text: str, values: pa.Array) -> list[Any]:
+    batch = pa.record_batch({"v": values})
+    return Expression(text, batch.schema, "node 't'")(batch).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (pa.array(["1e39"]), "FLOAT"),
+        (pa.array(["-1e400"]), "DOUBLE"),
+        (pa.array(["1e400"]).dictionary_encode(), "DOUBLE"),
+        (pa.array([1e308]), "FLOAT"),
+        (pa.array([10**40], pa.decimal256(76, 0)), "FLOAT"),
+    ],
+)
+def test_no_cast_makes_a_finite_value_infinite(values: pa.Array, dtype: str) -> None:
+    assert value_of(f"TRY_CAST(v AS {dtype})", values) == [None]
+    with refuses(pa.ArrowInvalid, "is beyond the values of"):
+        value_of(f"CAST(v AS {dtype})", values)
+
+
+def test_infinities_and_rounded_fractions_are_cast() -> None:
+    texts = pa.array(["inf", "-Infinity", "0.1", None])
+    assert value_of("CAST(v AS DOUBLE)", texts) == [math.inf, -math.inf, 0.1, None]
+    assert value_of("CAST(v AS FLOAT)", pa.array([math.inf, 0.5])) == [math.inf, 0.5]
