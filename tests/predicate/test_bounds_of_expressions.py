@@ -37,3 +37,14 @@ def test_infinities_and_rounded_fractions_are_cast() -> None:
     texts = pa.array(["inf", "-Infinity", "0.1", None])
     assert value_of("CAST(v AS DOUBLE)", texts) == [math.inf, -math.inf, 0.1, None]
     assert value_of("CAST(v AS FLOAT)", pa.array([math.inf, 0.5])) == [math.inf, 0.5]
+
+
+def test_a_float_too_large_for_a_fraction_is_rounded_to_itself() -> None:
+    values = [1e308, -1e308, 2.0**52, 2.25, math.inf, None]
+    rounded = [1e308, -1e308, 2.0**52, 2.3, math.inf, None]
+    assert value_of("round(v, 1)", pa.array(values)) == rounded
+    assert value_of("round(v, 30)", pa.array([3e38, 2.25], pa.float32())) == [
+        pa.scalar(3e38, pa.float32()).as_py(),
+        2.25,
+    ]
+    assert value_of("round(1e308, 1)", pa.array([1])) == [1e308]

@@ -18,6 +18,8 @@ _ORDERED: Final = (
 _NARROW_DIGITS: Final = 38
 MAX_DIGITS: Final = 76
 """Limit for the digits of ROUND, that of the widest decimals: Arrow's cost grows with the digits."""
+_FIRST_WHOLE: Final = {16: 2.0**10, 32: 2.0**23, 64: 2.0**52}
+"""The floats of each width from which on none has a fraction."""
 
 
 def unless_whole(name: str) -> Callable[[Any], Any]:
@@ -34,7 +36,20 @@ def rounded(value: Any, digits: pa.Scalar | None = None) -> Any:
         raise pa.ArrowInvalid(f"digits are a number from 0 to {MAX_DIGITS}")
     if pt.is_integer(value.type):
         return value
-    return pc.round(_with_room(value), ndigits=count, round_mode="half_towards_infinity")
+    if count and pt.is_floating(value.type):
+        return _rounded_fractions(value, count)
+    return _rounded(_with_room(value), count)
+
+
+def _rounded_fractions(value: Any, digits: int) -> Any:
+    """Leaves the floats that are whole by their size: Arrow's product of them and the digits overflows."""
+    is_whole = pc.greater_equal(pc.abs(value), _FIRST_WHOLE[value.type.bit_width])
+    fractions = pc.if_else(is_whole, pa.scalar(0, value.type), value)
+    return pc.if_else(is_whole, value, _rounded(fractions, digits))
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    return pc.round(value, ndigits=digits, round_mode="half_towards_infinity")
 
 
 def _with_room(value: Any) -> Any:
