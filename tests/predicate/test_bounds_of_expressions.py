@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from compactor.errors import ConfigError
 from compactor.pipelines.expressions import Expression
 from tests.support.wording import refuses
 
@@ -48,3 +49,11 @@ def test_a_float_too_large_for_a_fraction_is_rounded_to_itself() -> None:
         2.25,
     ]
     assert value_of("round(1e308, 1)", pa.array([1])) == [1e308]
+
+
+@pytest.mark.parametrize("new", [r"\9", r"\x"])
+def test_a_wrong_replacement_is_found_before_rows_are_read(new: str) -> None:
+    schema = pa.schema([("v", pa.string())])
+    with refuses(ConfigError, "Invalid replacement string"):
+        Expression(f"regexp_replace(v, '(a)b', '{new}')", schema, "node 't'")
+    assert value_of(r"regexp_replace(v, '(a)b', '\1')", pa.array(["ab"])) == ["a"]

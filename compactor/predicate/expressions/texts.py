@@ -203,9 +203,9 @@ def regexp_replace(
 ) -> Any:
     """Replaces the first match, or all with flag `g`."""
     limit = None if flags is not None and "g" in (flags.as_py() or "") else 1
-    return pc.replace_substring_regex(
-        text, _with_flags(pattern, flags), new.as_py(), max_replacements=limit
-    )
+    whole = _with_flags(pattern, flags)
+    _check_replacement(whole, new.as_py())
+    return pc.replace_substring_regex(text, whole, new.as_py(), max_replacements=limit)
 
 
 def regexp_extract(text: Any, pattern: pa.Scalar, group: pa.Scalar | None = None) -> Any:
@@ -232,6 +232,13 @@ def _checked(pattern: str) -> str:
     """Returns a regular expression of RE2. Raises `pa.ArrowInvalid` for another text."""
     pc.match_substring_regex(pa.array([""]), pattern)
     return pattern
+
+
+@lru_cache(maxsize=256)
+def _check_replacement(pattern: str, new: str) -> None:
+    """Raises `pa.ArrowInvalid` for a replacement with a group that the pattern lacks. The alternative of
+    nothing matches the empty text: Arrow checks a replacement when it is first needed."""
+    pc.replace_substring_regex(pa.array([""]), f"|{pattern}", new)
 
 
 _TOKEN: Final = re.compile(
