@@ -27,7 +27,7 @@ def time_units(text: str, dtype: pa.DataType) -> Decimal:
     if pt.is_date(dtype):
         days = times_of(pa.array([text]), pa.date32())[0].value
         return Decimal(days * _MS_PER_DAY if pt.is_date64(dtype) else days)
-    seconds = _of_clock(text) if pt.is_time(dtype) else _since_1970(text, dtype.tz)
+    seconds = _of_clock(text) if pt.is_time(dtype) else _since_1970(text)
     return _EXACT.multiply(seconds, Decimal(_UNITS_PER_SECOND[dtype.unit]))
 
 
@@ -52,18 +52,17 @@ def _of_clock(text: str) -> Decimal:
     return _EXACT.add(Decimal(int(hours) * 3600 + int(minutes) * 60), Decimal(seconds))
 
 
-def _since_1970(text: str, zone: str | None) -> Decimal:
+def _since_1970(text: str) -> Decimal:
     # Arrow rejects fractions finer than the type's unit; whole seconds span more years than finer units.
     found = _FRACTION.fullmatch(text)
     whole = text if found is None else found[1] + found[3]
     fraction = "0" if found is None else found[2]
-    return _EXACT.add(Decimal(_seconds(whole, zone)), Decimal(fraction))
+    return _EXACT.add(Decimal(_seconds(whole)), Decimal(fraction))
 
 
-def _seconds(text: str, zone: str | None) -> int:
-    if zone is not None:
-        try:
-            return int(times_of(pa.array([text]), pa.timestamp("s", zone))[0].value)
-        except pa.ArrowInvalid:
-            pass
-    return int(times_of(pa.array([text]), pa.timestamp("s"))[0].value)
+def _seconds(text: str) -> int:
+    try:
+        found = times_of(pa.array([text]), pa.timestamp("s", "UTC"))
+    except pa.ArrowInvalid:  # the text names no zone
+        found = times_of(pa.array([text]), pa.timestamp("s"))
+    return int(found[0].value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pytest
 
 from compactor.errors import ConfigError
 from compactor.pipelines.expressions import Expression
+from compactor.predicate.parse import parse_where
+from compactor.predicate.tree import matching
 from tests.support.wording import refuses
 
 
@@ -57,3 +60,19 @@ def test_a_wrong_replacement_is_found_before_rows_are_read(new: str) -> None:
     with refuses(ConfigError, "Invalid replacement string"):
         Expression(f"regexp_replace(v, '(a)b', '{new}')", schema, "node 't'")
     assert value_of(r"regexp_replace(v, '(a)b', '\1')", pa.array(["ab"])) == ["a"]
+
+
+@pytest.mark.parametrize("dtype", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin")])
+@pytest.mark.parametrize(
+    "time",
+    [
+        "timestamptz '2024-03-31 00:30:00-02:00'",
+        "'2024-03-31T02:30:00Z'",
+        "'2024-03-31 02:30:00'",
+    ],
+)
+def test_a_time_with_a_zone_compares_as_an_instant(dtype: pa.DataType, time: str) -> None:
+    start = datetime(2024, 3, 31, 2, 29, 59)
+    rows = {"t": pa.array([start, start + timedelta(seconds=1)]).cast(pa.timestamp("us")).cast(dtype)}
+    where = parse_where(f"t >= {time}", pa.schema([("t", dtype)]))
+    assert matching(where, rows, 2).to_pylist() == [False, True]
