@@ -10,6 +10,7 @@ from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError, UsageError
 from compactor.predicate.expressions.bound import Rows, first_line
+from compactor.predicate.expressions.sizes import in_slices
 from compactor.predicate.parse import bound_value, parse_condition
 from compactor.predicate.sql import SqlError, parsed, shown
 from compactor.predicate.tree import columns_of, matching
@@ -83,4 +84,4 @@ class Expression:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
         """Raises `pa.ArrowException` for values outside the expression's domain."""
-        return self._bound.array(Rows(batch.num_rows, batch.column))
+        return in_slices(self._bound.array, Rows(batch.num_rows, batch.column))

@@ -21,6 +21,7 @@ from compactor.predicate.expressions.bound import Bound, Rows, first_line
 from compactor.predicate.expressions.bound import columns_of as names_read
 from compactor.predicate.expressions.comparing import compare
 from compactor.predicate.expressions.kinds import kind_of
+from compactor.predicate.expressions.sizes import in_slices
 from compactor.predicate.like import ESCAPE, checked_pattern, like_each
 from compactor.predicate.numbers import comparison, exactly, has_numbers, in_units
 from compactor.predicate.sql import (
@@ -125,7 +126,7 @@ def _computed(sides: Sequence[Bound], test: Callable[..., pa.Array]) -> Computed
 
     def evaluated(columns: Sequence[pa.Array], count: int) -> pa.Array:
         rows = Rows.of(dict(zip(names, columns, strict=True)), count)
-        return test(*(_array(side, rows) for side in sides))
+        return in_slices(lambda some: test(*(_array(side, some) for side in sides)), rows)
 
     return Computed(names, evaluated)
 
@@ -134,7 +135,7 @@ def _array(side: Bound, rows: Rows) -> pa.Array:
     try:
         return side.array(rows)
     except OF_VALUES as error:
-        raise pa.ArrowInvalid(f"{side.text!r}: {first_line(error)}") from None
+        raise type(error)(f"{side.text!r}: {first_line(error)}") from None
 
 
 class _Conditions:

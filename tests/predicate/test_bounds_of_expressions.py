@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import pyarrow as pa
 import pytest
 
-from compactor.errors import ConfigError
+from compactor.errors import ConfigError, DataError
 from compactor.pipelines.expressions import Expression
+from compactor.predicate.holding import holding
 from compactor.predicate.parse import parse_where
 from compactor.predicate.tree import matching
 from tests.support.wording import refuses
@@ -18,7 +20,8 @@ from tests.support.wording import refuses
 
 def value_of(text: str, values: pa.Array) -> list[Any]:
     batch = pa.record_batch({"v": values})
-    return Expression(text, batch.schema, "node 't'")(batch).to_pylist()
+    found: list[Any] = Expression(text, batch.schema, "node 't'")(batch).to_pylist()
+    return found
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,45 @@ def test_a_wrong_replacement_is_found_before_rows_are_read(new: str) -> None:
 )
 def test_a_time_with_a_zone_compares_as_an_instant(dtype: pa.DataType, time: str) -> None:
     start = datetime(2024, 3, 31, 2, 29, 59)
-    rows = {"t": pa.array([start, start + timedelta(seconds=1)]).cast(pa.timestamp("us")).cast(dtype)}
+    rows = {
+        "t": pa.array([start, start + timedelta(seconds=1)]).cast(pa.timestamp("us")).cast(dtype)
+    }
     where = parse_where(f"t >= {time}", pa.schema([("t", dtype)]))
     assert matching(where, rows, 2).to_pylist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("lpad(v, 1000000, 'x')", 1_000_000),
+        ("rpad(v, length(v) * 10000)", 1_000_000),
+        ("replace(v, 'a', lpad('', 10000, 'y'))", 1_000_000),
+        ("replace(v, left(v, 1), lpad('', 10000, 'y'))", 1_000_000),
+        ("regexp_replace(v, 'a', lpad('', 10000, 'y'), 'g')", 1_000_000),
+        ("regexp_replace(v, 'a+', lpad('', 1000000, 'y'))", 1_000_000),
+        ("concat(lpad('', 1000000, 'y'), v)", 1_000_100),
+        ("concat_ws(lpad('', 1000000, 'y'), v, v)", 1_000_200),
+    ],
+)
+def test_texts_too_large_together_are_computed_in_slices(text: str, length: int) -> None:
+    values = pa.array(["a" * 100] * 80 + [None])
+    assert value_of(f"length({text})", values) == [length] * 80 + [
+        None if "concat" not in text else ANY
+    ]
+    where = parse_where(f"{text} = 'b'", pa.schema([("v", pa.string())]))
+    assert matching(where, {"v": values[:80]}, 80).to_pylist() == [False] * 80
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "replace(v, 'a', v)",
+        "replace(v, 'a', lpad('', 9000, 'y'))",
+        "regexp_replace(v, 'a', lpad('', 9000, 'y'), 'g')",
+    ],
+)
+def test_a_text_too_large_by_itself_is_an_error_of_its_row(text: str) -> None:
+    schema = pa.schema([("v", pa.string())])
+    rows = {"v": pa.array(["b", "a" * 100_000, "b"])}
+    with refuses(DataError, "row 2"):
+        holding(parse_where(f"{text} = 'x'", schema), rows, 3, lambda row: f"row {row + 1}")

@@ -33,6 +33,9 @@ class Rows:
     def of(cls, columns: Mapping[str, pa.Array], count: int) -> Rows:
         return cls(count, columns.__getitem__)
 
+    def slice(self, start: int, stop: int) -> Rows:
+        return Rows(stop - start, lambda name: self.column(name)[start:stop])
+
     def kept(self, is_kept: Bits) -> Rows:
         if is_kept.all():
             return self

@@ -23,10 +23,9 @@ _CLOCK: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?$"
 
 
 def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts a storage array as Arrow does, and formats the years and decimals that Arrow cannot format. No finite
-    value becomes infinite.
+    """Casts a storage array as Arrow does, and formats the years and decimals that Arrow cannot format.
 
-    Raises `pa.ArrowInvalid` for a value that does not fit.
+    No finite value becomes infinite. Raises `pa.ArrowInvalid` for a value that does not fit.
     """
     array = plain(array)
     if array.type == dtype:

@@ -14,11 +14,19 @@ from pyarrow import types as pt
 
 from compactor.predicate.expressions.conversion import cast_value
 from compactor.predicate.expressions.nested import element
+from compactor.predicate.expressions.sizes import (
+    MAX_CALL,
+    check_size,
+    rows_of,
+    text_bytes,
+    total,
+)
 from lsm_fragment import compute as pc
 
 MAX_PADDED: Final = 1_000_000
 """Limit for the length of a padded text."""
 _FLAGS: Final = "cgis"
+_GROUP: Final = re.compile(r"\\[0-9]")
 
 
 def row_by_row(function: Callable[..., Any], dtype: pa.DataType) -> Callable[..., Any]:
@@ -63,31 +71,36 @@ def text_of(value: Any) -> Any:
 
 def joined(*values: Any) -> Any:
     """`||`: null if a part is null."""
-    return pc.binary_join_element_wise(*map(text_of, values), "")
+    return _join(list(map(text_of, values)), null_handling="emit_null")
 
 
 def concat(*values: Any) -> Any:
-    return pc.binary_join_element_wise(*_texts(values), "", null_handling="replace")
+    return _join(_texts(values), null_handling="replace")
+
+
+def _join(parts: list[Any], *, null_handling: str) -> Any:
+    rows = rows_of(parts)
+    check_size(sum(text_bytes(part, rows) for part in parts), rows)
+    return pc.binary_join_element_wise(*parts, "", null_handling=null_handling)
 
 
 def concat_ws(separator: Any, *values: Any) -> Any:
     """Joins the parts that are not null. Arrow's own way of skipping nulls loses rows without a part."""
     parts = _texts(values)
+    rows = rows_of([separator, *parts])
+    separators = len(parts) * text_bytes(separator, rows)
+    check_size(separators + sum(text_bytes(part, rows) for part in parts), rows)
     if isinstance(separator, pa.Scalar) and separator.is_valid:
         after = [pc.binary_join_element_wise(text_of(separator), part, "") for part in parts]
         whole = pc.binary_join_element_wise(*after, "", null_handling="replace")
         return pc.utf8_slice_codeunits(whole, len(separator.as_py()))
-    some = [part if isinstance(part, pa.Array) else pa.repeat(part, _rows(parts)) for part in parts]
+    some = [part if isinstance(part, pa.Array) else pa.repeat(part, rows) for part in parts]
     packed = pa.StructArray.from_arrays(some, [str(place) for place in range(len(some))])
     return row_by_row(_joined_by, pa.string())(separator, packed)
 
 
 def _joined_by(separator: str, parts: dict[str, str | None]) -> str:
     return separator.join(part for part in parts.values() if part is not None)
-
-
-def _rows(parts: list[Any]) -> int:
-    return next((len(part) for part in parts if isinstance(part, pa.Array)), 1)
 
 
 def _texts(values: tuple[Any, ...]) -> list[Any]:
@@ -125,9 +138,32 @@ right = by_constants(
     ),
     lambda size: size != 0 and abs(size) < 2**31,
 )
+
+
+def _replaced(text: Any, old: str, new: str) -> Any:
+    size = text_bytes(text, rows := rows_of([text]))
+    if size // len(old) * len(new) > MAX_CALL:
+        check_size(size + total(pc.count_substring(text, old), rows) * (len(new) - len(old)), rows)
+    return pc.replace_substring(text, old, new)
+
+
+_replaced_length = row_by_row(
+    lambda text, old, new: len(text) + (text.count(old) * (len(new) - len(old)) if old else 0),
+    pa.int64(),
+)
+_replaced_each = row_by_row(
+    lambda text, old, new: text.replace(old, new) if old else text, pa.string()
+)
+
+
+def _replaced_by_columns(*values: Any) -> Any:
+    check_size(total(_replaced_length(*values), rows := rows_of(values)), rows)
+    return _replaced_each(*values)
+
+
 replace = by_constants(
-    lambda text, old, new: pc.replace_substring(text, old, new),
-    row_by_row(lambda text, old, new: text.replace(old, new) if old else text, pa.string()),
+    _replaced,
+    _replaced_by_columns,
     lambda old, _new: old != "",
 )
 starts_with = by_constants(
@@ -191,7 +227,13 @@ def padded(*, is_left: bool) -> Callable[..., Any]:
         more = (fill * (missing // len(fill) + 1))[:missing]
         return more + text if is_left else text + more
 
-    return row_by_row(pad, pa.string())
+    def call(text: Any, size: Any, *fill: Any) -> Any:
+        sizes = pc.min_element_wise(pc.max_element_wise(size, 0), MAX_PADDED)
+        check_size(total(sizes, rows := rows_of([text, size, *fill])), rows)
+        return each(text, size, *fill)
+
+    each = row_by_row(pad, pa.string())
+    return call
 
 
 def regexp_matches(text: Any, pattern: pa.Scalar, flags: pa.Scalar | None = None) -> Any:
@@ -205,6 +247,7 @@ def regexp_replace(
     limit = None if flags is not None and "g" in (flags.as_py() or "") else 1
     whole = _with_flags(pattern, flags)
     _check_replacement(whole, new.as_py())
+    _check_growth(text, whole, new.as_py(), limit)
     return pc.replace_substring_regex(text, whole, new.as_py(), max_replacements=limit)
 
 
@@ -232,6 +275,16 @@ def _checked(pattern: str) -> str:
     """Returns a regular expression of RE2. Raises `pa.ArrowInvalid` for another text."""
     pc.match_substring_regex(pa.array([""]), pattern)
     return pattern
+
+
+def _check_growth(text: Any, pattern: str, new: str, limit: int | None) -> None:
+    size = text_bytes(text, rows := rows_of([text]))
+    size *= 1 + len(_GROUP.findall(new))
+    places = rows if limit == 1 else size + rows
+    if size + places * len(new) > MAX_CALL:
+        if limit is None:
+            places = total(pc.count_substring_regex(text, pattern), rows)
+        check_size(size + places * len(new), rows)
 
 
 @lru_cache(maxsize=256)
