@@ -570,15 +570,18 @@ def test_the_current_time_is_one_instant_for_all_nodes_of_a_run(tmp_path: Path) 
     assert lines_of(tmp_path / "out.ndjson") == [{"n": n, "same": True} for n in range(5000)]
 
 
-def test_long_texts_computed_from_one_batch_go_on_in_several(tmp_path: Path) -> None:
-    longer = {"n": "n", "s": "lpad('', if(n < 0, 0, 1000000), 'x')"}
+def test_long_texts_computed_from_one_batch_go_on_in_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compactor.predicate.expressions.sizes.MAX_TOGETHER", 100_000)
+    longer = {"n": "n", "s": "lpad('', if(n < 0, 0, 1000), 'x')"}
     nodes = {
         **sources("a"),
         "t": {"transform": {"input": "a", "columns": longer}},
         "u": {"transform": {"input": "t", "columns": {"n": "n", "size": "length(s)"}}},
     }
     run_of({**nodes, **out(tmp_path, "u")}, {"a": pa.table({"n": range(300)})}).run()
-    assert lines_of(tmp_path / "out.ndjson") == [{"n": n, "size": 1_000_000} for n in range(300)]
+    assert lines_of(tmp_path / "out.ndjson") == [{"n": n, "size": 1000} for n in range(300)]
 
 
 @pytest.mark.parametrize(

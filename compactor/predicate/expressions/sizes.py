@@ -12,17 +12,18 @@ from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import concat_logical
 
 MIB: Final = 1 << 20
-MAX_TEXT: Final = 256 * MIB
-"""Limit for the characters of one computed text, and for the bytes of a computed array."""
-MAX_CALL: Final = 64 * MIB
-"""Limit for the characters that one call of a function returns for several rows."""
+MAX_ONE: Final = 256 * MIB
+"""Limit for the characters of one computed text."""
+MAX_TOGETHER: Final = 64 * MIB
+"""Limit for the characters that a function returns for several rows at once."""
 
 
 def check_size(size: int, rows: int) -> None:
-    """Raises `pa.ArrowCapacityError` if the texts of a call are too large. size: their characters."""
-    if size > (MAX_CALL if rows > 1 else MAX_TEXT):
+    """Raises `pa.ArrowCapacityError` if computed texts are too large. size: their characters."""
+    limit = MAX_TOGETHER if rows > 1 else MAX_ONE
+    if size > limit:
         raise pa.ArrowCapacityError(
-            f"computed texts take at most {MAX_TEXT // MIB} MiB, not {size / MIB:,.0f} MiB: make them shorter"
+            f"computed texts take at most {limit // MIB} MiB, not {size / MIB:,.0f} MiB: make them shorter"
         )
 
 
@@ -48,7 +49,7 @@ def total(numbers: Any, rows: int) -> int:
 def in_slices(evaluate: Callable[[Rows], pa.Array], rows: Rows) -> pa.Array:
     """Evaluates all rows, or one half after the other if their texts are too large together.
 
-    Raises `pa.ArrowCapacityError` if a single text is too large, or the result.
+    Raises `pa.ArrowCapacityError` if a text is too large by itself, or the result of several rows.
     """
     try:
         return evaluate(rows)
@@ -59,5 +60,5 @@ def in_slices(evaluate: Callable[[Rows], pa.Array], rows: Rows) -> pa.Array:
     parts = [
         in_slices(evaluate, some) for some in (rows.slice(0, half), rows.slice(half, rows.count))
     ]
-    check_size(sum(part.nbytes for part in parts), 1)
+    check_size(sum(part.nbytes for part in parts), rows.count)
     return concat_logical(parts)

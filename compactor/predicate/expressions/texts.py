@@ -15,7 +15,7 @@ from pyarrow import types as pt
 from compactor.predicate.expressions.conversion import cast_value
 from compactor.predicate.expressions.nested import element
 from compactor.predicate.expressions.sizes import (
-    MAX_CALL,
+    MAX_TOGETHER,
     check_size,
     rows_of,
     text_bytes,
@@ -142,7 +142,7 @@ right = by_constants(
 
 def _replaced(text: Any, old: str, new: str) -> Any:
     size = text_bytes(text, rows := rows_of([text]))
-    if size // len(old) * len(new) > MAX_CALL:
+    if size // len(old) * len(new) > MAX_TOGETHER:
         check_size(size + total(pc.count_substring(text, old), rows) * (len(new) - len(old)), rows)
     return pc.replace_substring(text, old, new)
 
@@ -281,7 +281,7 @@ def _check_growth(text: Any, pattern: str, new: str, limit: int | None) -> None:
     size = text_bytes(text, rows := rows_of([text]))
     size *= 1 + len(_GROUP.findall(new))
     places = rows if limit == 1 else size + rows
-    if size + places * len(new) > MAX_CALL:
+    if size + places * len(new) > MAX_TOGETHER:
         if limit is None:
             places = total(pc.count_substring_regex(text, pattern), rows)
         check_size(size + places * len(new), rows)
