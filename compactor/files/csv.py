@@ -384,7 +384,8 @@ def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
-    if len(names) == 1 and re.search("[,;\t|]", names[0]):
+    # A name with the file's own delimiter was in quotes.
+    if len(names) == 1 and options.delimiter not in names[0] and re.search("[,;\t|]", names[0]):
         raise InputError(
             f"{place}: one column, {names[0]!r}: name the delimiter, if it is not {options.delimiter!r}"
         )

@@ -175,20 +175,21 @@ class _Conditions:
         for subject, way, other in ways:
             if _is_literal(other):
                 return self._compare(self._operand(subject), way, other)
+            # As text of the column's type, which may be finer than the literal's.
+            if isinstance(subject, exp.Column) and isinstance(other, exp.Cast):
+                operand = self._operand(subject)
+                if _is_time_literal(other, operand.type):
+                    return self._compare(operand, way, bare(other.this))
         sides = [self.values.bound(side) for side in (left, right)]
-        for (subject, way, other), constant in zip(ways, reversed(sides), strict=True):
+        for (subject, way, _), constant in zip(ways, reversed(sides), strict=True):
             if isinstance(subject, exp.Column) and constant.value is not None:
-                found = self._with_constant(self._operand(subject), way, other, constant.value)
+                found = self._with_constant(self._operand(subject), way, constant.value)
                 if found is not None:
                     return found
         return self._exactly_compared(sides, op)
 
-    def _with_constant(
-        self, operand: _Operand, op: Op, node: exp.Expression, constant: pa.Scalar
-    ) -> Predicate | None:
+    def _with_constant(self, operand: _Operand, op: Op, constant: pa.Scalar) -> Predicate | None:
         """Compares with the value of an expression; None if only a computed condition is exact."""
-        if _is_time_literal(node, operand.type):
-            return self._compare(operand, op, bare(node.this))
         units = units_of(constant, storage_type(operand.type))
         if units is None:
             return None
