@@ -112,7 +112,7 @@ def test_bad_records_are_put_aside_and_the_exit_code_says_so(
     code, report, error = run_yaml(BAD, folder, "many", capsys, *MASTER)
     assert (code, error, report["dlq_count"]) == (2, "", 1)
     assert lines_of(folder / "many/dead.ndjson") == [
-        {"source": "app", "row": 251, "node": "ratio", "reason": "divide by zero"}
+        {"source": "app", "row": 251, "node": "ratio", "reason": "column 'n': divide by zero"}
     ]
     assert len(lines_of(folder / "many/out.ndjson")) == 299
 
@@ -124,8 +124,8 @@ def test_what_ends_a_run_is_one_line_and_leaves_no_file(
     code, _, error = run_yaml(text, folder, "many", capsys, *MASTER)
     assert code == 3
     assert error == (
-        f"compactor: error: {folder}/many.yaml, line 4: node 'ratio': row 251 of 'app': divide by zero; "
-        "no file was written (`on_error: continue` puts such rows aside)\n"
+        f"compactor: error: {folder}/many.yaml, line 4: node 'ratio': row 251 of 'app': "
+        "column 'n': divide by zero; no file was written (`on_error: continue` puts such rows aside)\n"
     )
     assert list((folder / "many").iterdir()) == []
 
