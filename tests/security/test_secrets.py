@@ -124,7 +124,8 @@ def test_no_command_repeats_a_secret_that_the_server_tells(
     s3_server.faults.add(Refuse(answering(status, body)))
     assert run([command, *command_lines(f"s3://{s3_bucket}/t", tmp_path)[command]]) == 4
     said = capfd.readouterr()
-    assert said.err.startswith("compactor: error: s3://")
+    place = f"{tmp_path}/pipeline.yaml, line 3: node 'out': " if command == "run" else ""
+    assert said.err.startswith(f"compactor: error: {place}s3://")
     assert CANARY not in said.out + said.err
 
 
