@@ -24,7 +24,7 @@ from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.failing import failing_rows
-from lsm_fragment.value_errors import OF_VALUES
+from lsm_fragment.value_errors import OF_VALUES, first_line
 
 SCHEMA: Final = pa.schema(
     [("source", pa.string()), ("row", pa.int64()), ("node", pa.string()), ("reason", pa.string())]
@@ -121,7 +121,7 @@ class DeadLetters:
             )
             if self._sink is None:
                 failing = islice(failing, 1)
-            bad = [(row, str(error).splitlines()[0]) for row, error in failing]
+            bad = [(row, first_line(error)) for row, error in failing]
             is_good = np.ones(batch.num_rows, dtype=np.bool_)
             is_good[[row for row, _ in bad]] = False
             if bad:

@@ -9,14 +9,14 @@ import pyarrow as pa
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError, UsageError
-from compactor.predicate.expressions.bound import Rows, first_line
+from compactor.predicate.expressions.bound import Rows
 from compactor.predicate.expressions.sizes import in_slices
 from compactor.predicate.parse import bound_value, parse_condition
 from compactor.predicate.sql import SqlError, parsed, shown
 from compactor.predicate.tree import columns_of, matching
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import to_storage
-from lsm_fragment.value_errors import OF_VALUES
+from lsm_fragment.value_errors import OF_VALUES, first_line
 
 
 def parsed_expression(text: str, what: str) -> exp.Expression:

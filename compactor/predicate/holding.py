@@ -11,7 +11,7 @@ from compactor.errors import DataError
 from compactor.predicate.tree import Columns, Predicate, matching
 from lsm_fragment import compute as pc
 from lsm_fragment.failing import failing_rows
-from lsm_fragment.value_errors import OF_VALUES
+from lsm_fragment.value_errors import OF_VALUES, first_line
 
 
 def holding(
@@ -30,9 +30,8 @@ def holding(
         found = matching(where, columns, rows, needed)
     except OF_VALUES:
         row, error = next(_failing(where, columns, rows, needed))
-        cause = str(error).splitlines()[0]
         raise DataError(
-            f"{place(row)}: where: {cause}; TRY_CAST and CASE leave such values out"
+            f"{place(row)}: where: {first_line(error)}; TRY_CAST and CASE leave such values out"
         ) from None
     return pc.fill_null(found, False) if found.null_count else found
 

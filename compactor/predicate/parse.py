@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 
 from compactor.errors import UsageError
 from compactor.predicate.expressions.binder import Binder
-from compactor.predicate.expressions.bound import Bound, Rows, first_line
+from compactor.predicate.expressions.bound import Bound, Rows
 from compactor.predicate.expressions.bound import columns_of as names_read
 from compactor.predicate.expressions.comparing import compare
 from compactor.predicate.expressions.kinds import kind_of
@@ -57,7 +57,7 @@ from compactor.predicate.tree import (
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.types import is_string, storage_type
-from lsm_fragment.value_errors import OF_VALUES
+from lsm_fragment.value_errors import OF_VALUES, first_line
 
 _NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME": pt.is_time}
 _ARGUMENTS: Final = frozenset(("this", "expression", "expressions", "low", "high", "negate"))
@@ -345,7 +345,7 @@ class _Conditions:
         except (pa.ArrowException, ValueError) as error:
             raise SqlError(
                 f"{shown_node(node)} is not a value of {operand.shown}, which is {operand.type}: "
-                + str(error).splitlines()[0]
+                + first_line(error)
             ) from error
         raise SqlError(
             f"{shown_node(node)}: {operand.shown} is {operand.type}; write {_example(dtype)}"

@@ -163,11 +163,6 @@ def bare(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def quoted(name: str) -> str:
-    """Quotes a column name for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def whole_number(tree: exp.Expression | None, limit: int) -> int | None:
     """Returns the integer of a literal, quoted or not; None unless it is within 0 to `limit`."""
     text = tree.this if isinstance(tree, exp.Literal) else ""

@@ -9,10 +9,9 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.arrays.times import times_of
+from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND, times_of
 
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _BETWEEN: Final = Decimal("0.5")
 _MS_PER_DAY: Final = 86_400_000
 _CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?")
@@ -28,7 +27,7 @@ def time_units(text: str, dtype: pa.DataType) -> Decimal:
         days = times_of(pa.array([text]), pa.date32())[0].value
         return Decimal(days * _MS_PER_DAY if pt.is_date64(dtype) else days)
     seconds = _of_clock(text) if pt.is_time(dtype) else _since_1970(text)
-    return _EXACT.multiply(seconds, Decimal(_UNITS_PER_SECOND[dtype.unit]))
+    return _EXACT.multiply(seconds, Decimal(UNITS_PER_SECOND[dtype.unit]))
 
 
 def units_of_time(constant: pa.Scalar, dtype: pa.DataType) -> Decimal:
@@ -40,8 +39,8 @@ def units_of_time(constant: pa.Scalar, dtype: pa.DataType) -> Decimal:
 
 def _nanoseconds(dtype: pa.DataType) -> int:
     if pt.is_date(dtype):
-        return 86_400 * 10**9 if pt.is_date32(dtype) else 10**6
-    return 10**9 // _UNITS_PER_SECOND[dtype.unit]
+        return DAY_SECONDS * 10**9 if pt.is_date32(dtype) else 10**6
+    return 10**9 // UNITS_PER_SECOND[dtype.unit]
 
 
 def _of_clock(text: str) -> Decimal:

@@ -18,6 +18,7 @@ from compactor.rows.key_rows import KeyRows
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
 from lsm_fragment.arrays.types import uncoded_type
 from lsm_fragment.keys.sort_schema import SortSchema
 
@@ -28,8 +29,6 @@ KEPT: Final = 1
 """The row is written, alone or with other rows folded into it."""
 COUNTS: Final = 2
 """The row's values are folded into the next kept row, or it is that row."""
-UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-DAY_SECONDS: Final = 86_400
 
 SUPERSEDED: Final = "superseded"
 """Rows replaced or absorbed by another row of their key, or removed by a tombstone."""

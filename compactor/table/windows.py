@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from compactor.common.setting_keys import SORT_BY, TIME_WINDOW
 from compactor.errors import UsageError
-from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.settings.units import MAX_WINDOW_SECONDS
 from compactor.table.metadata import TimeWindows
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.names import quoted
 

@@ -26,6 +26,7 @@ from lsm_fragment.arrays.types import (
 from lsm_fragment.arrays.widening import converts_to, may_be_text, widens_to
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.names import names_text
+from lsm_fragment.value_errors import first_line
 
 
 class OnConflict(StrEnum):
@@ -234,7 +235,7 @@ def conform_batch(
                 column if _has_codes_of(column.type, field.type) else as_type(column, field.type)
             )
         except (pa.ArrowException, SchemaError) as error:
-            cause = str(error).splitlines()[0]
+            cause = first_line(error)
             raise InputError(
                 f"{path}: column {name!r} of type {column.type} cannot become {field.type}: {cause}"
             ) from error

@@ -19,3 +19,8 @@ OF_VALUES: Final = (
 
 Their base, `pa.ArrowException`, also covers failures to get threads or memory.
 """
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message: Arrow adds others about its own code."""
+    return str(error).splitlines()[0]

@@ -45,7 +45,7 @@ from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type, table_schema
 from lsm_fragment.arrays.widening import converts_to, widens_to
 from lsm_fragment.names import names_text
-from lsm_fragment.value_errors import OF_VALUES
+from lsm_fragment.value_errors import OF_VALUES, first_line
 
 
 class SourceReader:
@@ -366,7 +366,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
     except OF_VALUES as error:
         raise DataError(
             f"{path}: column {field.name!r} is {column.type}, and can't be read as {field.type} "
-            f"({str(error).splitlines()[0]}): correct `fields`"
+            f"({first_line(error)}): correct `fields`"
         ) from None
 
 

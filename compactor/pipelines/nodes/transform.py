@@ -16,14 +16,14 @@ from compactor.pipelines.provenance import (
     with_columns,
 )
 from compactor.pipelines.work import RunContext
-from compactor.predicate.sql import quoted
 from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.names import in_quotes
 
 
 def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:
     """Returns the expressions by result name. Raises `ConfigError` if there are none."""
     chosen = node.columns if node.columns is not None else tuple(schema.names)
-    texts = chosen if isinstance(chosen, dict) else {name: quoted(name) for name in chosen}
+    texts = chosen if isinstance(chosen, dict) else {name: in_quotes(name) for name in chosen}
     if not texts:
         raise ConfigError(f"{what}: `columns` names none")
     return texts

@@ -13,6 +13,7 @@ from compactor.predicate.expressions.comparing import as_float
 from compactor.predicate.expressions.kinds import kind_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import integer_array
+from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
 
 _MOMENTS: Final = ("date", "timestamp")
 _NUMBERS: Final = ("integer", "decimal", "float")
@@ -20,7 +21,6 @@ _NAMES: Final = {
     "+": "add_checked", "-": "subtract_checked", "*": "multiply_checked", "/": "divide_checked",
     "%": "remainder_checked",
 }  # fmt: skip
-_NARROW_DIGITS: Final = 38
 
 
 def arithmetic(op: str) -> Callable[[Any, Any], Any]:
@@ -51,9 +51,7 @@ def negated(value: Any) -> Any:
 
 
 def _is_of_times(op: str, left: str, right: str) -> bool:
-    if op == "-" and (left == right) and left in (*_MOMENTS, "time"):
-        return True
-    if op == "-" and left in _MOMENTS and right in _MOMENTS:
+    if op == "-" and (left == right == "time" or {left, right} <= {*_MOMENTS}):
         return True
     if op in "+-":
         return right == "duration" and left in (*_MOMENTS, "duration")
@@ -104,7 +102,7 @@ def _months_later(moments: Any, interval: pa.Scalar, sign: int) -> Any:
         return _months_later(pa.repeat(moments, 1), interval, sign)[0]
     dtype = pa.timestamp("s") if pt.is_date(moments.type) else moments.type
     given = pc.cast(moments, dtype)
-    per_day = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[dtype.unit] * 86_400
+    per_day = UNITS_PER_SECOND[dtype.unit] * DAY_SECONDS
     numbers = pc.fill_null(given.view(pa.int64()), 0).to_numpy()
     days, within = np.divmod(numbers, per_day)
     months = days.astype("M8[D]").astype("M8[M]")

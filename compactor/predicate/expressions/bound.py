@@ -15,7 +15,7 @@ from pyarrow import types as pt
 from compactor.predicate.expressions.kinds import kind_of
 from compactor.predicate.sql import SqlError
 from lsm_fragment.arrays.moves import keep
-from lsm_fragment.value_errors import OF_VALUES
+from lsm_fragment.value_errors import OF_VALUES, first_line
 
 Bits = npt.NDArray[np.bool_]
 Value = Any
@@ -106,7 +106,3 @@ def unknown(parts: Sequence[Bound], text: str) -> Bound:
     """Binds a call that has NULL among its arguments, or a column of nothing else."""
     assert any(pt.is_null(part.type) for part in parts)
     return constant(text, pa.scalar(None))
-
-
-def first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

@@ -14,7 +14,7 @@ from compactor.predicate.sql import SqlError
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import concat_logical
 from lsm_fragment.arrays.moves import keep, take
-from lsm_fragment.value_errors import OF_VALUES
+from lsm_fragment.value_errors import OF_VALUES, first_line
 
 _Step = Callable[[Rows], tuple[Bits, pa.Array]]
 """Returns the rows that it settles, of those that are left, and their values."""
@@ -42,7 +42,7 @@ def _chosen(
     try:
         dtype = common_type([value.type for value in values])
     except OF_VALUES as error:
-        raise SqlError(f"{text!r}: {str(error).splitlines()[0]}") from None
+        raise SqlError(f"{text!r}: {first_line(error)}") from None
     steps = tuple(steps)
     return Bound(text, dtype, columns_of(parts), lambda rows: _merged(rows, dtype, steps))
 

@@ -13,15 +13,16 @@ from compactor.predicate.expressions.conversion import cast_value
 from compactor.predicate.expressions.kinds import kind_of
 from compactor.predicate.tree import Op, comparable, compared
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.decimals import MOST_DIGITS, decimal_type
+from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
 from lsm_fragment.arrays.types import storage_type
 
-_FINE: Final = ("s", "ms", "us", "ns")
+_FINE: Final = tuple(UNITS_PER_SECOND)
+"""Units of time, from the coarsest."""
 _INSTANT: Final = pa.decimal128(38, 0)
 """Nanoseconds of all times of every unit."""
-_NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_NS_PER_DAY: Final = 86_400 * 10**9
+_NS_PER_SECOND: Final = UNITS_PER_SECOND["ns"]
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
-_MAX_DIGITS: Final = 76
 
 
 def compare(op: Op, left: Any, right: Any) -> Any:
@@ -131,13 +132,11 @@ def _decimal_for(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         t.precision - t.scale if pt.is_decimal(t) else _DIGITS[t.bit_width] for t in (left, right)
     ]
     digits = max(whole) + max(scales)
-    if digits > _MAX_DIGITS:
+    if digits > MOST_DIGITS:
         raise pa.ArrowInvalid(
             f"{left} and {right} have no decimal type in common: CAST one of them"
         )
-    return (
-        pa.decimal128(digits, max(scales)) if digits <= 38 else pa.decimal256(digits, max(scales))
-    )
+    return decimal_type(digits, max(scales))
 
 
 def _instant_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -163,9 +162,9 @@ def _in_type(value: Any, dtype: pa.DataType) -> Any:
 def _instants(array: pa.Array) -> pa.Array:
     dtype = array.type
     if pt.is_date32(dtype):
-        numbers, unit = array.view(pa.int32()), _NS_PER_DAY
+        numbers, unit = array.view(pa.int32()), DAY_SECONDS * _NS_PER_SECOND
     else:
         numbers = array.view(pa.int64())
-        unit = _NANOSECONDS["ms" if pt.is_date64(dtype) else dtype.unit]
+        unit = _NS_PER_SECOND // UNITS_PER_SECOND["ms" if pt.is_date64(dtype) else dtype.unit]
     factor = pa.scalar(unit, pa.decimal128(14, 0))
     return pc.multiply(numbers.cast(pa.decimal128(19, 0)), factor).cast(_INSTANT)

@@ -16,6 +16,8 @@ from compactor.predicate.sql import SqlError
 from lsm_fragment import compute as pc
 
 Call = Callable[..., Any]
+_MARKS: Final = "[]'."
+"""What `Function.takes` writes around a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Function:
         if not needed <= len(parts) <= len(kinds):
             return f"it takes {self.shown()}"
         for part, kind in zip(parts, kinds, strict=False):
-            asked = kind.strip("[]'.")
+            asked = kind.strip(_MARKS)
             if not is_of(part.kind, asked):
                 return f"it takes {self.shown()}, and {part.text!r} is {part.type}"
             if "'" in kind and part.value is None:
@@ -60,9 +62,6 @@ class Function:
             for kind in self.takes.split()
         ]
         return ", ".join(shown) or "no arguments"
-
-
-_MARKS: Final = "[]'."
 
 
 def called(name: str, parts: Sequence[Bound], text: str) -> Bound:
@@ -89,7 +88,6 @@ _LENGTH: Final = (
     Function("list", nested.length),
     Function("map", nested.length),
 )
-_STRPOS: Final = _of("text text", texts.strpos)
 _PART: Final = {
     name: (Function("moment", moments.part(of)), Function("time", moments.part(of)))
     for name, of in (*((p, p) for p in moments.PARTS), *moments.ALIASES.items())
@@ -118,7 +116,7 @@ _FUNCTIONS: Final[dict[str, tuple[Function, ...]]] = {
         Function("text text", texts.contains),
         Function("list any", nested.list_contains),
     ),
-    "strpos": _STRPOS,
+    "strpos": _of("text text", texts.strpos),
     "regexp_matches": _of("text 'text' ['text']", texts.regexp_matches),
     "regexp_extract": _of("text 'text' ['integer']", texts.regexp_extract),
     "regexp_replace": _of("text 'text' 'text' ['text']", texts.regexp_replace),

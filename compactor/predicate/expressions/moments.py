@@ -13,11 +13,10 @@ from pyarrow import types as pt
 
 from compactor.predicate.expressions.kinds import kind_of
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.buffers import integer_array
+from lsm_fragment.arrays.buffers import integer_array, valid_mask
+from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
 
 I64 = npt.NDArray[np.int64]
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY: Final = 86_400
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600}
 _FRACTIONS: Final = {"millisecond": 10**3, "microsecond": 10**6, "nanosecond": 10**9}
 _THURSDAY: Final = 4
@@ -31,8 +30,10 @@ class _Moments:
         dtype = array.type
         numbers = array.view(pa.int32() if dtype.bit_width == 32 else pa.int64())
         self.numbers: I64 = pc.fill_null(numbers, 0).to_numpy().astype(np.int64, copy=False)
-        self.per_second = 1000 if pt.is_date64(dtype) else _PER_SECOND[getattr(dtype, "unit", "s")]
-        self.per_day = 1 if pt.is_date32(dtype) else self.per_second * _DAY
+        self.per_second = UNITS_PER_SECOND[
+            "ms" if pt.is_date64(dtype) else getattr(dtype, "unit", "s")
+        ]
+        self.per_day = 1 if pt.is_date32(dtype) else self.per_second * DAY_SECONDS
 
     @cached_property
     def days(self) -> I64:
@@ -157,11 +158,11 @@ def _part_of(array: pa.Array, name: str) -> pa.Array:
     if is_time and name not in _OF_TIMES:
         raise pa.ArrowInvalid(f"a time of day has no {name}; it has: {', '.join(_OF_TIMES)}")
     moments = _Moments(array)
-    is_valid = np.asarray(array.is_valid()) if array.null_count else None
+    is_valid = valid_mask(array)
     if name != "epoch":
         return integer_array(_PARTS[name](moments), is_valid)
     days = kind_of(array.type) == "date" and moments.per_day == 1
-    seconds = moments.numbers * _DAY if days else moments.numbers / moments.per_second
+    seconds = moments.numbers * DAY_SECONDS if days else moments.numbers / moments.per_second
     return integer_array(seconds.astype(np.float64), is_valid)
 
 

@@ -12,7 +12,7 @@ from pyarrow import types as pt
 from compactor.predicate.expressions.comparing import compare
 from compactor.predicate.tree import Op
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.buffers import integer_array
+from lsm_fragment.arrays.buffers import integer_array, valid_mask
 from lsm_fragment.arrays.joining import with_nulls_of
 from lsm_fragment.arrays.moves import list_parts, take
 from lsm_fragment.arrays.nested import fixed_items
@@ -44,7 +44,7 @@ def element(lists: Any, number: Any) -> Any:
 
 def length(lists: pa.Array) -> pa.Array:
     counts, _ = _parts(lists)
-    return integer_array(counts, _valid(lists))
+    return integer_array(counts, valid_mask(lists))
 
 
 def value_of(maps: pa.Array, key: Any) -> pa.Array:
@@ -83,12 +83,8 @@ def _parts(lists: pa.Array) -> tuple[I64, pa.Array]:
     if not pt.is_fixed_size_list(lists.type):
         return list_parts(lists)
     size, items = lists.type.list_size, fixed_items(lists)
-    is_valid = _valid(lists)
+    is_valid = valid_mask(lists)
     counts = np.full(len(lists), size, np.int64)
     if is_valid is None:
         return counts, items
     return np.where(is_valid, counts, 0), take(items, np.flatnonzero(np.repeat(is_valid, size)))
-
-
-def _valid(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    return np.asarray(array.is_valid()) if array.null_count else None

@@ -11,13 +11,11 @@ from pyarrow import types as pt
 from compactor.predicate.expressions.comparing import as_common, as_float, common_type
 from compactor.predicate.expressions.kinds import kind_of
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.decimals import MOST_DIGITS, decimal_type
 
 _ORDERED: Final = (
     "null", "integer", "decimal", "float", "text", "date", "timestamp", "time", "duration",
 )  # fmt: skip
-_NARROW_DIGITS: Final = 38
-MAX_DIGITS: Final = 76
-"""Limit for the digits of ROUND, that of the widest decimals: Arrow's cost grows with the digits."""
 _FIRST_WHOLE: Final = {16: 2.0**10, 32: 2.0**23, 64: 2.0**52}
 """The floats of each width from which on none has a fraction."""
 
@@ -30,10 +28,10 @@ def unless_whole(name: str) -> Callable[[Any], Any]:
 
 
 def rounded(value: Any, digits: pa.Scalar | None = None) -> Any:
-    """Rounds halves away from zero."""
+    """Rounds halves away from zero. The digits have a limit, since Arrow's cost grows with them."""
     count = 0 if digits is None else digits.as_py()
-    if count is None or not 0 <= count <= MAX_DIGITS:
-        raise pa.ArrowInvalid(f"digits are a number from 0 to {MAX_DIGITS}")
+    if count is None or not 0 <= count <= MOST_DIGITS:
+        raise pa.ArrowInvalid(f"digits are a number from 0 to {MOST_DIGITS}")
     if pt.is_integer(value.type):
         return value
     if count and pt.is_floating(value.type):
@@ -55,11 +53,9 @@ def _rounded(value: Any, digits: int) -> Any:
 def _with_room(value: Any) -> Any:
     """Gives decimals one digit more, which rounding up may need."""
     dtype = value.type
-    if not pt.is_decimal(dtype) or dtype.precision == MAX_DIGITS or dtype.scale <= 0:
+    if not pt.is_decimal(dtype) or dtype.precision == MOST_DIGITS or dtype.scale <= 0:
         return value
-    digits = dtype.precision + 1
-    make = pa.decimal128 if digits <= _NARROW_DIGITS else pa.decimal256
-    return pc.cast(value, make(digits, dtype.scale))
+    return pc.cast(value, decimal_type(dtype.precision + 1, dtype.scale))
 
 
 def of_doubles(name: str) -> Callable[..., Any]:

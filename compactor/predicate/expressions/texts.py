@@ -184,13 +184,13 @@ def trimmed(whitespace: str, characters: str) -> Callable[..., Any]:
     white space, or the characters of a second argument."""
     of_python = {"utf8_trim": str.strip, "utf8_ltrim": str.lstrip, "utf8_rtrim": str.rstrip}
 
+    of_characters = by_constants(
+        lambda text, some: getattr(pc, characters)(text, some),
+        row_by_row(of_python[characters], pa.string()),
+    )
+
     def call(text: Any, *chosen: Any) -> Any:
-        if not chosen:
-            return getattr(pc, whitespace)(text)
-        return by_constants(
-            lambda text, some: getattr(pc, characters)(text, some),
-            row_by_row(of_python[characters], pa.string()),
-        )(text, *chosen)
+        return of_characters(text, *chosen) if chosen else getattr(pc, whitespace)(text)
 
     return call
 

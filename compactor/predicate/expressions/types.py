@@ -7,6 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from lsm_fragment.arrays.decimals import MOST_DIGITS, decimal_type
+
 TYPES: Final = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "INTEGER": pa.int32(),
     "BIGINT": pa.int64(), "FLOAT": pa.float32(), "REAL": pa.float32(), "DOUBLE": pa.float64(),
@@ -16,8 +18,6 @@ TYPES: Final = {
 }  # fmt: skip
 _DECIMAL: Final = re.compile(r"(?:DECIMAL|NUMERIC)(?: *\( *(\d{1,3}) *(?:, *(\d{1,3}) *)?\))?")
 _DEFAULT_DIGITS: Final = (18, 3)
-_NARROW_DIGITS: Final = 38
-_MAX_DIGITS: Final = 76
 
 
 def sql_type(name: str) -> pa.DataType:
@@ -32,9 +32,8 @@ def sql_type(name: str) -> pa.DataType:
     if decimal[1] is not None:
         digits = int(decimal[1]), int(decimal[2] or 0)
     precision, scale = digits
-    if not 1 <= precision <= _MAX_DIGITS or scale > precision:
+    if not 1 <= precision <= MOST_DIGITS or scale > precision:
         raise ValueError(
-            f"no type {name}: a DECIMAL has 1 to {_MAX_DIGITS} digits, and not more after the point"
+            f"no type {name}: a DECIMAL has 1 to {MOST_DIGITS} digits, and not more after the point"
         )
-    make = pa.decimal128 if precision <= _NARROW_DIGITS else pa.decimal256
-    return make(precision, scale)
+    return decimal_type(precision, scale)

@@ -19,8 +19,8 @@ from pyspark.sql import datasource as ds
 
 from compactor.predicate.like import escaped
 from compactor.predicate.tree import And, Compare, IsIn, IsNull, Like, Not, Op, Or, Predicate
-from compactor.rows.flags import UNITS_PER_SECOND
 from compactor.table.metadata import TableMetadata
+from lsm_fragment.arrays.times import UNITS_PER_SECOND
 from lsm_fragment.arrays.types import is_string, storage_type
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)

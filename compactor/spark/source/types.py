@@ -19,6 +19,7 @@ from lsm_fragment.arrays.cast import cast_exactly, cast_storage
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import is_list_like, storage_type
 from lsm_fragment.names import names_text
+from lsm_fragment.value_errors import first_line
 
 _MAX_DIGITS: Final = 38
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataType]], ...]] = (
@@ -217,7 +218,7 @@ def as_spark(
             cut = "read it with option nanoseconds=cut, or " if _may_be_cut(column.type) else ""
             raise DataError(
                 f"{table}: column {field.name!r}: a value of {column.type} is none of Spark's, which has "
-                f"microseconds ({str(error).splitlines()[0]}): {cut}leave it out by option columns"
+                f"microseconds ({first_line(error)}): {cut}leave it out by option columns"
             ) from error
     if not arrays:
         return batch

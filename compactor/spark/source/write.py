@@ -45,6 +45,7 @@ from compactor.table.version import Changes
 from compactor.write.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.validity import check_whole
+from lsm_fragment.value_errors import first_line
 
 _BATCH_BYTES: Final = 8 << 20
 _SENT_BYTES: Final = 16 << 10
@@ -313,7 +314,7 @@ class _TaskRows(FileBatches):
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"{self.path}: column {field.name!r} of type {column.type} cannot become the table's "
-                f"{field.type}: {str(error).splitlines()[0]}"
+                f"{field.type}: {first_line(error)}"
             ) from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +19,11 @@ from lsm_fragment.arrays.nested import (
     null_mask,
 )
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
-from lsm_fragment.arrays.times import time_texts
+from lsm_fragment.arrays.times import UNITS_PER_SECOND, time_texts
 from lsm_fragment.arrays.types import is_large_offsets, storage_type, value_type
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
 """Casts a flat array. Raises `pa.ArrowException` for a value that does not fit."""
-
-_PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
 
 def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
@@ -34,7 +31,7 @@ def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | N
     column of `source` must be readable as `target`."""
     if not (pt.is_timestamp(source) and pt.is_timestamp(target)):
         return None
-    factor = _PER_SECOND[target.unit] // _PER_SECOND[source.unit]
+    factor = UNITS_PER_SECOND[target.unit] // UNITS_PER_SECOND[source.unit]
     return None if factor <= 1 else (-((2**63 - 1) // factor), (2**63 - 1) // factor)
 
 

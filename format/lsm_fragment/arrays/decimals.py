@@ -15,8 +15,8 @@ from pyarrow import types as pt
 
 _MAX_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 _TYPES: Final = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
-
-
+MOST_DIGITS: Final = _MAX_DIGITS[256]
+"""The precision of the widest decimals."""
 _TEXT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,4})?")
 _EXACT: Final = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _SHOWN_CHARACTERS: Final = 60
@@ -26,6 +26,11 @@ def has_odd_scale(dtype: pa.DataType) -> bool:
     """Returns whether the scale exceeds the precision or is negative: Arrow cannot read its own output
     then."""
     return not 0 <= dtype.scale <= dtype.precision
+
+
+def decimal_type(precision: int, scale: int) -> pa.DataType:
+    """Returns decimals of 128 bits, or of 256 if they need more. precision: at most `MOST_DIGITS`."""
+    return _TYPES[128 if precision <= _MAX_DIGITS[128] else 256](precision, scale)
 
 
 def with_scale(dtype: pa.DataType, scale: int) -> pa.DataType:

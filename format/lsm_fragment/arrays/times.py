@@ -16,8 +16,8 @@ from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
 
-_DAY_SECONDS: Final = 86_400
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+DAY_SECONDS: Final = 86_400
+UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 _FIRST_DAY, _END_DAY = -719_528, 2_932_897
@@ -86,7 +86,7 @@ def times_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 def _units_per_day(dtype: pa.DataType) -> int:
     if pt.is_date32(dtype):
         return 1
-    return _DAY_SECONDS * (1000 if pt.is_date64(dtype) else _PER_SECOND[dtype.unit])
+    return DAY_SECONDS * (1000 if pt.is_date64(dtype) else UNITS_PER_SECOND[dtype.unit])
 
 
 def _is_of_nanoseconds(dtype: pa.DataType) -> bool:
