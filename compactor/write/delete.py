@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -227,12 +228,13 @@ class _Search:
         reader = open_fragment(self.store, entry.key, entry.size_bytes)
         before = read_deletion(self.store, entry)
         needed = columns_of(self._where)
+        firsts = accumulate((group.rows for group in reader.footer.row_groups), initial=0)
         steps = (
             Step(
-                partial(self._matches, reader, group, skips, before, table.schema),
+                partial(self._matches, reader, group, first_row, skips, before, table.schema),
                 held_bytes(reader, group, needed),
             )
-            for group in range(reader.row_groups)
+            for group, first_row in zip(range(reader.row_groups), firsts, strict=False)
         )
         pieces = in_order(steps, pool, AHEAD_BYTES)
         matched: Deleted = pa.concat_arrays([pa.array([], pa.bool_()), *pieces])
@@ -247,6 +249,7 @@ class _Search:
         self,
         reader: FragmentReader,
         group: int,
+        first_row: int,
         skips: SkipIndexes,
         before: Deleted | None,
         schema: pa.Schema,
@@ -258,12 +261,12 @@ class _Search:
             return iter([pa.repeat(False, rows)])
         needed = columns_of(self._where)
         arrays = read_columns(reader, group, needed, schema, pool, needs_text=False)
-        first = sum(part.rows for part in reader.footer.row_groups[:group]) + 1
-        where = f"{reader.name}, row "
-        alive = None if before is None else pc.invert(before.slice(first - 1, rows))
-        return iter(
-            [holding(self._where, arrays, rows, lambda row: f"{where}{first + row:,}", alive)]
-        )
+        alive = None if before is None else pc.invert(before.slice(first_row, rows))
+
+        def place(row: int) -> str:
+            return f"{reader.name}, row {first_row + row + 1:,}"
+
+        return iter([holding(self._where, arrays, rows, place, alive)])
 
 
 class _Seen(NamedTuple):
