@@ -6,13 +6,10 @@ Lists, structs and maps become JSON text in a cell; other values look as in JSON
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.files.jsontext import json_values
-from compactor.files.plain_text import joined, text_scalar
 from compactor.files.text_options import PLAIN, TextOptions
 from compactor.files.text_rows import TextColumn, scalar_texts, text_rows
 from lsm_fragment import compute as pc
@@ -32,26 +29,14 @@ def csv_header(names: list[str], options: TextOptions = PLAIN) -> bytes:
 
 def csv_lines(batch: pa.RecordBatch, options: TextOptions = PLAIN) -> bytes:
     """Returns one line per row. Raises `UnwritableError` if a column has no text form."""
-    before = options.delimiter.encode()
-    columns = [_column(array, before if at else b"") for at, array in enumerate(batch.columns)]
-    if options.quote != PLAIN.quote:
-        columns = [_requoted(column, options.quote) for column in columns]
+    before, quote = options.delimiter.encode(), options.quote.encode()
+    columns = [
+        _column(array, before if at else b"", quote) for at, array in enumerate(batch.columns)
+    ]
     return text_rows(columns, batch.num_rows, b"\n")
 
 
-def _requoted(column: TextColumn, quote: str) -> TextColumn:
-    """Returns a column with its texts in other quotes."""
-    if not column.is_quoted:
-        return column
-    texts = column.texts
-    if pt.is_dictionary(texts.type):
-        texts = texts.cast(texts.type.value_type)
-    mark = text_scalar(quote)
-    doubled = pc.replace_substring(texts.cast(pa.large_string()), quote, quote * 2)
-    return replace(column, texts=joined(mark, doubled, mark), kind=Cell.PLAIN, is_quoted=False)
-
-
-def _column(array: pa.Array, before: bytes) -> TextColumn:
+def _column(array: pa.Array, before: bytes, quote: bytes) -> TextColumn:
     array = to_storage(array)
     dtype = value_type(array.type)
     if pt.is_dictionary(array.type):
@@ -60,7 +45,7 @@ def _column(array: pa.Array, before: bytes) -> TextColumn:
     else:
         texts, kind = _texts(array)
     is_quoted = pt.is_nested(dtype) or is_binary_like(dtype)
-    return TextColumn(texts=texts, kind=kind, is_quoted=is_quoted, before=before)
+    return TextColumn(texts=texts, kind=kind, quote=quote if is_quoted else b"", before=before)
 
 
 def _texts(array: pa.Array) -> tuple[pa.Array, Cell]:

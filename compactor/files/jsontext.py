@@ -57,25 +57,25 @@ def json_lines(
 
 def _field(array: pa.Array, before: bytes, map_objects: bool) -> TextColumn:
     if isinstance(array.type, pa.JsonType):
-        texts, kind, is_quoted = checked_json(array.storage), Cell.PLAIN, False
+        texts, kind, quote = checked_json(array.storage), Cell.PLAIN, b""
     elif pt.is_nested(array.type):
-        texts, kind, is_quoted = json_values(array, map_objects=map_objects), Cell.PLAIN, False
+        texts, kind, quote = json_values(array, map_objects=map_objects), Cell.PLAIN, b""
     else:
         array = to_storage(array)
         coded = array if pt.is_dictionary(array.type) else None
-        texts, kind, is_quoted = _texts(array if coded is None else coded.dictionary, map_objects)
+        texts, kind, quote = _texts(array if coded is None else coded.dictionary, map_objects)
         if coded is not None and texts.null_count:  # NaN is null
             texts = texts.take(coded.indices)
         elif coded is not None:
             texts = pa.DictionaryArray.from_arrays(coded.indices, texts, safe=False)
-    return TextColumn(texts=texts, kind=kind, is_quoted=is_quoted, before=before, null=b"null")
+    return TextColumn(texts=texts, kind=kind, quote=quote, before=before, null=b"null")
 
 
-def _texts(array: pa.Array, map_objects: bool) -> tuple[pa.Array, Cell, bool]:
-    """Returns texts, what is still to be done to them, and whether they stand in quotes."""
+def _texts(array: pa.Array, map_objects: bool) -> tuple[pa.Array, Cell, bytes]:
+    """Returns texts, what is still to be done to them, and their quotes."""
     dtype = array.type
     if pt.is_nested(dtype):
-        return json_values(array, map_objects=map_objects), Cell.PLAIN, False
+        return json_values(array, map_objects=map_objects), Cell.PLAIN, b""
     texts, kind = scalar_texts(array)
     if pt.is_floating(dtype):
         is_finite = pc.is_finite(array)
@@ -84,7 +84,7 @@ def _texts(array: pa.Array, map_objects: bool) -> tuple[pa.Array, Cell, bool]:
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         kind = Cell.ESCAPED
     is_bare = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_boolean(dtype)
-    return texts, kind, not (is_bare or pt.is_duration(dtype))
+    return texts, kind, b"" if is_bare or pt.is_duration(dtype) else b'"'
 
 
 def _expanded_objects(batch: pa.RecordBatch, expanded: str, map_objects: bool) -> pa.Array:

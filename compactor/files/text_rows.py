@@ -27,8 +27,8 @@ class TextColumn:
     texts: pa.Array
     """Strings or binaries, possibly dictionary-coded."""
     kind: Cell = Cell.PLAIN
-    is_quoted: bool = False
-    """Whether each value stands in quotes, but not the null."""
+    quote: bytes = b""
+    """Stands before and after each value, but not the null: one byte, or empty."""
     before: bytes = b""
     """Comes before each cell: a separator, the name of a field."""
     null: bytes = b""
@@ -64,4 +64,4 @@ def _parts(column: TextColumn) -> NativeColumn:
         array = array.dictionary
     offsets, data = binary_parts(array)
     texts = offsets.astype(np.int64, copy=False), as_bytes(data)
-    return texts, (codes, valid, start), column.before, column.null, column.kind, column.is_quoted
+    return texts, (codes, valid, start), column.before, column.null, column.kind, column.quote

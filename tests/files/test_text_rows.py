@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from compactor.files.csvtext import csv_header, csv_lines
 from compactor.files.jsontext import json_lines
 from compactor.files.plain_text import plain_text
+from compactor.files.text_options import TextOptions
 from lsm_fragment.arrays.storage import to_storage
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-SPECIAL = st.text(st.sampled_from('a"\\\n\r\t\x00\x08\x0c\x1f\x7f,é😀'), max_size=20)
+SPECIAL = st.text(st.sampled_from("a\"'\\\n\r\t\x00\x08\x0c\x1f\x7f,é😀"), max_size=20)
 FLOATS = st.one_of(
     st.floats(), st.integers(-100, 100).map(float), st.sampled_from([1e15, 1e16, -0.0])
 )
@@ -57,9 +58,12 @@ def decoded(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
 
 
-@given(batches())
-def test_a_csv_row_reads_back_as_the_texts_of_its_values(batch: pa.RecordBatch) -> None:
-    rows = list(csv.reader(io.StringIO(csv_lines(batch).decode(), newline="")))
+@given(batches(), st.sampled_from([TextOptions(), TextOptions(delimiter="\t", quote="'")]))
+def test_a_csv_row_reads_back_as_the_texts_of_its_values(
+    batch: pa.RecordBatch, options: TextOptions
+) -> None:
+    lines = io.StringIO(csv_lines(batch, options).decode(), newline="")
+    rows = list(csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote))
     assert len(rows) == batch.num_rows
     for at, (name, array) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
         if name in ("text", "large"):

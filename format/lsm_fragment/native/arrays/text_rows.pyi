@@ -12,6 +12,6 @@ class Cell(enum.IntFlag):
 
 _Texts = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]
 _Codes = tuple[npt.NDArray[np.int32] | None, npt.NDArray[np.uint8] | None, int]
-NativeColumn = tuple[_Texts, _Codes, bytes, bytes, int, bool]
+NativeColumn = tuple[_Texts, _Codes, bytes, bytes, int, bytes]
 
 def written(columns: list[NativeColumn], rows: int, end: bytes) -> bytes: ...

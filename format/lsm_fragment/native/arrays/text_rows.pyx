@@ -31,14 +31,14 @@ cdef extern from *:
         for (int64_t i = 0; i < size; i++) count += (at[i] < 0x20) | (at[i] == '"') | (at[i] == '\\\\');
         return count;
     }
-    static inline int64_t quotes_in(const uint8_t* at, int64_t size) {
+    static inline int64_t quotes_in(const uint8_t* at, int64_t size, uint8_t quote) {
         int64_t count = 0;
-        for (int64_t i = 0; i < size; i++) count += at[i] == '"';
+        for (int64_t i = 0; i < size; i++) count += at[i] == quote;
         return count;
     }
     """
     int64_t escaped_bytes(const uint8_t* at, int64_t size) noexcept nogil
-    int64_t quotes_in(const uint8_t* at, int64_t size) noexcept nogil
+    int64_t quotes_in(const uint8_t* at, int64_t size, uint8_t quote) noexcept nogil
 
 cdef struct Column:
     const uint8_t* data
@@ -50,16 +50,17 @@ cdef struct Column:
     const uint8_t* null
     int64_t null_bytes
     int kind
-    bint is_quoted
+    uint8_t quote  # 0 where values stand without quotes
     bint has_special  # quotes or characters to escape
 
 
 def written(list columns, int64_t rows, bytes end):
     """Returns the rows, each with its cells in turn and `end`.
 
-    columns: (texts, codes, before, null, kind, is_quoted) of each. texts: offsets, data, of a dictionary if there
+    columns: (texts, codes, before, null, kind, quote) of each. texts: offsets, data, of a dictionary if there
     are `codes`. codes: (values, valid, start), whose values are None if row i has text i; valid and start are a
-    validity bitmap and the bit of its first row. before: comes before each cell; null: stands for a null cell.
+    validity bitmap and the bit of its first row. before: comes before each cell; null: stands for a null cell. quote: the byte
+    around each value, which DOUBLED doubles within; empty for none.
     Raises ValueError for a bitmap that is too short.
     """
     cdef Column* all_columns = <Column*>calloc(max(1, len(columns)), sizeof(Column))
@@ -89,22 +90,22 @@ cdef int64_t fill(Column* column, tuple given, int64_t rows) except -1:
     cdef const int64_t[::1] offsets
     cdef const uint8_t[::1] data
     cdef const int32_t[::1] codes
-    cdef bytes before, null
+    cdef bytes before, null, quote
     cdef int64_t texts, used, row, special = 0, most
-    texts_of, (values, valid, start), before, null, kind, is_quoted = given
+    texts_of, (values, valid, start), before, null, kind, quote = given
     offsets, data = texts_of
     column.nulls = nulls_of(valid, start, rows)
     column.offsets = &offsets[0]
     column.data = &data[0] if data.shape[0] else NULL
     column.before, column.before_bytes = <const uint8_t*>PyBytes_AS_STRING(before), len(before)
     column.null, column.null_bytes = <const uint8_t*>PyBytes_AS_STRING(null), len(null)
-    column.kind, column.is_quoted = kind, is_quoted
+    column.kind, column.quote = kind, ord(quote) if quote else 0
     texts = offsets.shape[0] - 1
     used = offsets[texts] - offsets[0]
     if used and column.kind == ESCAPED:
         special = escaped_bytes(column.data + offsets[0], used)
     elif used and column.kind == DOUBLED:
-        special = quotes_in(column.data + offsets[0], used)
+        special = quotes_in(column.data + offsets[0], used, column.quote)
     column.has_special = special > 0
     if values is None:
         most = used + (LONGEST_ESCAPE - 1) * special
@@ -140,12 +141,12 @@ cdef int64_t write_rows(
             text = row if column.codes == NULL else column.codes[row]
             value = column.data + column.offsets[text]
             size = column.offsets[text + 1] - column.offsets[text]
-            if column.is_quoted:
-                at[0] = QUOTE
+            if column.quote:
+                at[0] = column.quote
                 at += 1
             at = written_value(column, value, size, at)
-            if column.is_quoted:
-                at[0] = QUOTE
+            if column.quote:
+                at[0] = column.quote
                 at += 1
         memcpy(at, end, end_bytes)
         at += end_bytes
@@ -158,7 +159,7 @@ cdef inline uint8_t* written_value(
     """Returns where the value ends."""
     cdef uint8_t* space
     if column.has_special:
-        return doubled(value, size, at) if column.kind == DOUBLED else escaped(value, size, at)
+        return doubled(value, size, column.quote, at) if column.kind == DOUBLED else escaped(value, size, at)
     memcpy(at, value, size)
     if column.kind == REAL and is_whole(value, size):
         at[size] = c'.'
@@ -180,13 +181,13 @@ cdef inline bint is_whole(const uint8_t* value, int64_t size) noexcept nogil:
     return size > 0
 
 
-cdef uint8_t* doubled(const uint8_t* value, int64_t size, uint8_t* at) noexcept nogil:
+cdef uint8_t* doubled(const uint8_t* value, int64_t size, uint8_t quote, uint8_t* at) noexcept nogil:
     cdef int64_t index
     for index in range(size):
         at[0] = value[index]
         at += 1
-        if value[index] == QUOTE:
-            at[0] = QUOTE
+        if value[index] == quote:
+            at[0] = quote
             at += 1
     return at
 
