@@ -6,22 +6,23 @@ Arrow's reader needs its own threads, which may still hold the file when the pro
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import InputError
+from compactor.files.byte_source import Readable
 from compactor.files.number_text import Spans, plain_numbers
 from compactor.files.source import Ordinals
 from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment.arrays.buffers import validity_buffer
 from lsm_fragment.native.arrays import cells
 
-_BOM: Final = b"\xef\xbb\xbf"
 _LINE_ENDS: Final = b"\r\n"
 SWAPPED: Final = bytes.maketrans(b",.", b".,")
 """Makes numbers with a decimal comma plain, and those with a point no numbers."""
@@ -81,20 +82,16 @@ class CsvRows:
         return plain_numbers(self._data, starts, stops, is_there)
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 def cut_rows(
     path: str,
-    source: _Readable,
+    source: Readable,
     columns: int,
     block_bytes: int,
     options: TextOptions = PLAIN,
 ) -> Iterator[CsvRows]:
     """Yields the rows after the header. Raises `InputError` for a row that exceeds a block or has an unclosed
     quote."""
-    rest = source.read(block_bytes).removeprefix(_BOM).lstrip(_LINE_ENDS)
+    rest = source.read(block_bytes).removeprefix(BOM_UTF8).lstrip(_LINE_ENDS)
     more = source.read(block_bytes)
     row = -1 if options.header else 0
     while rest:

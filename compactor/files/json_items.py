@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Final
 
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from lsm_fragment.native.arrays.json_items import ItemLines
 
-_BOM: Final = b"\xef\xbb\xbf"
 _BLANKS: Final = b" \t\r\n"
 
 
@@ -21,7 +21,7 @@ class ItemBytes(FileBytes):
 
     def read(self, size: int = -1) -> bytes:
         data = super().read(size)
-        if not self._has_begun and (start := data.removeprefix(_BOM).lstrip(_BLANKS)):
+        if not self._has_begun and (start := data.removeprefix(BOM_UTF8).lstrip(_BLANKS)):
             self._has_begun = True
             self.is_array = start.startswith(b"[")
             if self.is_array:

@@ -8,6 +8,7 @@ numbers, they are refused. A column of the table gets the table's type, and is o
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +33,6 @@ _BLOCK_BYTES: Final = 1 << 20
 _NOT_UTF8: Final = "is not valid UTF-8: save the file as UTF-8"
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BLANKS: Final = b" \t\r\n"
-_BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def _without(data: bytes, places: Iterable[int]) -> bytes:
 def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[LineBlock]:
     """Yields the lines of a file, about `batch_bytes` at a time. Raises `InputError` for a line that is too
     long."""
-    rest, first_line = source.read(batch_bytes).removeprefix(_BOM), 1
+    rest, first_line = source.read(batch_bytes).removeprefix(BOM_UTF8), 1
     while rest:
         more = source.read(batch_bytes)
         cut = rest.rfind(b"\n") + 1 if more else len(rest)

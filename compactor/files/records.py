@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -16,7 +17,6 @@ from lsm_fragment.arrays.moves import keep
 
 MAX_RECORD_BYTES: Final = 4 << 20
 _READ_BYTES: Final = 1 << 20
-_BOM: Final = b"\xef\xbb\xbf"
 _LINE_FEED: Final = 10
 
 
@@ -37,7 +37,7 @@ def cut_records(path: str, source: Readable, starts_with: str | None) -> Iterato
     starts_with: expression that the first line of a record matches at its beginning; None if each line is a
         record.
     """
-    rest, line, ordinal = source.read(_READ_BYTES).removeprefix(_BOM), 1, 0
+    rest, line, ordinal = source.read(_READ_BYTES).removeprefix(BOM_UTF8), 1, 0
     while rest:
         more = source.read(_READ_BYTES)
         starts = _line_starts(rest)

@@ -11,6 +11,7 @@ are written, because they are not told apart otherwise.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -121,8 +122,8 @@ class SegmentCutter:
     def segments(self) -> Iterator[Segment]:
         """Yields all segments. Raises `InputError` where the file is not made of segments."""
         self._fill()
-        if self._data.startswith(b"\xef\xbb\xbf"):
-            self._at = 3
+        if self._data.startswith(BOM_UTF8):
+            self._at = len(BOM_UTF8)
         while self._skip_blanks():
             offset = self._before + self._at
             try:
@@ -271,19 +272,8 @@ def of_unb(start: bytes) -> Delimiters:
     )
     if start[3:4] != by.element:
         raise HeaderError("UNB without UNA needs the standard's delimiters: UNB+...'")
-    found = re.match(rb"UNB\+[^+:']*:4", start)
-    return (
-        Delimiters(
-            format=FileFormat.EDIFACT,
-            segment=b"'",
-            element=b"+",
-            component=b":",
-            repetition=b"*",
-            release=b"?",
-        )
-        if found
-        else by
-    )
+    has_repetitions = re.match(rb"UNB\+[^+:']*:4", start)
+    return replace(by, repetition=b"*") if has_repetitions else by
 
 
 def of_isa(start: bytes) -> Delimiters:

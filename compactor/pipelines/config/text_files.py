@@ -13,45 +13,41 @@ from compactor.pipelines.config.model import Model
 from compactor.settings.mistakes import SettingError
 
 
-class WrittenCsv(Model):
+class _Csv(Model):
+    delimiter: str = PLAIN.delimiter
+    quote: str = PLAIN.quote
+    header: bool = PLAIN.header
+
+    @property
+    def options(self) -> TextOptions:
+        return TextOptions(**self.model_dump())
+
+    @model_validator(mode="after")
+    def _is_a_form_of_csv(self) -> Self:
+        self.options  # noqa: B018 - raises `ValueError`
+        return self
+
+
+class WrittenCsv(_Csv):
     """The form of a CSV file that is written."""
 
-    delimiter: str = PLAIN.delimiter
-    quote: str = PLAIN.quote
-    header: bool = PLAIN.header
-
-    @property
-    def options(self) -> TextOptions:
-        return TextOptions(**self.model_dump())
-
     @model_validator(mode="after")
-    def _is_a_form_of_csv(self) -> Self:
+    def _quotes_texts(self) -> Self:
         if not self.quote:
             raise ValueError("texts are quoted: `quote` is one character")
-        self.options  # noqa: B018 - raises `ValueError`
         return self
 
 
-class CsvForm(Model):
-    """The form of a CSV file that is read."""
+class CsvForm(_Csv):
+    """The form of a CSV file that is read.
 
-    delimiter: str = PLAIN.delimiter
-    quote: str = PLAIN.quote
-    """Empty if quotes are characters like any other."""
+    An empty `quote` makes quotes characters like any other. Without a header, the columns are the `fields` in
+    order, or c1, c2 ...
+    """
+
     decimal: str = PLAIN.decimal
-    header: bool = PLAIN.header
-    """Without a header, the columns are the `fields` in order, or c1, c2 ..."""
     comment: str = PLAIN.comment
     """What begins a line that is skipped."""
-
-    @property
-    def options(self) -> TextOptions:
-        return TextOptions(**self.model_dump())
-
-    @model_validator(mode="after")
-    def _is_a_form_of_csv(self) -> Self:
-        self.options  # noqa: B018 - raises `ValueError`
-        return self
 
 
 def check_is_csv(kind: FileKind | None) -> None:
