@@ -18,12 +18,14 @@ from compactor.pipelines.aggregate_calls import Call, parse_call
 from compactor.pipelines.carried import carried, restored
 from compactor.pipelines.database import GIVEN, Database, Rows
 from compactor.pipelines.grouped_values import GroupedValues, GroupNumbers, Stream, parts
-from compactor.pipelines.measures import ROW_NUMBER, Measure, measure
+from compactor.pipelines.measures import ROW_NUMBER, Measure, is_flat, measure
 from compactor.pipelines.provenance import ROW, Batches
 from compactor.pipelines.sorting import Sorter
 from compactor.pipelines.value_runs import value_runs
 from compactor.resources.reservation import Reservation
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.batches import no_rows
+from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.keys.sort_schema import SortColumn
 from lsm_fragment.names import names_text
@@ -64,7 +66,7 @@ class Grouping:
         for values in self.values:
             types |= {name: function.type for name, function in values.functions.items()}
         self.schema = pa.schema([*zip(keys, self._key_types, strict=True), *types.items()])
-        self._read_schema = self._read(self.with_arguments(_no_rows(schema)), 0).schema
+        self._read_schema = self._read(self.with_arguments(no_rows(schema)), 0).schema
 
     def _values_of(self, calls: Sequence[Call]) -> list[GroupedValues]:
         keys = None if self._keeps_order else self._key_types
@@ -133,7 +135,8 @@ class Grouping:
         for number, (each, names) in enumerate(zip(self._measures, self._reads, strict=True)):
             for place, array in enumerate(each.read([batch.column(name) for name in names])):
                 columns[f"v{number}_{place}"] = array
-        columns[ROW_NUMBER] = pa.array(np.arange(row, row + batch.num_rows))
+        if self._keeps_order or any(each.reads_row_numbers for each in self._measures):
+            columns[ROW_NUMBER] = integer_array(np.arange(row, row + batch.num_rows))
         return pa.RecordBatch.from_pydict(columns)
 
     def _sql(self) -> str:
@@ -179,19 +182,13 @@ def _column_of(text: str) -> str:
     return f"$argument {text}"
 
 
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
-
-
 def _key_type(schema: pa.Schema, key: str, what: str) -> pa.DataType:
     """Returns the type of a key. Raises `ConfigError`."""
     if key not in schema.names:
         there = names_text(schema.names)
         raise ConfigError(f"{what}: no column {key!r} to group by; there are: {there}")
     dtype = schema.field(key).type
-    storage = storage_type(dtype)
-    is_odd = pt.is_nested(storage) or pt.is_interval(storage)
-    if is_odd or isinstance(dtype, pa.BaseExtensionType):
+    if not is_flat(storage_type(dtype)) or isinstance(dtype, pa.BaseExtensionType):
         raise ConfigError(f"{what}: column {key!r} is {dtype}, which nothing can be grouped by")
     return dtype
 

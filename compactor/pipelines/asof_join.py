@@ -18,9 +18,8 @@ from compactor.pipelines.sorted_rows import (
     common_ranks,
     key_arrays,
     known_rows,
-    no_rows,
 )
-from lsm_fragment.arrays.batches import concat_rows
+from lsm_fragment.arrays.batches import concat_rows, no_rows
 from lsm_fragment.arrays.moves import take
 
 

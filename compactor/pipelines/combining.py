@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from compactor.pipelines.hash_index import HashIndex
 from compactor.pipelines.pairing import How, Joined, Pairing
-from compactor.pipelines.sorted_rows import I64, Flags, Room, no_rows
+from compactor.pipelines.sorted_rows import I64, Flags, Room
 from compactor.spark.shuffle.exchange import key_hashes
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.batches import one_batch, take_rows
+from lsm_fragment.arrays.batches import no_rows, one_batch, take_rows
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys, stable_order

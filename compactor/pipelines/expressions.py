@@ -51,10 +51,12 @@ class Filter:
             self._where = parse_condition(text, schema, f"{what}: {part}")
         except UsageError as error:
             raise ConfigError(str(error)) from None
+        self.uses = columns_of(self._where)
+        """The columns that it reads."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
         """Returns bool without nulls. Raises `pa.ArrowInvalid` for values outside the condition's domain."""
-        arrays = {name: to_storage(batch.column(name)) for name in columns_of(self._where)}
+        arrays = {name: to_storage(batch.column(name)) for name in self.uses}
         with computing(self._part):
             return pc.fill_null(matching(self._where, arrays, batch.num_rows), False)
 

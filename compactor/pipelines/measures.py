@@ -36,6 +36,8 @@ class Measure(ABC):
     type: pa.DataType
     width = 1
     """Number of aggregates."""
+    reads_row_numbers = False
+    """Whether its SQL names `ROW_NUMBER`."""
 
     def read(self, arguments: Sequence[pa.Array]) -> list[pa.Array]:
         """Returns the columns that the query reads for the arguments' values."""
@@ -84,6 +86,8 @@ class Extreme(Measure):
 
 class InOrder(Measure):
     """`first` and `last`, of the rows for which the second argument is true, if there is one."""
+
+    reads_row_numbers = True
 
     def __init__(self, dtype: pa.DataType, aggregate: str) -> None:
         self.type = dtype
@@ -217,14 +221,14 @@ def _sum(call: Call) -> Measure:
 
 
 def _extreme(call: Call) -> Measure:
-    check_type(call, _is_flat, "takes values that have an order", argument=-1)
-    check_type(call, _is_flat, "takes plain values: choose one of them")
+    check_type(call, is_flat, "takes values that have an order", argument=-1)
+    check_type(call, is_flat, "takes plain values: choose one of them")
     ordered = call.arguments[-1].type
     return Extreme(call.arguments[0].type, _EXTREMES[call.function], ordered)
 
 
 def _in_order(call: Call) -> Measure:
-    check_type(call, _is_flat, "takes plain values: choose one of them")
+    check_type(call, is_flat, "takes plain values: choose one of them")
     aggregate = "arg_min_null" if call.function == "first" else "arg_max_null"
     return InOrder(call.arguments[0].type, aggregate)
 
@@ -243,7 +247,7 @@ _MEASURES: Final[dict[str, Callable[[Call], Measure]]] = {
 }
 
 
-def _is_flat(dtype: pa.DataType) -> bool:
+def is_flat(dtype: pa.DataType) -> bool:
     return not (pt.is_nested(dtype) or pt.is_interval(dtype))
 
 

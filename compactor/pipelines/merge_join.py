@@ -22,9 +22,8 @@ from compactor.pipelines.sorted_rows import (
     SortedRows,
     common_ranks,
     known_rows,
-    no_rows,
 )
-from lsm_fragment.arrays.batches import concat_rows
+from lsm_fragment.arrays.batches import concat_rows, no_rows
 
 
 class MergeJoin:

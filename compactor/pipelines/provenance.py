@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsm_fragment.arrays.batches import no_rows
 from lsm_fragment.arrays.buffers import integer_array
 
 Batches = Iterator[pa.RecordBatch]
@@ -74,7 +75,7 @@ def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:
 def boundary_batch(boundary: Boundary, schema: pa.Schema) -> pa.RecordBatch:
     """Returns an empty batch that marks a boundary. schema: schema of the surrounding rows."""
     marked = schema.with_metadata({_BOUNDARY: json.dumps(boundary).encode()})
-    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in marked], schema=marked)
+    return no_rows(marked)
 
 
 def boundary_of(batch: pa.RecordBatch) -> Boundary | None:

@@ -26,10 +26,9 @@ from compactor.pipelines.sorted_rows import (
     key_arrays,
     known_rows,
     nan_rows,
-    no_rows,
 )
 from compactor.resources.reservation import Reservation
-from lsm_fragment.arrays.batches import concat_rows, take_rows
+from lsm_fragment.arrays.batches import concat_rows, no_rows, take_rows
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.keys.sort_schema import Nulls, SortColumn, SortSchema
 

@@ -16,7 +16,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.reservation import Reservation
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.batches import concat_rows
+from lsm_fragment.arrays.batches import concat_rows, no_rows
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys, stable_order
@@ -58,10 +58,6 @@ class Room:
     def rows_of(self, row_bytes: float) -> int:
         """Returns the rows of this size in a chunk."""
         return int(max(1, min(CHUNK_ROWS, self.chunk_bytes / max(1.0, row_bytes))))
-
-
-def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
 def key_arrays(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:

@@ -17,11 +17,11 @@ from pyarrow import types as pt
 
 from compactor.errors import DataError
 from compactor.pipelines.aggregate_calls import Call
-from compactor.pipelines.measures import check_type, is_number, to_floats
+from compactor.pipelines.measures import check_type, is_flat, is_number, to_floats
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import concat, take
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import is_string, storage_type
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn
 
@@ -172,7 +172,7 @@ def value_runs(call: Call) -> ValueRuns | None:
 
 
 def _count_distinct(call: Call) -> ValueRuns:
-    check_type(call, lambda t: not (pt.is_nested(t) or pt.is_interval(t)), "takes plain values")
+    check_type(call, is_flat, "takes plain values")
     return CountDistinct()
 
 
@@ -183,8 +183,7 @@ def _quantile(call: Call) -> ValueRuns:
 
 
 def _texts_joined(call: Call) -> ValueRuns:
-    check_type(call, lambda t: pt.is_string(t) or pt.is_large_string(t),
-               "is of texts: string_agg(CAST(x AS TEXT), ', ')")  # fmt: skip
+    check_type(call, is_string, "is of texts: string_agg(CAST(x AS TEXT), ', ')")
     return TextsJoined(call.arguments[0].type, call.constant, call.what)
 
 

@@ -17,7 +17,7 @@ from compactor.pipelines.provenance import Batches
 from compactor.pipelines.time_windows import END, START, ColumnWindows, window_sizes
 from compactor.pipelines.work import RunContext
 from compactor.resources.reservation import Reservation
-from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.arrays.batches import keep_rows, no_rows
 
 _WINDOW: Final = "$window"
 """Column of the row's window start, beside the input's columns."""
@@ -27,11 +27,7 @@ _LAST: Final = "$last"
 def bound(work: RunContext, name: str, node: Aggregate, given: pa.Schema) -> pa.Schema:
     windows = None if node.window is None else _windows(name, node.window, given)
     grouping = _grouping(work, name, node, _with_window(given, windows))
-    return _shown(_no_rows(grouping.schema), windows).schema
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+    return _shown(no_rows(grouping.schema), windows).schema
 
 
 def _windows(name: str, window: TimeWindow, given: pa.Schema) -> ColumnWindows:

@@ -19,6 +19,7 @@ from compactor.pipelines.sorted_rows import Room
 from compactor.pipelines.work import RunContext
 from compactor.resources.reservation import Reservation
 from compactor.spark.shuffle.exchange import part_by_keys
+from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.keys.sort_schema import SortColumn
 
 _PARTS: Final = 32
@@ -120,7 +121,7 @@ def keyed(work: RunContext, name: str, side: SideKeys, batches: Batches) -> Batc
 def _sequenced(batches: Batches, names: Sequence[str], row: int) -> Batches:
     """Yields these columns, the last of them with row numbers from `row` on."""
     for batch in batches:
-        numbers = pa.array(np.arange(row, row + batch.num_rows))
+        numbers = integer_array(np.arange(row, row + batch.num_rows))
         row += batch.num_rows
         yield batch.select(names[:-1]).append_column(names[-1], numbers)
 

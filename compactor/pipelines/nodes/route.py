@@ -13,6 +13,7 @@ from compactor.pipelines.expressions import Filter
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.work import RunContext
 from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.arrays.buffers import integer_array
 
 _BRANCH: Final = "$branch"
 
@@ -25,6 +26,8 @@ class Division:
             Filter(text, schema, what, f"branch {branch!r}")
             for branch, text in node.branches.items()
         ]
+        uses = {name for holds in self._holds for name in holds.uses}
+        self._uses = [name for name in schema.names if name in uses]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Adds the number of the first branch whose condition holds, or the number of branches.
@@ -32,12 +35,12 @@ class Division:
         Raises `pa.ArrowException` for values outside a condition's domain.
         """
         numbers = np.full(batch.num_rows, len(self._holds), np.int64)
-        left, rest = np.arange(batch.num_rows), batch
+        left, rest = np.arange(batch.num_rows), batch.select(self._uses)
         for number, holds in enumerate(self._holds):
             is_here = np.asarray(holds(rest))
             numbers[left[is_here]] = number
             left, rest = left[~is_here], keep_rows(rest, ~is_here)
-        return batch.append_column(_BRANCH, pa.array(numbers))
+        return batch.append_column(_BRANCH, integer_array(numbers))
 
 
 def bound(node: Route, given: pa.Schema, what: str) -> pa.Schema:

@@ -13,6 +13,10 @@ from lsm_fragment.arrays.moves import keep, take
 from lsm_fragment.arrays.nested import Places
 
 
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
 def take_rows(batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:
     """Returns the rows at places; a negative place gives a row of nulls."""
     return batch_of([take(a, places) for a in batch.columns], batch.schema, len(places))
