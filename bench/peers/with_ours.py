@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import zip_longest
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,14 +56,14 @@ def compact_fragments(
 
 
 def ingest_sources(store: LocalStore, task: Task, paths: Sequence[str] | None = None) -> CommitLog:
-    """Commits each source, or each of `paths`; a large one becomes several fragments, in sort order."""
+    """Adds each source, or each of `paths`; a large one becomes several fragments, in sort order."""
     log = CommitLog(store)
     options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
     sort = parse_sort_schema(",".join(task.sort))
     paths = list(map(str, task.sources)) if paths is None else paths
     with FilesIngest(store, log, sort, options) as ingest:
-        for path, following in zip_longest(paths, paths[1:]):
-            ingest.add(path, following=following)
+        for _ in ingest.add(paths):
+            pass
     return log
 
 
@@ -112,7 +111,7 @@ class Ours:
 
 
 class OursIngest:
-    settings = f"one commit a source, zstd {LEVEL}, fsync of files and folders"
+    settings = f"commits of 64 MiB at least, zstd {LEVEL}, fsync of files and folders"
     readers: Sequence[str] = ("columnar",)
 
     def version(self) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from compactor.common.counts import counted
 from compactor.common.foreign import shown_path
 from compactor.common.message import Message
 from compactor.common.setting_keys import PROMOTE
-from compactor.errors import CompactorError, InputError, message_of
+from compactor.errors import CompactorError, InputError, UnknownOutcomeError, message_of
 from compactor.files.text_options import TextOptions
 from compactor.planner.debt import Debt, Pressure
 from compactor.telemetry.metrics import mapping
@@ -79,8 +78,7 @@ def ingest_command(
 ) -> None:
     """Add FILEs to TABLE as sorted level-0 fragments; creates TABLE if needed.
 
-    Each file is one commit, and with --one-commit all files together: all rows of a commit appear at once,
-    or none do.
+    All rows of a file appear at once, or none do. Small files share a commit; with --one-commit all files do.
     """
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
@@ -91,9 +89,12 @@ def ingest_command(
             check_input(path)
         log = told.open_log(table)
         reports: list[IngestReport] = []
-        with FilesIngest(log.store, log, sort, options, skips_empty=len(files) > 1) as ingest:
-            add = _together if one_commit else _one_by_one
-            for report in add(ingest, files, partial(pressure.admit, log, warner)):
+        with (
+            FilesIngest(log.store, log, sort, options, skips_empty=len(files) > 1) as ingest,
+            _saying_what_was_added(files, reports, in_one_commit=one_commit),
+        ):
+            on_file = partial(_progress_of, partial(pressure.admit, log, warner))
+            for report in ingest.add(files, on_file, in_one_commit=one_commit):
                 reports.append(report)
                 for name in report.not_promoted:
                     why = f": {report.path} has no column {name!r}; nothing was promoted"
@@ -119,43 +120,30 @@ def ingest_command(
         )
 
 
-def _together(
-    ingest: FilesIngest, files: Sequence[str], admit: Callable[[], None]
-) -> Iterator[IngestReport]:
-    @contextmanager
-    def on_file(path: str) -> Iterator[ByteProgress]:
-        try:
-            with _progress_of(path) as advance:
-                yield advance
-        except (CompactorError, FormatError) as error:
-            if len(files) > 1:
-                error.args = (Message(message_of(error), " (none of the files was added)"),)
-            raise
-
+@contextmanager
+def _progress_of(admit: Callable[[], None], path: str) -> Iterator[ByteProgress]:
     admit()
-    yield from ingest.add_together(files, on_file)
+    with progress(f"ingest {Path(path).name}", None) as advance:
+        yield advance
 
 
-def _one_by_one(
-    ingest: FilesIngest, files: Sequence[str], admit: Callable[[], None]
-) -> Iterator[IngestReport]:
-    done: list[IngestReport] = []
-    for path, following in itertools.zip_longest(files, files[1:]):
-        try:
-            admit()
-            with _progress_of(path) as advance:
-                done.append(ingest.add(path, following=following, on_progress=advance))
-        except (CompactorError, FormatError) as error:
-            if done:
-                before = counted(len(done), "file before is", "files before are")
-                text = f" (the {before} in the table, version {done[-1].version})"
-                error.args = (Message(message_of(error), text),)
-            raise
-        yield done[-1]
-
-
-def _progress_of(path: str) -> AbstractContextManager[ByteProgress]:
-    return progress(f"ingest {Path(path).name}", None)
+@contextmanager
+def _saying_what_was_added(
+    files: Sequence[str], reports: Sequence[IngestReport], *, in_one_commit: bool
+) -> Iterator[None]:
+    """Adds to an error which files are in the table. reports: of the files added so far."""
+    try:
+        yield
+    except (CompactorError, FormatError) as error:
+        text = ""
+        if reports:
+            before = counted(len(reports), "file before is", "files before are")
+            text = f" (the {before} in the table, version {reports[-1].version})"
+        elif in_one_commit and len(files) > 1 and not isinstance(error, UnknownOutcomeError):
+            text = " (none of the files was added)"
+        if text:
+            error.args = (Message(message_of(error), text),)
+        raise
 
 
 def _superseded(report: IngestReport) -> str:

@@ -69,9 +69,10 @@ def write_parquet(folder: Path, name: str, table: pa.Table) -> Path:
 
 @pytest.fixture
 def table_path(cli: Cli, tmp_path: Path) -> Path:
-    """A table of three overlapping fragments."""
-    files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(100, n)) for n in range(3)]
-    cli("ingest", tmp_path / "t", *files, *SORT_BY)
+    """A table of three overlapping fragments, each of a version of its own."""
+    for number in range(3):
+        file = write_parquet(tmp_path, f"{number}.parquet", log_rows(100, number))
+        cli("ingest", tmp_path / "t", file, *SORT_BY)
     return tmp_path / "t"
 
 
@@ -109,7 +110,7 @@ def test_ingest_compact_verify_export_and_head_agree(
     report = json.loads(
         cli("ingest", table_url, *files, *SORT_BY, "--rows-per-fragment", 80, "--json")
     )
-    assert report == {"version": 4, "files": 4, "rows": 800, "fragments": 12,
+    assert report == {"version": 1, "files": 4, "rows": 800, "fragments": 12,
                       "superseded_rows": 0, "bytes_written": report["bytes_written"],
                       "sort_of_file": None}  # fmt: skip
     report = json.loads(
@@ -132,7 +133,7 @@ def test_ingest_compact_verify_export_and_head_agree(
         "rows_out",
         "gets",
     )
-    assert [report[name] for name in figures] == [6, 1, 12, 1, 800, 800, 12]
+    assert [report[name] for name in figures] == [3, 1, 12, 1, 800, 800, 12]
     assert (report["predicted"]["gets"], report["predicted"]["rows"]) == (12, 800)
     verdict = json.loads(cli("verify", table_url, "--json"))
     assert (verdict["ok"], verdict["rows"], verdict["faults"]) == (True, 800, [])
@@ -155,6 +156,17 @@ def test_files_of_one_commit_are_added_together_or_not_at_all(cli: Cli, tmp_path
     )
     report = json.loads(cli("ingest", tmp_path / "t", files[0], "--one-commit", "--json"))
     assert (report["version"], report["rows"]) == (2, 1)
+
+
+def test_files_before_a_bad_one_are_added_and_said_to_be(cli: Cli, tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.ndjson" for n in range(4)]
+    for number, file in enumerate(files):
+        file.write_text(f'{{"k": {number}}}\n')
+    files[2].write_text('{"other": 1}\n')
+    cli("ingest", tmp_path / "t", *files, "--sort-by", "k", code=3)
+    assert "2.ndjson" in cli.err
+    assert "the 2 files before are in the table, version 1" in cli.err
+    assert len(cli("query", tmp_path / "t").splitlines()) == 2
 
 
 def test_files_of_one_commit_whose_outcome_is_unknown_may_be_in_the_table(
@@ -823,7 +835,7 @@ def test_explain_shows_the_plan_that_the_task_follows_and_changes_nothing(
     text = cli("compact", table_url, "--strategy", "full", "--explain", "--memory-limit", "64MiB")
     assert "memory limit 64 MiB" in text
     assert all(f"  {name} " in text for name in stages)
-    assert json.loads(cli("inspect", table_url, "--json"))["version"] == 4
+    assert json.loads(cli("inspect", table_url, "--json"))["version"] == 1
     printed = cli("compact", table_url, "--strategy", "full", "--master", "in-process", "--json")
     assert json.loads(printed)["tasks"] == 1
     assert "no compaction is due" in cli("compact", table_url, "--strategy", "full", "--explain")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +42,10 @@ class Ingested:
         with FilesIngest(
             self.store, self.log, parse_sort_schema(sort), options, ids=lambda: next(ids)
         ) as ingest:
-            for path, following in zip_longest(given, given[1:]):
-                try:
-                    ingest.add(path, following=following)
-                except InputError as error:
-                    self.failure = error
-                    break
+            try:
+                self.versions = [report.version for report in ingest.add(given)]
+            except InputError as error:
+                self.failure = error
 
     @property
     def fragments(self) -> dict[str, bytes]:
@@ -150,9 +147,8 @@ def test_the_file_that_follows_is_begun_when_nobody_else_needs_the_core(
     store = LocalStore(tmp_path / "table")
     paths = list(map(str, write(tmp_path, log_rows(120, 1), log_rows(120, 2))))
     with FilesIngest(store, CommitLog(store), SORT, IngestOptions(threads=threads)) as ingest:
-        ingest.add(paths[0], following=paths[1])
-        assert events[:3] == expected
-        ingest.add(paths[1])
+        list(ingest.add(paths))
+    assert events[:3] == expected
     assert events.count("begun") == 1
     assert len(table_rows(store)) == 240
 
@@ -201,13 +197,54 @@ def test_leaving_early_closes_the_file_that_follows(
 ) -> None:
     paths = list(map(str, write(tmp_path, *(log_rows(500, seed) for seed in range(3)))))
     store = MemoryStore()
-    with FilesIngest(store, CommitLog(store), SORT, AHEAD) as ingest:
-        ingest.add(paths[0], following=paths[1])
-        ingest.add(paths[1], following=paths[2])
-        with refuses(InputError):
-            ingest.add("elsewhere.parquet")
+
+    @contextmanager
+    def on_file(path: str) -> Iterator[ByteProgress]:
+        if path == paths[2]:
+            raise KeyboardInterrupt
+        yield lambda _done, _total: None
+
+    with (
+        FilesIngest(store, CommitLog(store), SORT, AHEAD) as ingest,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        list(ingest.add(paths, on_file))
     assert all(file._file.closed for file in opened)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
+
+
+def test_small_files_share_a_commit(tmp_path: Path) -> None:
+    table = Ingested(write(tmp_path, *(log_rows(50, seed) for seed in range(5))), AHEAD)
+    assert table.versions == [1] * 5
+    assert len(table.fragments) == 5
+    assert len(table.rows) == 250
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "expected"),
+    [("_COMMIT_FILES", 2, [1, 1, 2, 2, 3]), ("_COMMIT_BYTES", 1, [1, 2, 3, 4, 5])],
+)
+def test_a_commit_is_bounded_by_files_and_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(f"compactor.write.ingest.files.{bound}", value)
+    paths = write(tmp_path, *(log_rows(50, seed) for seed in range(5)))
+    assert Ingested(paths, AHEAD).versions == expected
+    assert together(tmp_path, *(log_rows(50, seed) for seed in range(5)), sort="ts").version == 1
+
+
+def test_a_report_is_given_once_the_rows_are_visible(tmp_path: Path) -> None:
+    paths = list(map(str, write(tmp_path, *(log_rows(50, seed) for seed in range(3)))))
+    Path(paths[2]).write_bytes(b"PAR1")
+    store = MemoryStore()
+    with FilesIngest(store, CommitLog(store), SORT, AHEAD) as ingest:
+        reports = ingest.add(paths)
+        assert next(reports).path == paths[0]
+        assert len(table_rows(store)) == 100
+        assert next(reports).path == paths[1]
+        with pytest.raises(InputError, match=r"2\.parquet"):
+            next(reports)
+    assert CommitLog(store).refresh().version == 1
 
 
 def together(folder: Path, *tables: pa.Table, sort: str = "k", **options: Any) -> Table:
@@ -222,7 +259,7 @@ def together(folder: Path, *tables: pa.Table, sort: str = "k", **options: Any) -
         IngestOptions(**options),
         ids=lambda: next(ids),
     ) as ingest:
-        reports = ingest.add_together(paths)
+        reports = list(ingest.add(paths, in_one_commit=True))
     assert [(report.path, report.version) for report in reports] == [(path, 1) for path in paths]
     assert [report.rows for report in reports] == [table.num_rows for table in tables]
     return Table.open(store.url)
@@ -292,7 +329,7 @@ def test_a_column_that_is_dropped_meanwhile_stays_dropped_for_all_files_of_one_c
         yield lambda _done, _total: None
 
     with FilesIngest(store, CommitLog(store), None, IngestOptions()) as ingest:
-        ingest.add_together(paths, on_file)
+        list(ingest.add(paths, on_file, in_one_commit=True))
     assert Table.open(store.url).scan().to_table().to_pylist() == [{"k": n} for n in range(3)]
 
 
@@ -310,8 +347,8 @@ def test_a_conflict_of_one_commit_names_all_of_its_files(tmp_path: Path) -> None
 
     with FilesIngest(store, CommitLog(store), None, IngestOptions()) as ingest:
         with refuses(InputError, "one of 2 files", paths[0], paths[1]):
-            ingest.add_together(paths, on_file)
-        assert ingest.add_together([]) == []
+            list(ingest.add(paths, on_file, in_one_commit=True))
+        assert list(ingest.add([], in_one_commit=True)) == []
     assert Table.open(store.url).scan().to_table().num_rows == 2
 
 
@@ -324,13 +361,7 @@ def test_files_without_rows_add_nothing_beside_others(tmp_path: Path, together: 
         paths.append(str(tmp_path / name))
     store = MemoryStore()
     with FilesIngest(store, CommitLog(store), SORT, AHEAD, skips_empty=True) as ingest:
-        if together:
-            reports = ingest.add_together(paths)
-        else:
-            reports = [
-                ingest.add(path, following=following)
-                for path, following in zip_longest(paths, paths[1:])
-            ]
+        reports = list(ingest.add(paths, in_one_commit=together))
     assert [(report.path, report.rows) for report in reports] == list(
         zip(paths, [0, 0, 1, 0], strict=True)
     )

@@ -1,10 +1,10 @@
-"""Ingests files as level-0 fragments: read, conform, sort, write, commit; file by file, or all at once."""
+"""Ingests files as level-0 fragments: read, conform, sort, write, commit."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self
@@ -12,6 +12,7 @@ from typing import Final, Self
 import pyarrow as pa
 
 from compactor.common.clock import Ids, random_id
+from compactor.common.garbage import older_objects_left_alone
 from compactor.common.heap import set_up_heap
 from compactor.errors import InputError
 from compactor.files.names import FileFormat, kind_of
@@ -40,6 +41,9 @@ OnFile = Callable[[str], AbstractContextManager[ByteProgress]]
 _PARQUET_BATCH_BYTES: Final = 32 << 20
 """Decode batches of this size. Larger batches split fewer row groups, whose rows must be copied; memory
 hardly grows, since sorting holds all rows of a fragment anyway."""
+_COMMIT_BYTES: Final = 64 << 20
+"""Commit once the files' fragments have this size: a second's work, beside which a commit costs little."""
+_COMMIT_FILES: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ def _without_progress(_path: str) -> Iterator[ByteProgress]:
 
 
 class FilesIngest:
-    """An ingest of several files in order. Use it as a context manager.
+    """An ingest of files in order. Use it as a context manager.
 
     A thread reads ahead. With several threads it reads the next rows of a file, and the first rows of the
     next file while the last ones are written and committed; with one thread it reads only the next file,
@@ -102,55 +106,36 @@ class FilesIngest:
 
     def add(
         self,
-        path: str,
+        paths: Sequence[str],
+        on_file: OnFile = _without_progress,
         *,
-        following: str | None = None,
-        on_progress: ByteProgress = lambda _done, _total: None,
-    ) -> IngestReport:
-        """Adds a file's rows to the table, which it creates if necessary.
+        in_one_commit: bool = False,
+    ) -> Iterator[IngestReport]:
+        """Adds the files' rows to the table, which it creates if necessary. Yields a report of each file once
+        its rows are visible.
 
-        following: the next file to add. Nothing is visible before the commit. Raises `InputError` if the file
-        cannot be read or does not fit, `TableNotFoundError` if there is neither a table nor a sort schema,
-        `UsageError` for a sort schema other than the table's.
-        """
-        snapshot = self._log.refresh()
-        written = self._write(path, following, snapshot, on_progress)
-        if written is None:
-            return _nothing_of(path, snapshot)
-        after = commit_fragments(self._log, snapshot, written.plan, written.entries)
-        return written.report(after.version)
-
-    def add_together(
-        self, paths: Sequence[str], on_file: OnFile = _without_progress
-    ) -> list[IngestReport]:
-        """Adds the files' rows in one commit: all of them appear at once, or none do.
+        Small files share a commit, since each costs syncs, requests and a version. If a file fails, those
+        before it are committed, and then the error is raised; `in_one_commit` adds all files or none.
 
         on_file: entered with each path while the file is read and written; yields a progress callback. Raises
-        what `add` raises.
+        `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a
+        table nor a sort schema, `UsageError` for a sort schema other than the table's.
         """
-        if not paths:
-            return []
-        before = snapshot = self._log.refresh()
-        files: list[_Written] = []
+        commit: _NextCommit | None = None
         for path, following in itertools.zip_longest(paths, paths[1:]):
-            with on_file(path) as on_progress:
-                written = self._write(path, following, snapshot, on_progress)
-            if written is None:
-                continue
-            table, fitting = written.plan.metadata, FittingCheck(self._store, path)
-            for earlier in files if table != snapshot.metadata else ():
-                fitting.check_earlier(
-                    earlier.entries, earlier.plan.path, earlier.plan.metadata, table
-                )
-            files.append(written)
-            snapshot = replace(snapshot, metadata=table)
-        if not files:
-            return [_nothing_of(path, before) for path in paths]
-        plan = replace(files[-1].plan, path=_names_of(paths))
-        entries = list(itertools.chain.from_iterable(written.entries for written in files))
-        after = commit_fragments(self._log, before, plan, entries)
-        reports = {written.plan.path: written.report(after.version) for written in files}
-        return [reports.get(path) or _nothing_of(path, after) for path in paths]
+            commit = commit or _NextCommit(self._store, self._log)
+            try:
+                with on_file(path) as on_progress:
+                    commit.include(path, self._write(path, following, commit.snapshot, on_progress))
+            except Exception:
+                if not in_one_commit:
+                    yield from commit.made()
+                raise
+            if commit.is_full and not in_one_commit:
+                yield from commit.made()
+                commit = None
+        if commit is not None:
+            yield from commit.made()
 
     def _write(
         self, path: str, following: str | None, snapshot: Snapshot, on_progress: ByteProgress
@@ -178,11 +163,15 @@ class FilesIngest:
         return replace(written, not_promoted=opened.not_promoted)
 
     def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            resources.enter_context(older_objects_left_alone())
+            resources.callback(self._reader.close)
+            resources.callback(self._drop_begun)
+            self._resources = resources.pop_all()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._drop_begun()
-        self._reader.close()
+        self._resources.close()
 
     def _begin(self, path: str, table: TableMetadata | None) -> None:
         self._begun = self._reader.begin(partial(self._open, path, table))
@@ -234,6 +223,10 @@ class _Written:
     sort_of_file: SortSchema | None
     not_promoted: tuple[str, ...] = ()
 
+    @property
+    def bytes_written(self) -> int:
+        return sum(entry.size_bytes for entry in self.entries)
+
     def report(self, version: int) -> IngestReport:
         return IngestReport(
             path=self.plan.path,
@@ -241,10 +234,54 @@ class _Written:
             rows=self.rows,
             superseded_rows=self.rows - sum(entry.rows for entry in self.entries),
             fragments=len(self.entries),
-            bytes_written=sum(entry.size_bytes for entry in self.entries),
+            bytes_written=self.bytes_written,
             sort_of_file=self.sort_of_file,
             not_promoted=self.not_promoted,
         )
+
+
+class _NextCommit:
+    """The files that the next commit adds."""
+
+    def __init__(self, store: Store, log: CommitLog) -> None:
+        self._store, self._log = store, log
+        self._before = log.refresh()
+        self.snapshot = self._before
+        """What the next file sees: the table with the columns of the files before."""
+        self._files: list[tuple[str, _Written | None]] = []
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= _COMMIT_BYTES or len(self._files) >= _COMMIT_FILES
+
+    def include(self, path: str, file: _Written | None) -> None:
+        """Adds a file's fragments; None for a file that adds nothing.
+
+        Raises `InputError` if values of earlier files do not fit its types.
+        """
+        if file is not None:
+            table, fitting = file.plan.metadata, FittingCheck(self._store, path)
+            for earlier in self._written if table != self.snapshot.metadata else ():
+                plan = earlier.plan
+                fitting.check_earlier(earlier.entries, plan.path, plan.metadata, table)
+            self.snapshot = replace(self.snapshot, metadata=table)
+            self._bytes += file.bytes_written
+        self._files.append((path, file))
+
+    def made(self) -> Iterator[IngestReport]:
+        """Commits, and yields the files' reports. Does not commit without fragments."""
+        version = self._before.version
+        if written := self._written:
+            plan = replace(written[-1].plan, path=_names_of([path for path, _ in self._files]))
+            entries = [entry for file in written for entry in file.entries]
+            version = commit_fragments(self._log, self._before, plan, entries).version
+        for path, file in self._files:
+            yield _nothing_of(path, version) if file is None else file.report(version)
+
+    @property
+    def _written(self) -> list[_Written]:
+        return [file for _, file in self._files if file is not None]
 
 
 def _names_of(paths: Sequence[str]) -> str:
@@ -262,11 +299,11 @@ class _OpenFile:
     lacks_columns: bool
 
 
-def _nothing_of(path: str, snapshot: Snapshot) -> IngestReport:
+def _nothing_of(path: str, version: int) -> IngestReport:
     """Returns the report of a file without rows, which adds nothing."""
     return IngestReport(
         path=path,
-        version=snapshot.version,
+        version=version,
         rows=0,
         superseded_rows=0,
         fragments=0,
@@ -285,7 +322,8 @@ def ingest_file(
 ) -> IngestReport:
     """Adds one file's rows to the table, as `FilesIngest.add` does."""
     with FilesIngest(store, log, sort, options, ids=ids) as ingest:
-        return ingest.add(path)
+        (report,) = ingest.add([path])
+        return report
 
 
 def _has_own_types(path: str) -> bool:

@@ -56,7 +56,7 @@ class FittingCheck:
             wanted = after.shown_schema.field(column).type
             raise InputError(
                 f"{self._path}: column {column!r} would become {wanted}, which does not hold {value} of type "
-                f"{stored} in {file}; no file was added: leave that row or this file out"
+                f"{stored} in {file}; it was not added: leave that row or this file out"
             )
 
     def check_own(
