@@ -11,7 +11,9 @@ character like any other. A line ends with CR, LF or both.
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memcpy
+
+from lsm_fragment.native.words cimport lowest_bit
 
 cdef enum:
     NO_MARK = -1
@@ -19,6 +21,7 @@ cdef enum:
     LF = 10
     # A row of another width becomes Python objects of some 300 bytes, and a block may have millions.
     MAX_ODD = 65536
+    SLACK = 8  # bytes beyond the text that `unfold` may write
 
 cdef enum Form:
     PLAIN = 0
@@ -48,21 +51,36 @@ cdef inline bint ends_cell(uint8_t byte, uint8_t delimiter) noexcept nogil:
     return byte == delimiter or byte == LF or byte == CR
 
 
-cdef inline bint has_byte(uint64_t word, uint64_t byte) noexcept nogil:
-    """Returns whether one of eight bytes may be `byte`; True if it is."""
+cdef inline uint64_t bytes_like(uint64_t word, uint64_t byte) noexcept nogil:
+    """Returns a word whose lowest bit is in the first of eight bytes that is `byte`; zero without one."""
     cdef uint64_t ones = 0x0101010101010101
     word ^= ones * byte
-    return ((word - ones) & ~word & (ones << 7)) != 0
+    return (word - ones) & ~word & (ones << 7)
 
 
 cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size, uint8_t delimiter) noexcept nogil:
-    cdef uint64_t word
+    cdef uint64_t word, found
     while at + 8 <= size:
         memcpy(&word, data + at, 8)
-        if has_byte(word, delimiter) or has_byte(word, LF) or has_byte(word, CR):
-            break
+        found = bytes_like(word, delimiter) | bytes_like(word, LF) | bytes_like(word, CR)
+        if found:
+            return at + (lowest_bit(found) >> 3)
         at += 8
     while at < size and not ends_cell(data[at], delimiter):
+        at += 1
+    return at
+
+
+cdef inline int64_t quote_at(const uint8_t* data, int64_t at, int64_t size, uint8_t quote) noexcept nogil:
+    """Returns the place of the next quote, or `size`. Quotes may be a few bytes apart, as in cells of JSON."""
+    cdef uint64_t word, found
+    while at + 8 <= size:
+        memcpy(&word, data + at, 8)
+        found = bytes_like(word, quote)
+        if found:
+            return at + (lowest_bit(found) >> 3)
+        at += 8
+    while at < size and data[at] != quote:
         at += 1
     return at
 
@@ -72,14 +90,12 @@ cdef Cell quoted_cell(
 ) noexcept nogil:
     """Returns the cell whose opening quote is before `start`. is_last: the data is complete."""
     cdef Cell cell
-    cdef const void* found
     cdef int64_t at = start
     cell.start, cell.form, cell.is_whole = start, QUOTED, False
     while True:
-        found = memchr(data + at, marks.quote, size - at)
-        if found is NULL:
+        at = quote_at(data, at, size, marks.quote) + 1
+        if at > size:
             return cell
-        at = <const uint8_t*>found - data + 1
         if at == size and not is_last:
             return cell
         if at == size or data[at] != marks.quote:
@@ -141,9 +157,16 @@ cdef Row one_row(
 
 
 cdef int64_t max_cells(const uint8_t* data, int64_t size, uint8_t delimiter) noexcept nogil:
-    cdef int64_t place, found = 1
-    for place in range(size):
-        found += ends_cell(data[place], delimiter)
+    cdef int64_t place, start = 0, stop, found = 1
+    cdef uint8_t few, byte
+    while start < size:
+        # As many as a byte can count, and without branches, so that the compiler counts many bytes at once.
+        few, stop = 0, min(start + 255, size)
+        for place in range(start, stop):
+            byte = data[place]
+            few += (byte == delimiter) | (byte == LF) | (byte == CR)
+        found += few
+        start = stop
     return found
 
 
@@ -210,19 +233,38 @@ def cut(
 
 
 cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into, int quote) noexcept nogil:
-    """Copies a quoted cell without its quotes, doubled ones as one. Returns the length."""
-    cdef int64_t length = 0
-    cdef bint is_quoted = True
-    while at < stop:
-        if is_quoted and data[at] == quote:
-            at += 1
-            if at == stop or data[at] != quote:
-                is_quoted = False
-                continue
-        into[length] = data[at]
-        length += 1
+    """Copies a quoted cell without its quotes, doubled ones as one. Returns the length.
+
+    May write seven bytes more.
+    """
+    cdef int64_t length = 0, step
+    cdef uint64_t word, found
+    while True:
+        while at + 8 <= stop:
+            memcpy(&word, data + at, 8)
+            memcpy(into + length, &word, 8)
+            found = bytes_like(word, quote)
+            step = 8 if found == 0 else lowest_bit(found) >> 3
+            at += step
+            length += step
+            if found:
+                break
+        else:
+            while at < stop and data[at] != quote:
+                into[length] = data[at]
+                at += 1
+                length += 1
+            if at == stop:
+                return length
+        at += 1  # a quote: the second of a pair is text, another one closes the quoted part
+        if at == stop or data[at] != quote:
+            break
+        into[length] = quote
         at += 1
-    return length
+        length += 1
+    if at < stop:
+        memcpy(into + length, data + at, stop - at)
+    return length + stop - at
 
 
 def column(
@@ -240,7 +282,7 @@ def column(
     for row in range(rows):
         total += stops[place + row * columns] - starts[place + row * columns]
     cdef int32_t[::1] offsets = np.empty(rows + 1, np.int32)
-    cdef uint8_t[::1] text = np.empty(max(total, 1), np.uint8), is_value = np.empty(rows, np.uint8)
+    cdef uint8_t[::1] text = np.empty(total + SLACK, np.uint8), is_value = np.empty(rows, np.uint8)
     size = 0
     with nogil:
         for row in range(rows):
