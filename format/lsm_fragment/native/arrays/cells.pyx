@@ -21,7 +21,6 @@ cdef enum:
     LF = 10
     # A row of another width becomes Python objects of some 300 bytes, and a block may have millions.
     MAX_ODD = 65536
-    SLACK = 8  # bytes beyond the text that `unfold` may write
 
 cdef enum Form:
     PLAIN = 0
@@ -235,7 +234,7 @@ def cut(
 cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into, int quote) noexcept nogil:
     """Copies a quoted cell without its quotes, doubled ones as one. Returns the length.
 
-    May write seven bytes more.
+    Writes eight bytes at a time, but no more than the cell has.
     """
     cdef int64_t length = 0, step
     cdef uint64_t word, found
@@ -282,7 +281,7 @@ def column(
     for row in range(rows):
         total += stops[place + row * columns] - starts[place + row * columns]
     cdef int32_t[::1] offsets = np.empty(rows + 1, np.int32)
-    cdef uint8_t[::1] text = np.empty(total + SLACK, np.uint8), is_value = np.empty(rows, np.uint8)
+    cdef uint8_t[::1] text = np.empty(max(total, 1), np.uint8), is_value = np.empty(rows, np.uint8)
     size = 0
     with nogil:
         for row in range(rows):
