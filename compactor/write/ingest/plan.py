@@ -49,7 +49,7 @@ def plan_ingest(
     options: IngestOptions,
 ) -> IngestPlan:
     """Returns the plan for a file of this schema. Raises what `ingest_file` raises."""
-    if snapshot.version == 0:
+    if snapshot.metadata is None:
         log.check_not_lost()
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
     metadata = _metadata(snapshot, names, sort, options, log.store, path)
