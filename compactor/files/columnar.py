@@ -30,6 +30,7 @@ from compactor.files.kept_types import (
     with_recorded_types,
 )
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
+from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, one_line, reading
 from compactor.files.sortedness import recorded_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches, Wanted, wanted_names
@@ -61,7 +62,7 @@ class ParquetBatches(FileBatches):
     ) -> None:
         """keeps_codes: returns dictionary-encoded strings and binaries as codes, which `schema` does not
         show."""
-        super().__init__(path, batch_bytes)
+        super().__init__(path, place_of(path), batch_bytes)
         with reading(path):
             with naming_foreign_types(path):
                 self._file = _opened(path)
@@ -263,7 +264,7 @@ class ArrowBatches(FileBatches):
     is_checked = True
 
     def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
-        super().__init__(path, batch_bytes)
+        super().__init__(path, place_of(path), batch_bytes)
         with reading(path):
             self._source = pa.OSFile(path)
             with naming_foreign_types(path):
@@ -336,7 +337,7 @@ class FragmentBatches(FileBatches):
     is_checked = True
 
     def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
-        super().__init__(path, batch_bytes)
+        super().__init__(path, place_of(path), batch_bytes)
         with reading(path):
             self._reader = open_fragment(path)
             self.schema = _only(_plain_schema(path, self._reader.schema), columns)

@@ -237,7 +237,7 @@ class CsvBatches(TextBatches[CsvRows]):
         value = cell.as_py()
         shown = "an empty cell" if value is None else repr(value[:SHOWN_CHARACTERS])
         return (
-            f"{self._place(ordinal)}: column {field.name!r}: {shown} can't be read as {field.type} "
+            f"{self._row_at(ordinal)}: column {field.name!r}: {shown} can't be read as {field.type} "
             f"({one_line(error)}): correct the value or leave the cell empty"
         )
 
@@ -245,7 +245,7 @@ class CsvBatches(TextBatches[CsvRows]):
         """Records rows with more or fewer cells than the header, or raises `InputError` for the first."""
         for row in odd:
             reason = (
-                f"{self._place(row.ordinal)}: expected "
+                f"{self._row_at(row.ordinal)}: expected "
                 f"{counted(len(self._header.names), 'column')}, got {row.cells}: {row.shown!r}: give every "
                 "row one cell per column"
             )
@@ -297,9 +297,9 @@ class CsvBatches(TextBatches[CsvRows]):
         return []
 
     def _not_utf8(self, ordinal: int, name: str) -> str:
-        return f"{self._place(ordinal)}: column {name!r} is not valid {_not_in(self._options)}"
+        return f"{self._row_at(ordinal)}: column {name!r} is not valid {_not_in(self._options)}"
 
-    def _place(self, ordinal: int) -> str:
+    def _row_at(self, ordinal: int) -> str:
         return f"{self.path}, row {ordinal + self._options.first_row:,}"
 
     def _converted(self, cells: pa.Array, field: pa.Field) -> pa.Array:

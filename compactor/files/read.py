@@ -82,6 +82,7 @@ def open_table_file(
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
     return _text_reader(kind, layout, path if ending is None else f".{ending}")(
         path,
+        place,
         kind.compression,
         batch_bytes,
         known_schema,
