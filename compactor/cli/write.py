@@ -92,6 +92,7 @@ def ingest_command(
         log = told.open_log(table)
         reports: list[IngestReport] = []
         with FilesIngest(log.store, log, sort, options, skips_empty=len(files) > 1) as ingest:
+            ingest.agree_on_types(files)
             add = _together if one_commit else _one_by_one
             for report in add(ingest, files, partial(pressure.admit, log, warner)):
                 reports.append(report)

@@ -25,6 +25,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.file_schema import OnConflict, conflicting, same_kind
+from compactor.write.ingest.agreed_types import agreed_types, with_agreed
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
@@ -99,6 +100,15 @@ class FilesIngest:
         self._sequence = FragmentSequence()
         self._begun: Work[_OpenFile] | None = None
         """The pending opening of the next file."""
+        self._agreed = pa.schema([])
+        """Columns of text files whose types differ, with a type for all files."""
+
+    def agree_on_types(self, paths: Sequence[str]) -> None:
+        """Reads text files that will be added for their types, if they create the table: a column that is
+        integer in one and double in another, or a date and a time, becomes the wider."""
+        texts = [path for path in paths if not _has_own_types(path)]
+        if len(texts) > 1 and self._log.refresh().metadata is None:
+            self._agreed = agreed_types(texts, self._options.text)
 
     def add(
         self,
@@ -212,7 +222,10 @@ class FilesIngest:
             return None
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
-        open_file = partial(_open_for, path, table, self._options, may_be_empty=self._skips_empty)
+        known = with_agreed(None if table is None else schema_to_read(table), self._agreed)
+        open_file = partial(
+            _open_for, path, table, known, self._options, may_be_empty=self._skips_empty
+        )
         file: FileBatches
         if self._options.promotes:
             file = promoted = PromotedBatches(open_file, self._options.promotes)
@@ -299,10 +312,14 @@ def _has_own_types(path: str) -> bool:
 
 
 def _open_for(
-    path: str, table: TableMetadata | None, options: IngestOptions, *, may_be_empty: bool
+    path: str,
+    table: TableMetadata | None,
+    known: pa.Schema | None,
+    options: IngestOptions,
+    *,
+    may_be_empty: bool,
 ) -> FileBatches:
-    """Opens a file; columns whose values fit the table's types get these."""
-    known = None if table is None else schema_to_read(table)
+    """Opens a file; columns whose values fit the known types get these."""
     kind = kind_of(path)
     is_parquet = kind is not None and kind.format is FileFormat.PARQUET
     open_as = partial(
@@ -313,11 +330,13 @@ def _open_for(
         batch_bytes=_PARQUET_BATCH_BYTES if is_parquet else DEFAULT_BATCH_BYTES,
         keeps_codes=not options.promotes,
     )
-    if known is None or table is None or options.on_conflict is OnConflict.ERROR:
+    if known is None or options.on_conflict is OnConflict.ERROR:
         return open_as(known)
     try:
         return open_as(known)
     except InputError:
+        if table is None:
+            return open_as(None)
         with open_table_file(path, options=options.text) as file:
             conflicts = conflicting(known, file.schema, fixed_shown(table))
         if not conflicts:
