@@ -384,7 +384,7 @@ def test_an_integer_that_the_shared_type_does_not_hold_is_refused(
     tmp_path: Path, together: bool
 ) -> None:
     texts = {"1.csv": "k,v\n1,9007199254740993\n", "2.csv": "k,v\n2,1.5\n"}
-    with refuses(InputError, "1.csv, row 2", "'v'", "9007199254740993", "double"):
+    with refuses(InputError, "1.csv, row 1", "'v'", "9007199254740993", "double"):
         ingest_all(tmp_path, texts, together=together)
     assert CommitLog(LocalStore(str(tmp_path / "table"))).refresh().version == 0
 
@@ -393,13 +393,13 @@ def test_an_integer_that_the_shared_type_does_not_hold_is_refused(
 def test_a_table_that_exists_keeps_its_types(tmp_path: Path, together: bool) -> None:
     ingest_all(tmp_path, {"0.csv": "k,v\n0,0\n"}, together=False)
     texts = {"1.csv": "k,v\n1,1\n", "2.csv": "k,v\n2,1.5\n"}
-    with refuses(InputError, "2.csv, row 2", "'v'", "'1.5'", "int64"):
+    with refuses(InputError, "2.csv, row 1", "'v'", "'1.5'", "int64"):
         ingest_all(tmp_path, texts, together=together)
 
 
 def test_a_file_with_a_mistake_is_reported_when_its_turn_comes(tmp_path: Path) -> None:
     texts = {"1.csv": "k,v\n1,1\n", "2.csv": "k,v\n2\n", "3.csv": "k,v\n3,1.5\n"}
-    with refuses(InputError, "2.csv, row 2"):
+    with refuses(InputError, "2.csv, row 1"):
         ingest_all(tmp_path, texts, together=False)
     rows = Table.open(str(tmp_path / "table")).scan().to_table().to_pylist()
     assert rows == [{"k": 1, "v": 1.0}]
