@@ -71,11 +71,9 @@ class ParquetBatches(FileBatches):
             read, said = self._file.schema_arrow, self._file.metadata.metadata or {}
             kept = _types_kept(_ExactSchema(read), said.get(b"ARROW:schema"))
         self.schema = _plain_schema(path, kept)
-        self._columns: list[str] | None = None
-        if columns is not None and not any("." in name for name in self.schema.names):
-            # Arrow takes a point in a name for a path.
+        self._columns = read_columns(self.schema, columns)
+        if self._columns is not None:
             self.schema = _only(self.schema, columns)
-            self._columns = self.schema.names
         self._rows_read = 0
         self._check_rows()
         with reading(path):
@@ -356,6 +354,14 @@ class FragmentBatches(FileBatches):
         for batch in self._reader.scan(self.schema.names):
             self._rows_read += batch.num_rows
             yield as_schema(batch, self.schema)
+
+
+def read_columns(schema: pa.Schema, columns: Wanted) -> list[str] | None:
+    """Returns the columns of a Parquet file that are read; None for all: Arrow takes a point in a name for a
+    path."""
+    if columns is None or any("." in name for name in schema.names):
+        return None
+    return wanted_names(schema.names, columns)
 
 
 def _only(schema: pa.Schema, columns: Wanted) -> pa.Schema:
