@@ -21,6 +21,7 @@ from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import KNOWN_ENDINGS, FileFormat, FileKind, kind_of
 from compactor.files.ndjson import LineBlock, line_blocks
+from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
 from compactor.files.read import open_table_file
 from compactor.read.scan import scan
@@ -317,7 +318,7 @@ def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:
 
 def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
     with reading(path):
-        source = FileBytes(path, kind.compression)
+        source = FileBytes(path, place_of(path), kind.compression)
     try:
         for block in line_blocks(path, source, _BLOCK_BYTES):
             try:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.names import Compression
-from compactor.files.places import Bytes, OnceBytes, place_of
+from compactor.files.places import Bytes, OnceBytes, Place
 from compactor.files.problems import one_line, reading
 from compactor.files.text_options import UTF_8
 
@@ -28,13 +28,16 @@ class FileBytes:
 
     closed = False
 
-    def __init__(self, path: str, compression: Compression, encoding: str = UTF_8) -> None:
+    def __init__(
+        self, path: str, place: Place, compression: Compression, encoding: str = UTF_8
+    ) -> None:
         """Raises `InputError` if the file can't be opened.
 
+        place: of the file at `path`, the same for all readings, so that they read the same bytes.
         encoding: what can't be decoded becomes a byte that is not UTF-8.
         """
         self._path = path
-        self._place = place_of(path)
+        self._place = place
         self._compression = compression
         self._encoding = encoding
         self._raw = self._opened()

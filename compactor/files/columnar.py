@@ -30,6 +30,7 @@ from compactor.files.kept_types import (
     with_recorded_types,
 )
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
+from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, one_line, reading
 from compactor.files.sortedness import recorded_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches, Wanted, wanted_names
@@ -61,7 +62,7 @@ class ParquetBatches(FileBatches):
     ) -> None:
         """keeps_codes: returns dictionary-encoded strings and binaries as codes, which `schema` does not
         show."""
-        super().__init__(path, batch_bytes)
+        super().__init__(path, place_of(path), batch_bytes)
         with reading(path):
             with naming_foreign_types(path):
                 self._file = _opened(path)
@@ -70,11 +71,9 @@ class ParquetBatches(FileBatches):
             read, said = self._file.schema_arrow, self._file.metadata.metadata or {}
             kept = _types_kept(_ExactSchema(read), said.get(b"ARROW:schema"))
         self.schema = _plain_schema(path, kept)
-        self._columns: list[str] | None = None
-        if columns is not None and not any("." in name for name in self.schema.names):
-            # Arrow takes a point in a name for a path.
+        self._columns = read_columns(self.schema, columns)
+        if self._columns is not None:
             self.schema = _only(self.schema, columns)
-            self._columns = self.schema.names
         self._rows_read = 0
         self._check_rows()
         with reading(path):
@@ -263,7 +262,7 @@ class ArrowBatches(FileBatches):
     is_checked = True
 
     def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
-        super().__init__(path, batch_bytes)
+        super().__init__(path, place_of(path), batch_bytes)
         with reading(path):
             self._source = pa.OSFile(path)
             with naming_foreign_types(path):
@@ -336,7 +335,7 @@ class FragmentBatches(FileBatches):
     is_checked = True
 
     def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
-        super().__init__(path, batch_bytes)
+        super().__init__(path, place_of(path), batch_bytes)
         with reading(path):
             self._reader = open_fragment(path)
             self.schema = _only(_plain_schema(path, self._reader.schema), columns)
@@ -355,6 +354,14 @@ class FragmentBatches(FileBatches):
         for batch in self._reader.scan(self.schema.names):
             self._rows_read += batch.num_rows
             yield as_schema(batch, self.schema)
+
+
+def read_columns(schema: pa.Schema, columns: Wanted) -> list[str] | None:
+    """Returns the columns of a Parquet file that are read; None for all: Arrow takes a point in a name for a
+    path."""
+    if columns is None or any("." in name for name in schema.names):
+        return None
+    return wanted_names(schema.names, columns)
 
 
 def _only(schema: pa.Schema, columns: Wanted) -> pa.Schema:

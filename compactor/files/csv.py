@@ -26,7 +26,7 @@ from pyarrow import types as pt
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
-from compactor.files.csv_rows import SHOWN_CHARACTERS, CsvRows, OddRow, cut_rows
+from compactor.files.csv_rows import SHOWN_CHARACTERS, CsvRows, OddRow, cut_rows, place_of_row
 from compactor.files.json_arrays import MAX_COLUMNS, UnreadableTypeError, check_readable
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.readings import ALL_READINGS, NUMBERS, Readings
@@ -237,7 +237,7 @@ class CsvBatches(TextBatches[CsvRows]):
         value = cell.as_py()
         shown = "an empty cell" if value is None else repr(value[:SHOWN_CHARACTERS])
         return (
-            f"{self._place(ordinal)}: column {field.name!r}: {shown} can't be read as {field.type} "
+            f"{self._row_at(ordinal)}: column {field.name!r}: {shown} can't be read as {field.type} "
             f"({one_line(error)}): correct the value or leave the cell empty"
         )
 
@@ -245,7 +245,7 @@ class CsvBatches(TextBatches[CsvRows]):
         """Records rows with more or fewer cells than the header, or raises `InputError` for the first."""
         for row in odd:
             reason = (
-                f"{self._place(row.ordinal)}: expected "
+                f"{self._row_at(row.ordinal)}: expected "
                 f"{counted(len(self._header.names), 'column')}, got {row.cells}: {row.shown!r}: give every "
                 "row one cell per column"
             )
@@ -297,10 +297,10 @@ class CsvBatches(TextBatches[CsvRows]):
         return []
 
     def _not_utf8(self, ordinal: int, name: str) -> str:
-        return f"{self._place(ordinal)}: column {name!r} is not valid {_not_in(self._options)}"
+        return f"{self._row_at(ordinal)}: column {name!r} is not valid {_not_in(self._options)}"
 
-    def _place(self, ordinal: int) -> str:
-        return f"{self.path}, row {ordinal + self._options.first_row:,}"
+    def _row_at(self, ordinal: int) -> str:
+        return place_of_row(self.path, ordinal)
 
     def _converted(self, cells: pa.Array, field: pa.Field) -> pa.Array:
         """Converts cells, or the values that they were read as, to a type."""
@@ -327,14 +327,14 @@ def _not_in(options: TextOptions) -> str:
 def _read_header(
     path: str, source: FileBytes, known: pa.Schema | None, options: TextOptions
 ) -> _Header:
-    rows = _FirstRows(source, options)
+    rows, top = _FirstRows(source, options), place_of_row(path, -1 if options.header else 0)
     try:
         first = next(filter(None, rows.read), [])
     except csv.Error as error:
-        raise InputError(f"{path}, row 1: not a header of column names: {error}") from None
+        raise InputError(f"{top}: not a header of column names: {error}") from None
     if not options.header:
         names = list(options.names) or [f"c{number}" for number in range(1, len(first) + 1)]
-        _check_names(f"{path}, row 1", names, options)
+        _check_names(top, names, options)
         return _Header(names, has_rows=bool(first))
     has_rows = _has_another(rows.read, blank_counts=len(first) == 1)
     if not has_rows and rows.is_cut:
@@ -346,7 +346,7 @@ def _read_header(
         return _Header(known.names, has_rows=False)
     if not first:
         raise InputError(f"{path}: is empty: the first line must name the columns")
-    _check_names(f"{path}, row 1", first, options)
+    _check_names(top, first, options)
     return _Header(first, has_rows)
 
 

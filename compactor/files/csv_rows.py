@@ -82,6 +82,11 @@ class CsvRows:
         return plain_numbers(self._data, starts, stops, is_there)
 
 
+def place_of_row(path: str, ordinal: int) -> str:
+    """Returns the place of a row for messages, by its number from 1. ordinal: from 0; -1 is the header."""
+    return f"{path}, row {ordinal + 1:,}" if ordinal >= 0 else f"{path}, header"
+
+
 def cut_rows(
     path: str,
     source: Readable,
@@ -97,7 +102,7 @@ def cut_rows(
     while rest:
         cut = cells.cut(rest, columns, columns == 1, not more, block_bytes, options.marks)
         block = _Block(*cut, data=rest, columns=columns, quote=options.marks[1])
-        place = f"{path}, row {row + block.rows + options.first_row:,}"
+        place = place_of_row(path, row + block.rows)
         if block.is_long:
             raise InputError(
                 f"{place} or later: is longer than {block_bytes >> 20} MiB: look for a quote that is never "

@@ -1,7 +1,8 @@
-"""Reads Parquet, Arrow files and fragments of a store: from a copy on local disk, which one GET fills.
+"""Reads Parquet, Arrow files and fragments of a store: from a copy on local disk, which one GET fills, or
+ranges.
 
 Their readers need a file to seek in, and Arrow's threads must not hold objects of Python. The copy has no
-name, so that it goes with the process.
+name, so that it goes with the process, and holes for what is not read of it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,24 @@ _COPIED_BYTES: Final = 1 << 20
 class FetchedBatches(BatchesOf):
     """An open columnar file of a store, with its copy."""
 
-    def __init__(self, path: str, place: Place, opened: Callable[[str], FileBatches]) -> None:
-        """opened: opens the copy. Raises `CompactorError`."""
+    def __init__(
+        self,
+        path: str,
+        place: Place,
+        opened: Callable[[str], FileBatches],
+        copy_part: Callable[[IO[bytes], str], bool] | None = None,
+    ) -> None:
+        """opened: opens the copy. copy_part: fills the copy as far as it is read; returns whether it could.
+
+        Raises `CompactorError`.
+        """
         with contextlib.ExitStack() as stack:
             self._copy: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
             self._local = f"/dev/fd/{self._copy.fileno()}"
-            with contextlib.closing(place.open()) as source:
-                shutil.copyfileobj(source, self._copy, _COPIED_BYTES)
-            self._copy.flush()
+            if copy_part is None or not copy_part(self._copy, self._local):
+                with contextlib.closing(place.open()) as source:
+                    shutil.copyfileobj(source, self._copy, _COPIED_BYTES)
+                self._copy.flush()
             with self._named(path):
                 super().__init__(opened(self._local))
             self.is_checked = self._file.is_checked

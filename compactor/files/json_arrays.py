@@ -7,6 +7,7 @@ digits say (see `number_text`). A declared field takes only the kinds of values 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -49,8 +50,9 @@ class Misfit(NamedTuple):
 class JsonArrays:
     """The fields of a file, with the rows of the lines parsed last."""
 
-    def __init__(self) -> None:
-        self.rows = JsonRows(MAX_COLUMNS, MAX_CELLS, MAX_NESTING)
+    def __init__(self, wanted: Collection[str] | None = None) -> None:
+        """wanted: fields to make columns of; the syntax of others is checked. None for all."""
+        self.rows = JsonRows(MAX_COLUMNS, MAX_CELLS, MAX_NESTING, wanted)
         self.misfits: list[Misfit] = []
         """Values of the arrays made that their types do not hold. They are null there."""
         self._floats: dict[int, pa.DataType] = {}

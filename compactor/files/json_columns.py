@@ -22,13 +22,13 @@ class JsonColumns:
     def __init__(self, path: str, known: pa.Schema | None, wanted: Wanted = None) -> None:
         """Raises `InputError` if a column of the table has a type that JSON cannot hold.
 
-        wanted: fields to make columns of; others are only parsed.
+        wanted: fields to make columns of; of others only the syntax is checked.
         """
         self._path = path
         self._wanted = wanted
         self.may_be_empty = self.lacks_columns = False
         self.known = known
-        self.arrays = JsonArrays()
+        self.arrays = JsonArrays(wanted)
         self._given: set[str] = set()
         """Columns of the table that a line has named."""
         self._readings: dict[int, Readings] = {}
@@ -39,7 +39,8 @@ class JsonColumns:
         self._fields: dict[int, pa.Field] = {}
         try:
             for field in known or ():
-                self._fields[self.arrays.declare(field.name, field.type)] = field
+                if wanted is None or field.name in wanted:
+                    self._fields[self.arrays.declare(field.name, field.type)] = field
         except UnreadableTypeError as error:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
 

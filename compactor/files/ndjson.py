@@ -218,7 +218,7 @@ class JsonBatches(NdjsonBatches):
     """An open file of lines, or of one array."""
 
     def _opened(self) -> FileBytes:
-        return ItemBytes(self.path, self._compression, self._options.encoding)
+        return ItemBytes(self.path, self._place, self._compression, self._options.encoding)
 
 
 def _line(data: bytes, place: int) -> bytes:

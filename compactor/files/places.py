@@ -52,6 +52,10 @@ class Place(ABC):
     def open(self) -> Bytes:
         """Begins at the first byte. This or the first read raises `CompactorError` or `OSError`."""
 
+    def read(self, start: int, length: int, /) -> bytes:
+        """Reads a range of a place that is neither local nor a stream. Raises `CompactorError`."""
+        raise NotImplementedError
+
 
 class Unfinished(ABC):
     """A file that is not visible before `publish`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import IO, Final
 
 import pyarrow as pa
 from pyarrow import types as pt
@@ -13,7 +13,7 @@ from compactor.errors import InputError
 from compactor.files.fetched import FetchedBatches
 from compactor.files.layouts import FixedLayout, Layout, LineLayout, XmlLayout, kind_with
 from compactor.files.names import KNOWN_ENDINGS, SEGMENT_FORMATS, FileFormat, FileKind
-from compactor.files.places import place_of
+from compactor.files.places import Place, place_of
 from compactor.files.source import FileBatches, Wanted
 from compactor.files.text_options import PLAIN, TextOptions
 
@@ -76,12 +76,19 @@ def open_table_file(
         _check_stream(path, kind.format, known_schema)
     if kind.format in (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT):
         opened = partial(_columnar, kind.format, batch_bytes, columns, keeps_codes=keeps_codes)
-        return opened(path) if place.is_local else FetchedBatches(path, place, opened)
+        if place.is_local:
+            return opened(path)
+        # Codes are decided by dictionaries of all columns.
+        is_partial = kind.format is FileFormat.PARQUET and not keeps_codes
+        return FetchedBatches(
+            path, place, opened, partial(_copy_columns, place, columns) if is_partial else None
+        )
     if known_schema is not None:
         # A column of the null type never had a value, so the file decides its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
     return _text_reader(kind, layout, path if ending is None else f".{ending}")(
         path,
+        place,
         kind.compression,
         batch_bytes,
         known_schema,
@@ -118,6 +125,12 @@ def _columnar(
         return ParquetBatches(path, batch_bytes, columns, keeps_codes=keeps_codes)
     reader = ArrowBatches if file_format is FileFormat.ARROW else FragmentBatches
     return reader(path, batch_bytes, columns)
+
+
+def _copy_columns(place: Place, columns: Wanted, copy: IO[bytes], local: str) -> bool:
+    from compactor.files.parquet_ranges import copy_columns
+
+    return copy_columns(place, columns, copy, local)
 
 
 def _text_reader(kind: FileKind, layout: Layout | None, name: str) -> Callable[..., FileBatches]:

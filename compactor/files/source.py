@@ -16,7 +16,7 @@ from pyarrow import types as pt
 
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
-from compactor.files.places import place_of
+from compactor.files.places import Place
 from compactor.files.problems import PROBLEMS, reading
 from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment import compute as pc
@@ -59,8 +59,7 @@ class FileBatches(ABC):
     """Whether the file can be read only once. Then `schema` has the declared columns, batches may have others
     after them, and `bad_rows` has those up to the last batch."""
 
-    def __init__(self, path: str, batch_bytes: int) -> None:
-        """Raises `InputError` if the file does not exist."""
+    def __init__(self, path: str, place: Place, batch_bytes: int) -> None:
         self.path = path
         self._batch_bytes = batch_bytes
         self.bad_rows: list[BadRow] = []
@@ -68,7 +67,6 @@ class FileBatches(ABC):
         those before the next batch, if it is read in one pass."""
         self._kept: dict[int, str] = {}
         """Text of the kept column by the position of a bad row, if known."""
-        place = place_of(path)
         self.is_stream = place.is_stream
         self.bytes_total = place.size_bytes
         """Size of the file as stored; 0 for a stream."""
@@ -182,6 +180,7 @@ class TextBatches(FileBatches, Generic[Block]):
     def __init__(
         self,
         path: str,
+        place: Place,
         compression: Compression,
         batch_bytes: int,
         known_schema: pa.Schema | None,
@@ -195,7 +194,8 @@ class TextBatches(FileBatches, Generic[Block]):
         kept_column: str | None = None,
         held_bytes: int = 0,
     ) -> None:
-        super().__init__(path, batch_bytes)
+        super().__init__(path, place, batch_bytes)
+        self._place = place
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
         self._kept_column = kept_column
@@ -258,7 +258,7 @@ class TextBatches(FileBatches, Generic[Block]):
         """Converts rows to the schema."""
 
     def _opened(self) -> FileBytes:
-        return FileBytes(self.path, self._compression, self._options.encoding)
+        return FileBytes(self.path, self._place, self._compression, self._options.encoding)
 
     def _scan(self, on_scan: Callable[[int], None]) -> None:
         room = self._room

@@ -50,11 +50,6 @@ class TextOptions:
         quote, comment = (ord(mark) if mark else NO_MARK for mark in (self.quote, self.comment))
         return ord(self.delimiter), quote, comment
 
-    @property
-    def first_row(self) -> int:
-        """Number of the first row in messages; a header is row 1."""
-        return 2 if self.header else 1
-
 
 def _check_mark(name: str, mark: str) -> None:
     if len(mark) != 1 or not mark.isascii() or mark in "\r\n\0" or mark.isalnum() or mark in "+-.":

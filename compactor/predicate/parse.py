@@ -28,6 +28,7 @@ from compactor.predicate.sql import (
     COMPARISONS,
     SqlError,
     bare,
+    cast_operand,
     check_arguments,
     operands,
     parsed,
@@ -179,7 +180,7 @@ class _Conditions:
             if isinstance(subject, exp.Column) and isinstance(other, exp.Cast):
                 operand = self._operand(subject)
                 if _is_time_literal(other, operand.type):
-                    return self._compare(operand, way, bare(other.this))
+                    return self._compare(operand, way, cast_operand(other))
         sides = [self.values.bound(side) for side in (left, right)]
         for (subject, way, _), constant in zip(ways, reversed(sides), strict=True):
             if isinstance(subject, exp.Column) and constant.value is not None:

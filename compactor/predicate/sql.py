@@ -25,6 +25,7 @@ COMPARISONS: Final[dict[type[exp.Expression], Op]] = {
 }
 SHOWN: Final = "shown"
 """Key of the text that a column stands for, in the metadata of its node."""
+_WITH_OFFSET: Final = re.compile(r"(.*:.*?)\s*(?:z|[-+]\d\d(?::?\d\d)?)", re.DOTALL | re.IGNORECASE)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _PLAIN_CALLS: Final = ("CEIL", "FLOOR", "CHAR", "CHR", "INITCAP", "NORMALIZE", "OVERLAY")
 _MAX_SHOWN: Final = 200
@@ -103,6 +104,16 @@ def shown_node(node: exp.Expression) -> str:
         return str(node.sql(dialect=_Dialect, normalize_functions=False))[:_MAX_SHOWN_NODE]
     except sqlglot.errors.SqlglotError:
         return type(node).__name__
+
+
+def cast_operand(node: exp.Expression) -> exp.Expression:
+    """Returns what a cast converts; of TIMESTAMP '...' the text without its offset, which SQL ignores."""
+    value = bare(node.this)
+    is_text = isinstance(value, exp.Literal) and value.is_string
+    if not is_text or node.args["to"].sql().upper() != "TIMESTAMP":
+        return value
+    found = _WITH_OFFSET.fullmatch(value.this)
+    return value if found is None else exp.Literal.string(found[1])
 
 
 def check_arguments(node: exp.Expression, known: Collection[str]) -> None:

@@ -34,6 +34,7 @@ from compactor.common.foreign import kind_of
 from compactor.common.second_tries import patiently
 from compactor.errors import (
     DataError,
+    ObjectChangedError,
     ObjectExistsError,
     PermissionDeniedError,
     StoreError,
@@ -240,6 +241,9 @@ class S3Store:
     def _read_body_once(self, key: str, byte_range: str | None, if_match: str | None) -> bytes:
         response = self._get(key, byte_range, if_match)
         body = response["Body"]
+        if if_match is not None and response["ETag"] != if_match:  # Some servers ignore If-Match.
+            body.close()
+            raise ObjectChangedError(f"{self._address(key)}: was replaced while it was read")
         try:
             if byte_range is None:
                 check_size(response["ContentLength"], self._address(key))

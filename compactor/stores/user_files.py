@@ -6,7 +6,7 @@ import io
 from fnmatch import fnmatchcase
 from typing import IO, Any, Final, cast
 
-from compactor.errors import InputError, ObjectNotFoundError, UsageError
+from compactor.errors import InputError, ObjectChangedError, ObjectNotFoundError, UsageError
 from compactor.files.places import Addresses, Bytes, OnceBytes, Place, Unfinished
 from compactor.resources.disk import LocalDisk
 from compactor.stores.base import ObjectInfo, Store, Upload
@@ -92,8 +92,17 @@ class _Object(Place):
         stream = ResumingStream(self._store, self._key)
         if stream.etag != self._etag:
             stream.close()
-            raise InputError(f"{self._address}: was replaced while it was read: run again")
+            raise self._replaced()
         return _ObjectBytes(stream)
+
+    def read(self, start: int, length: int, /) -> bytes:
+        try:
+            return self._store.read_range(self._key, start, length, if_match=self._etag)
+        except ObjectChangedError:
+            raise self._replaced() from None
+
+    def _replaced(self) -> InputError:
+        return InputError(f"{self._address}: was replaced while it was read: run again")
 
 
 class _ObjectBytes:

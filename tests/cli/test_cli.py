@@ -169,6 +169,14 @@ def test_files_before_a_bad_one_are_added_and_said_to_be(cli: Cli, tmp_path: Pat
     assert len(cli("query", tmp_path / "t").splitlines()) == 2
 
 
+def test_files_of_one_call_agree_on_the_types_of_a_new_table(cli: Cli, tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.csv" for n in range(2)]
+    for file, value in zip(files, ("1", "1.5"), strict=True):
+        file.write_text(f"k,v\n{value},{value}\n")
+    cli("ingest", tmp_path / "t", *files, "--sort-by", "k")
+    assert cli("query", tmp_path / "t").splitlines() == ['{"k":1.0,"v":1.0}', '{"k":1.5,"v":1.5}']
+
+
 def test_files_of_one_commit_whose_outcome_is_unknown_may_be_in_the_table(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -113,6 +114,63 @@ def test_a_line_is_taken_if_the_standard_library_takes_it(tmp_path: Path, line: 
         assert expected is None or _is_mixed(expected)
     else:
         assert _without_nulls(rows[1]) == _without_nulls(expected)
+
+
+@given(_object(_values) | _object(_scalars) | _other_lines)
+@example('{"a":{"b":1,"b":2}}')
+@example('{"a":[1,"x",{"y":01}]}')
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_of_unused_fields_the_syntax_is_checked_and_nothing_else(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(f'{{"k":0,"a":true}}\n{line}\n{{"a":[{{}}],"k":1}}\n'.encode())
+    found = _outcome(path, leaves_out_bad_rows=True, columns={"k"})
+    if _is_sound(line):
+        assert found == ([{"k": 0}, {"k": None}, {"k": 1}], [])
+    else:
+        assert found == ([{"k": 0}, {"k": 1}], [1])
+
+
+def _is_sound(line: str) -> bool:
+    """Returns whether a line is an object that gives each of its own fields once."""
+    try:
+        value = json.loads(line, object_pairs_hook=tuple)
+        json.dumps(value, ensure_ascii=False).encode()
+    except ValueError:
+        return False
+    return isinstance(value, tuple) and len({name for name, _ in value}) == len(value)
+
+
+@pytest.mark.parametrize("in_one_pass", [False, True])
+def test_unused_fields_may_be_of_different_types(tmp_path: Path, in_one_pass: bool) -> None:
+    path = tmp_path / "a.ndjson"
+    values = ["1", '"x"', "[1]", '{"b":[{}]}', "18446744073709551616", "1e400", "null", "-0.5e-7"]
+    path.write_text("".join(f'{{"b":{v},"k":{n},"c":{v}}}\n' for n, v in enumerate(values)))
+    known = pa.schema([("k", pa.int16()), ("b", pa.bool_())]) if in_one_pass else None
+    options = {"known_schema": known, "columns": {"k"}, "in_one_pass": in_one_pass}
+    assert _outcome(path, **options) == ([{"k": n} for n in range(len(values))], [])
+    options["columns"] = {"z"}
+    assert _outcome(path, **options) == ([{"b": None}] * len(values), [])
+
+
+def test_what_is_within_unused_fields_is_no_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.ndjson"
+    inner = [f'{{"k":{n},"b":{{"x{n}":{{"y":1}}}}}}' for n in range(12_000)]
+    path.write_text("\n".join(inner))
+    found = _outcome(path, columns={"k"})
+    assert found is not None and len(found[0]) == 12_000
+    assert _outcome(path) is None
+
+
+@pytest.mark.parametrize(("levels", "is_read"), [(63, True), (64, False)])
+@pytest.mark.parametrize("pair", ["[]", '{"x":}'])
+def test_unused_fields_are_nested_as_deep_as_others(
+    tmp_path: Path, levels: int, is_read: bool, pair: str
+) -> None:
+    path = tmp_path / "a.ndjson"
+    value = pair[:-1] * levels + ("0" if pair != "[]" else "") + pair[-1] * levels
+    path.write_text(f'{{"k":1,"b":{value}}}\n')
+    assert (_outcome(path, columns={"k"}) is not None) == is_read
+    assert (_outcome(path) is not None) == is_read
 
 
 def _is_mixed(value: Any) -> bool:

@@ -108,7 +108,7 @@ def test_a_cell_that_does_not_fit_is_named_by_row_column_and_type(
 ) -> None:
     cell = '"' + value.strip('"').replace('"', '""') + '"'
     message = refusal(put(tmp_path, "a.csv", f"k,a\n1,\n1,{cell}\n"), schema(a=dtype))
-    assert message.startswith("a.csv, row 3: column 'a': ")
+    assert message.startswith("a.csv, row 2: column 'a': ")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_cell_is_no_value_of_a_tables_type_that_it_would_not_be_found_to_be_of
     tmp_path: Path, cell: str, dtype: pa.DataType
 ) -> None:
     message = refusal(put(tmp_path, "a.csv", f"k,a\n1,\n1,{cell}\n"), schema(a=dtype))
-    assert message.startswith(f"a.csv, row 3: column 'a': {cell!r} ")
+    assert message.startswith(f"a.csv, row 2: column 'a': {cell!r} ")
 
 
 def test_spaces_around_a_cell_are_not_part_of_a_number_or_time(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_column_without_a_type_in_the_table_takes_the_files(tmp_path: Path) ->
 def test_a_null_where_the_table_takes_none_is_refused(tmp_path: Path) -> None:
     known = pa.schema([pa.field("a", pa.int64(), nullable=False)])
     assert "line 2: column 'a'" in refusal(put(tmp_path, "a.ndjson", '{"a":1}\n{}\n'), known)
-    assert "row 3: column 'a'" in refusal(put(tmp_path, "a.csv", "a\n1\n\n"), known)
+    assert "row 2: column 'a'" in refusal(put(tmp_path, "a.csv", "a\n1\n\n"), known)
 
 
 @pytest.mark.parametrize("name", ["a.ndjson", "a.csv"])

@@ -60,7 +60,7 @@ def test_a_decimal_comma_may_come_late_and_in_given_types(tmp_path: Path) -> Non
     assert str(table_of(path, known, options=options).column("d")[-1]) == "0.25"
     short = put(tmp_path, "b.csv", "d;x\n1;7\n0.25;7\n")
     message = refusal(short, schema(d=pa.float64()), options=options)
-    assert message.startswith("b.csv, row 3: column 'd': '0.25' can't be read as double")
+    assert message.startswith("b.csv, row 2: column 'd': '0.25' can't be read as double")
 
 
 def test_without_a_header_columns_are_numbered_or_named(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_an_encoding_is_that_of_csv_and_of_json(
 def test_text_of_another_encoding_is_named_by_row_and_column(tmp_path: Path) -> None:
     path = put(tmp_path, "a.csv", b"a,b\n1,x\n2,\x81\n")
     message = refusal(path, options=TextOptions(encoding="cp1252"))
-    assert message == "a.csv, row 3: column 'b' is not valid cp1252: name another encoding"
+    assert message == "a.csv, row 2: column 'b' is not valid cp1252: name another encoding"
     odd = put(tmp_path, "b.csv", "a,b\n1,é\n".encode("utf-16-le") + b"x")
-    assert refusal(odd, options=TextOptions(encoding="utf-16")).startswith("b.csv, row 3")
+    assert refusal(odd, options=TextOptions(encoding="utf-16")).startswith("b.csv, row 2")
 
 
 def test_bad_text_is_a_bad_row(tmp_path: Path) -> None:

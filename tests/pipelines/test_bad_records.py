@@ -103,6 +103,43 @@ def test_rows_of_csv_that_do_not_fit_are_put_aside(tmp_path: Path) -> None:
     assert report.dlq_count == len(letters)
 
 
+@pytest.mark.parametrize("has_header", [True, False])
+def test_rows_are_numbered_alike_wherever_they_turn_out_to_be_bad(
+    tmp_path: Path, has_header: bool
+) -> None:
+    header = b"n,text\n" if has_header else b""
+    rows = [
+        b'1,"two\nlines"',
+        b"2,a,b",
+        b"# no row",
+        b"0,c",
+        b"",
+        b'4,"d\n\n# text"',
+        b"x,e",
+        b"0,f",
+    ]
+    for name in ("1.csv", "2.csv"):
+        (tmp_path / name).write_bytes(b"# a comment\n\n" + header + b"\n".join(rows))
+    csv = {"comment": "#", "header": has_header}
+    nodes = {
+        **source_of(tmp_path / "?.csv", csv=csv, fields={"n": "BIGINT", "text": "TEXT"}),
+        "t": {"transform": {"input": "s", "columns": {"q": "4 / n"}}},
+        **output_of(tmp_path / "o.ndjson", "t"),
+    }
+    run_files(nodes, **tolerant(tmp_path)).run()
+    letters = sorted(lines_of(tmp_path / "bad.ndjson"), key=lambda letter: int(letter["row"]))
+    assert [(letter["row"], letter["node"]) for letter in letters] == [
+        (2, "s"), (3, "t"), (5, "s"), (6, "t"), (8, "s"), (9, "t"), (11, "s"), (12, "t"),
+    ]  # fmt: skip
+    reasons = [letter["reason"] for letter in letters if letter["node"] == "s"]
+    places = [reason.partition(":")[0].removeprefix(f"{tmp_path}/") for reason in reasons]
+    assert places == ["1.csv, row 2", "1.csv, row 5", "2.csv, row 2", "2.csv, row 5"]
+    (tmp_path / "1.csv").write_bytes(header + b"\n".join(rows[:1] * 2))
+    (tmp_path / "2.csv").write_bytes(header + b"\n".join([rows[0], *rows[2:4]]))
+    with pytest.raises(DataError, match=r"row 4 of 's' \(row 2 of .*2\.csv\)"):
+        run_files(nodes).run()
+
+
 def bad_in(path: Path, **more: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of a file that a pipeline writes, and the dead letters."""
     nodes = {**source_of(path, **more), **output_of(path.parent / "o.ndjson")}
@@ -140,7 +177,7 @@ def test_rows_of_csv_that_are_not_utf8_are_put_aside(
             if lines[letter["row"] - 1][1:2] == b","
             else "expected 2"
         )
-        assert f"row {letter['row'] + 1}: {cause}" in letter["reason"]
+        assert f"row {letter['row']}: {cause}" in letter["reason"]
 
 
 @pytest.mark.parametrize("last", [b'2,"open\n3,4\n', b'2,3,"open\n3,4\n', b'"' + b"x\n" * 90_000])

@@ -167,6 +167,21 @@ def test_bad_rows_of_unused_columns_are_bad_by_their_cells_alone(tmp_path: Path)
     assert report.records_read["a"] == 4
 
 
+def test_fields_of_json_that_nothing_uses_may_be_of_any_types(tmp_path: Path) -> None:
+    rows = [{"n": 1, "x": 1}, {"x": "text", "n": 2}, {"n": 3, "x": {"y": [1]}}]
+    (tmp_path / "a.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "t": {"transform": {"input": "a", "columns": ["n"]}},
+        **out("t", tmp_path / "o.csv"),
+    }
+    run_pipeline(pipeline(nodes))
+    assert (tmp_path / "o.csv").read_text() == '"n"\n1\n2\n3\n'
+    nodes["t"]["transform"]["columns"] = ["n", "x"]
+    with refuses(InputError, "line 2", "'x'"):
+        run_pipeline(pipeline(nodes))
+
+
 @pytest.mark.parametrize("ending", ["csv", "ndjson"])
 def test_declared_columns_are_read_in_one_pass(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch

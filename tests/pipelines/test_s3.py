@@ -14,6 +14,7 @@ import pytest
 
 from compactor.errors import CompactorError, InputError
 from compactor.files.places import place_of
+from compactor.files.read import open_table_file
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import check_pipeline, run_pipeline
 from compactor.pipelines.run_report import RunReport
@@ -87,6 +88,7 @@ def test_sources_outputs_and_dead_letters_may_be_objects(
     ] and report.dlq_count == 2
     read = [r.key for r in s3_server.requests("GET", prefix="in/")]
     assert sorted(read) == sorted(set(read)) and len(read) == 5
+    assert sorted(r.key for r in s3_server.requests("HEAD", prefix="in/")) == sorted(read)
     written = [r.key for r in s3_server.requests("PUT")]
     assert sorted(written) == [
         "bad.ndjson", "out/o.ndjson", "out/p.parquet", "out/s-00000.csv.gz", "out/s-00001.csv.gz",
@@ -158,6 +160,16 @@ def test_a_replaced_object_is_refused_rather_than_mixed(s3_bucket: str) -> None:
     put(s3_bucket, "in.csv", b"n\n1\n2\n")
     with refuses(InputError, "in.csv"):
         place.open().read(1)
+
+
+def test_an_object_replaced_between_two_passes_is_refused(s3_bucket: str) -> None:
+    put(s3_bucket, "in.csv", b"n\n1\n2\n")
+    address = f"s3://{s3_bucket}/in.csv"
+    with open_table_file(address, held_bytes=0) as file:
+        open_store(f"s3://{s3_bucket}").delete("in.csv")
+        put(s3_bucket, "in.csv", b"n\n3\n4\n")
+        with refuses(InputError, f"{address}: was replaced"):
+            list(file)
 
 
 def test_an_unknown_bucket_is_named(s3_bucket: str) -> None:

@@ -64,7 +64,7 @@ def test_a_failed_run_prints_no_row(tmp_path: Path) -> None:
     done = command(file, given=b"n,s\n" + rows + b"no,x\n")
     assert (done.returncode, done.stdout) == (3, b"")
     [line] = done.stderr.decode().splitlines()
-    assert "/dev/stdin, row 300,002: column 'n': 'no' can't be read as int64" in line
+    assert "/dev/stdin, row 300,001: column 'n': 'no' can't be read as int64" in line
 
 
 def test_a_file_as_standard_input_needs_no_fields(tmp_path: Path) -> None:

@@ -427,3 +427,34 @@ def test_a_time_computed_from_constants_prunes_exactly() -> None:
         predicate = parse_where(condition, schema)
         assert type(predicate).__name__ == "Compare"
         assert matching(predicate, rows, 2).to_pylist() == expected, condition
+
+
+@pytest.mark.parametrize("offset", ["", "Z", " Z", "-02:00", " -02:00", "+0530", " +14", "-02"])
+@pytest.mark.parametrize(
+    "time", ["2024-01-01 00:00:00", "2024-01-01T02:00:00.25", "2024-01-01 02:00"]
+)
+@pytest.mark.parametrize("column", ["ts", "tz", "day", "ts + INTERVAL '0 seconds'"])
+def test_the_offset_of_a_timestamp_is_ignored_as_in_duckdb(
+    column: str, time: str, offset: str
+) -> None:
+    moments = [datetime(2024, 1, 1, hour, tzinfo=UTC) for hour in (0, 2)]
+    rows = {
+        "ts": pa.array([m.replace(tzinfo=None) for m in moments], pa.timestamp("us")),
+        "tz": pa.array(moments, pa.timestamp("us", "UTC")),
+        "day": pa.array([date(2024, 1, 1), date(2024, 1, 2)]),
+    }
+    table = pa.table(rows)
+    own, exact = column.partition(" ")[0], f"TIMESTAMP '{time}{offset}'"
+    for condition in (f"{column} <= {exact}", f"{exact} = {column}", f"{column} IN ({exact})"):
+        found = matching(parse_where(condition, table.schema), {own: rows[own]}, 2).to_pylist()
+        with duckdb.connect() as database:
+            database.execute("SET TimeZone = 'UTC'").register("rows_", table)
+            expected = database.execute(f"SELECT {condition} FROM rows_").fetchall()
+        assert found == [value for (value,) in expected], condition
+
+
+def test_the_offset_of_a_moment_counts() -> None:
+    schema = pa.schema([("tz", pa.timestamp("us", "UTC"))])
+    rows = {"tz": pa.array([datetime(2024, 1, 1, 2, tzinfo=UTC)], schema.field("tz").type)}
+    for text in ("TIMESTAMPTZ '2024-01-01 00:00:00-02:00'", "'2024-01-01 00:00:00-02:00'"):
+        assert matching(parse_where(f"tz = {text}", schema), rows, 1).to_pylist() == [True]

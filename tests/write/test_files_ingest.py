@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -367,3 +368,69 @@ def test_files_without_rows_add_nothing_beside_others(tmp_path: Path, together: 
     )
     assert table_rows(store) == [{"service": "a", "ts": 1}]
     assert reports[-1].version == 1
+
+
+def ingest_all(folder: Path, texts: dict[str, str], *, together: bool) -> Table:
+    """Ingests files of these texts as one call of the command does."""
+    paths = [str(folder / name) for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        Path(path).write_text(text)
+    store = LocalStore(str(folder / "table"))
+    with FilesIngest(
+        store, CommitLog(store), parse_sort_schema("k"), IngestOptions(), skips_empty=True
+    ) as ingest:
+        reports = list(ingest.add(paths, in_one_commit=together))
+    assert [report.path for report in reports] == paths
+    fragments = [path for path in (folder / "table" / "data").iterdir() if path.suffix == ".frag"]
+    assert len(fragments) == sum(
+        report.fragments for report in reports
+    )  # none is left of a first try
+    return Table.open(store.url)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        ({"1.csv": "k,v\n1,1\n", "2.csv": "k,v\n2,1.5\n"}, [1.0, 1.5]),
+        ({"1.csv": "k,v\n1,\n", "2.csv": "k,v\n2,1\n", "3.csv": "k,v\n3,0.5\n"}, [None, 1.0, 0.5]),
+        ({"1.csv": "k\n1\n", "2.csv": "k,v\n2,1\n", "3.csv": "k,v\n3,0.5\n"}, [None, 1.0, 0.5]),
+        ({"1.csv": "k,v\n", "2.json": '{"k":2,"v":7}', "3.csv": "k,v\n3,0.5\n"}, [7.0, 0.5]),
+        ({"1.ndjson": '{"k":1,"v":1}', "2.ndjson": '{"k":2,"v":1.5}'}, [1.0, 1.5]),
+        (
+            {"1.csv": "k,v\n1,2024-01-31\n", "2.csv": "k,v\n2,2024-01-31T10:00:00\n"},
+            [dt.datetime(2024, 1, 31), dt.datetime(2024, 1, 31, 10)],
+        ),
+    ],
+)
+def test_a_new_table_has_the_types_that_all_text_files_of_a_call_share(
+    tmp_path: Path, texts: dict[str, str], values: list[Any], together: bool
+) -> None:
+    rows = ingest_all(tmp_path, texts, together=together).scan().to_table().to_pylist()
+    assert [(row["v"], type(row["v"])) for row in rows] == [(v, type(v)) for v in values]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_integer_that_the_shared_type_does_not_hold_is_refused(
+    tmp_path: Path, together: bool
+) -> None:
+    texts = {"1.csv": "k,v\n1,9007199254740993\n", "2.csv": "k,v\n2,1.5\n"}
+    with refuses(InputError, "1.csv, row 1", "'v'", "9007199254740993", "double"):
+        ingest_all(tmp_path, texts, together=together)
+    assert CommitLog(LocalStore(str(tmp_path / "table"))).refresh().version == 0
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_table_that_exists_keeps_its_types(tmp_path: Path, together: bool) -> None:
+    ingest_all(tmp_path, {"0.csv": "k,v\n0,0\n"}, together=False)
+    texts = {"1.csv": "k,v\n1,1\n", "2.csv": "k,v\n2,1.5\n"}
+    with refuses(InputError, "2.csv, row 1", "'v'", "'1.5'", "int64"):
+        ingest_all(tmp_path, texts, together=together)
+
+
+def test_a_file_with_a_mistake_is_reported_when_its_turn_comes(tmp_path: Path) -> None:
+    texts = {"1.csv": "k,v\n1,1\n", "2.csv": "k,v\n2\n", "3.csv": "k,v\n3,1.5\n"}
+    with refuses(InputError, "2.csv, row 1"):
+        ingest_all(tmp_path, texts, together=False)
+    rows = Table.open(str(tmp_path / "table")).scan().to_table().to_pylist()
+    assert rows == [{"k": 1, "v": 1.0}]

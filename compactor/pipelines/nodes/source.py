@@ -14,6 +14,7 @@ from pyarrow import types as pt
 
 from compactor.common.foreign import shown_path
 from compactor.errors import ConfigError, DataError, InputError
+from compactor.files.common_types import common_type
 from compactor.files.jsontext import json_values
 from compactor.files.layouts import kind_with
 from compactor.files.places import STANDARD_INPUT, STREAM, addresses_of
@@ -43,7 +44,6 @@ from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type, table_schema
-from lsm_fragment.arrays.widening import converts_to, widens_to
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES, first_line
 
@@ -242,25 +242,10 @@ def _alike(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
     found = list(schemas)
     for place in range(len(schemas[0])):
         types = [schema.field(place).type for schema in schemas]
-        wide = next((t for t in types if all(_widens(other, t) for other in types)), None)
-        if wide is None and all(
-            pt.is_integer(t) or pt.is_floating(t) or pt.is_null(t) for t in types
-        ):
-            wide = pa.float64() if any(map(pt.is_floating, types)) else None
+        wide = common_type(types)
         if wide is not None:
             found = [schema.set(place, schema.field(place).with_type(wide)) for schema in found]
     return found
-
-
-def _widens(dtype: pa.DataType, wide: pa.DataType) -> bool:
-    if pt.is_date(dtype) and pt.is_timestamp(wide):
-        return wide.tz is None
-    return (
-        dtype == wide
-        or pt.is_null(dtype)
-        or widens_to(dtype, wide)
-        or (pt.is_timestamp(dtype) and converts_to(dtype, wide) and pt.is_timestamp(wide))
-    )
 
 
 def _check_widened(names: Collection[str], what: str) -> None:

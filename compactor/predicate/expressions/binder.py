@@ -23,6 +23,7 @@ from compactor.predicate.expressions.types import sql_type
 from compactor.predicate.sql import (
     SqlError,
     bare,
+    cast_operand,
     check_arguments,
     path_of,
     shown_node,
@@ -160,7 +161,7 @@ class Binder:
             raise SqlError(str(error)) from None
         return applied(
             lambda value: cast_value(value, dtype, is_safe=is_safe),
-            [self.bound(node.this)],
+            [self.bound(cast_operand(node))],
             shown_node(node),
         )
 

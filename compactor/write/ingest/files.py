@@ -26,6 +26,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.file_schema import OnConflict, conflicting, same_kind
+from compactor.write.ingest.agreed_types import agreed_types, with_agreed
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
@@ -103,6 +104,8 @@ class FilesIngest:
         self._sequence = FragmentSequence()
         self._begun: Work[_OpenFile] | None = None
         """The pending opening of the next file."""
+        self._agreed = pa.schema([])
+        """Columns of text files whose types differ, with a type for all files."""
 
     def add(
         self,
@@ -115,7 +118,9 @@ class FilesIngest:
         its rows are visible.
 
         Small files share a commit, since each costs syncs, requests and a version. If a file fails, those
-        before it are committed, and then the error is raised; `in_one_commit` adds all files or none.
+        before it are committed, and then the error is raised; `in_one_commit` adds all files or none. If text
+        files of a table's first commit have different types for a column, such as integer and double, they are
+        read again by the wider one.
 
         on_file: entered with each path while the file is read and written; yields a progress callback. Raises
         `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a
@@ -127,7 +132,11 @@ class FilesIngest:
             try:
                 with on_file(path) as on_progress:
                     commit.include(path, self._write(path, following, commit.snapshot, on_progress))
-            except Exception:
+            except Exception as error:
+                if isinstance(error, InputError) and commit.is_first and self._agree(paths):
+                    commit.discard()
+                    yield from self.add(paths, on_file, in_one_commit=in_one_commit)
+                    return
                 if not in_one_commit:
                     yield from commit.made()
                 raise
@@ -136,6 +145,15 @@ class FilesIngest:
                 commit = None
         if commit is not None:
             yield from commit.made()
+
+    def _agree(self, paths: Sequence[str]) -> bool:
+        """Finds types for all files of text. Returns whether some differ that were not known to."""
+        texts = [path for path in paths if not _has_own_types(path)]
+        if len(texts) < 2 or len(self._agreed):
+            return False
+        self._agreed = agreed_types(texts, self._options.text)
+        self._drop_begun()
+        return len(self._agreed) > 0
 
     def _write(
         self, path: str, following: str | None, snapshot: Snapshot, on_progress: ByteProgress
@@ -201,7 +219,10 @@ class FilesIngest:
             return None
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
-        open_file = partial(_open_for, path, table, self._options, may_be_empty=self._skips_empty)
+        known = with_agreed(None if table is None else schema_to_read(table), self._agreed)
+        open_file = partial(
+            _open_for, path, table, known, self._options, may_be_empty=self._skips_empty
+        )
         file: FileBatches
         if self._options.promotes:
             file = promoted = PromotedBatches(open_file, self._options.promotes)
@@ -254,6 +275,16 @@ class _NextCommit:
     @property
     def is_full(self) -> bool:
         return self._bytes >= _COMMIT_BYTES or len(self._files) >= _COMMIT_FILES
+
+    @property
+    def is_first(self) -> bool:
+        return self._before.metadata is None
+
+    def discard(self) -> None:
+        """Removes the fragments."""
+        for file in self._written:
+            for entry in file.entries:
+                self._store.delete(entry.key)
 
     def include(self, path: str, file: _Written | None) -> None:
         """Adds a file's fragments; None for a file that adds nothing.
@@ -337,10 +368,14 @@ def _has_own_types(path: str) -> bool:
 
 
 def _open_for(
-    path: str, table: TableMetadata | None, options: IngestOptions, *, may_be_empty: bool
+    path: str,
+    table: TableMetadata | None,
+    known: pa.Schema | None,
+    options: IngestOptions,
+    *,
+    may_be_empty: bool,
 ) -> FileBatches:
-    """Opens a file; columns whose values fit the table's types get these."""
-    known = None if table is None else schema_to_read(table)
+    """Opens a file; columns whose values fit the known types get these."""
     kind = kind_of(path)
     is_parquet = kind is not None and kind.format is FileFormat.PARQUET
     open_as = partial(
@@ -351,11 +386,13 @@ def _open_for(
         batch_bytes=_PARQUET_BATCH_BYTES if is_parquet else DEFAULT_BATCH_BYTES,
         keeps_codes=not options.promotes,
     )
-    if known is None or table is None or options.on_conflict is OnConflict.ERROR:
+    if known is None or options.on_conflict is OnConflict.ERROR:
         return open_as(known)
     try:
         return open_as(known)
     except InputError:
+        if table is None:
+            return open_as(None)
         with open_table_file(path, options=options.text) as file:
             conflicts = conflicting(known, file.schema, fixed_shown(table))
         if not conflicts:

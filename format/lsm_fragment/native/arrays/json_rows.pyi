@@ -1,4 +1,5 @@
 import enum
+from collections.abc import Collection
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ class Form(enum.IntFlag):
     GIVEN = ...
     DECIMAL = ...
     AS_JSON = ...
+    PASSED = ...
 
 def numbers(
     data: bytes | npt.NDArray[np.uint8],
@@ -46,7 +48,13 @@ def numbers(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None: ...
 
 class JsonRows:
-    def __init__(self, max_columns: int, max_cells: int, max_depth: int) -> None: ...
+    def __init__(
+        self,
+        max_columns: int,
+        max_cells: int,
+        max_depth: int,
+        wanted: Collection[str] | None = None,
+    ) -> None: ...
     def declare(
         self, parent: int, name: str | None, form: int, allowed: int, traits: int
     ) -> int: ...

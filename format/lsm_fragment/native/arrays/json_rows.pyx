@@ -4,11 +4,13 @@
 A **node** is a field, or the items of a list; node 0 is the line itself. A node has one **slot** per object or item of
 its parent. A slot has a kind and eight bytes: a number, the span of a text, or the end of a list's items. A node's
 **traits** are what its values were so far; a value that no type holds together with them is a mistake in its line. Each
-trait remembers its first line, so that a line can be undone.
+trait remembers its first line, so that a line can be undone. Fields of lines that are not wanted have nodes, by which a
+field given twice is found, and nulls for values.
 """
 
 import numpy as np
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport ldexp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -76,6 +78,7 @@ cpdef enum Form:
     GIVEN = 1  # an object takes no other fields than those declared
     DECIMAL = 2  # numbers stay text
     AS_JSON = 3
+    PASSED = 4  # values are checked for their syntax, and forgotten
 
 ctypedef const uint8_t* Bytes
 
@@ -181,6 +184,33 @@ cdef bint needs_no_escapes(Bytes name, int64_t length) noexcept nogil:
         if name[at] < 32 or name[at] == 34 or name[at] == 92:
             return False
     return True
+
+
+cdef inline Bytes digits_end(Bytes p) noexcept nogil:
+    """Returns the end of at least one digit, or NULL."""
+    if not is_digit(p[0]):
+        return NULL
+    while is_digit(p[0]):
+        p += 1
+    return p
+
+
+cdef Bytes number_end(Bytes p, Bytes end) noexcept nogil:
+    """Returns the end of a number, or of what `JsonRows._odd` takes for one; NULL if there is none."""
+    p += p[0] == 45
+    if p[0] == 78 and p[1] == 97 and p[2] == 78:
+        return p + 3
+    if p[0] == 73 and p[1] == 110 and p[2] == 102:
+        return p + (8 if end - p >= 8 and memcmp(p + 3, INITY, 5) == 0 else 3)
+    if p[0] == 48 and is_digit(p[1]):
+        return NULL
+    p = digits_end(p)
+    if p is not NULL and p[0] == 46:
+        p = digits_end(p + 1)
+    if p is not NULL and p[0] | 32 == 101:
+        p += 1
+        p = digits_end(p + (p[0] == 45 or p[0] == 43))
+    return p
 
 
 cdef inline int32_t code_unit(Bytes p) noexcept nogil:
@@ -305,8 +335,11 @@ cdef class JsonRows:
     cdef Bytes at
     cdef uint8_t* scratch
     cdef int64_t scratch_size
+    cdef frozenset wanted
 
-    def __cinit__(self, int32_t max_columns, int64_t max_cells, int32_t max_depth):
+    def __cinit__(self, int32_t max_columns, int64_t max_cells, int32_t max_depth, wanted=None):
+        """wanted: the fields of lines to make columns of; None for all."""
+        self.wanted = None if wanted is None else frozenset(name.encode() for name in wanted)
         self.max_nodes = max_columns + 1
         self.max_cells, self.max_depth = max_cells, max_depth
         self.nodes = <Node*>calloc(self.max_nodes, sizeof(Node))
@@ -690,7 +723,12 @@ cdef class JsonRows:
             child[0] = self._new(node, name, length, False)
             if child[0] < 0:
                 return self._mistake(p, node, self.problem)
+            if node == 0 and not self._is_wanted(name, length):
+                self.nodes[child[0]].form = PASSED
         return end + 1
+
+    cdef bint _is_wanted(self, Bytes name, int64_t length) noexcept with gil:
+        return self.wanted is None or PyBytes_FromStringAndSize(<const char*>name, length) in self.wanted
 
     cdef Bytes _value(self, Bytes p, int32_t node, int32_t depth) noexcept nogil:
         """Parses a value into the next slot of a node. depth: of the value, from 1."""
@@ -706,11 +744,8 @@ cdef class JsonRows:
             )
             self.nodes[node].length = slot + 1
             return p + 4
-        if self.nodes[node].form == AS_JSON:
-            end = self._skipped(p)
-            if end is NULL or end == p:
-                return self._mistake(p, node, SYNTAX)
-            return self._put(end, node, JSON, self._span(p, end), 0)
+        if self.nodes[node].form >= AS_JSON:
+            return self._unread(p, node, depth)
         if byte == 34:
             end = text_end(p + 1, self.end, &is_escaped)
             if end is NULL:
@@ -758,6 +793,65 @@ cdef class JsonRows:
             p = blanks(p)
             if p[0] == 93:
                 self.nodes[node].values[slot] = self.nodes[item].length
+                return p + 1
+            if p[0] != 44:
+                return self._mistake(p, node, SYNTAX)
+            p = blanks(p + 1)
+
+    cdef Bytes _unread(self, Bytes p, int32_t node, int32_t depth) noexcept nogil:
+        """Takes a value that stays JSON, or none of one that is not wanted."""
+        cdef Bytes end
+        if self.nodes[node].form == PASSED:
+            end = self._passed(p, node, depth)
+            return NULL if end is NULL else self._put(end, node, NULL_, 0, 0)
+        end = self._skipped(p)
+        if end is NULL or end == p:
+            return self._mistake(p, node, SYNTAX)
+        return self._put(end, node, JSON, self._span(p, end), 0)
+
+    cdef Bytes _passed(self, Bytes p, int32_t node, int32_t depth) noexcept nogil:
+        """Checks the syntax of a value, and returns its end. depth: of the value, from 1."""
+        cdef Bytes end
+        cdef bint is_escaped
+        if p[0] == 123 or p[0] == 91:
+            return self._passed_inside(p, node, depth)
+        if p[0] == 34:
+            end = text_end(p + 1, self.end, &is_escaped)
+            return self._mistake(p, node, SYNTAX) if end is NULL else end + 1
+        if (
+            (p[0] == 116 and p[1] == 114 and p[2] == 117 and p[3] == 101)
+            or (p[0] == 110 and p[1] == 117 and p[2] == 108 and p[3] == 108)
+        ):
+            return p + 4
+        if p[0] == 102 and p[1] == 97 and p[2] == 108 and p[3] == 115 and p[4] == 101:
+            return p + 5
+        end = number_end(p, self.end)
+        return self._mistake(p, node, SYNTAX) if end is NULL else end
+
+    cdef Bytes _passed_inside(self, Bytes p, int32_t node, int32_t depth) noexcept nogil:
+        """Checks the syntax of an object or a list."""
+        cdef bint is_object = p[0] == 123, is_escaped
+        cdef uint8_t close = p[0] + 2
+        cdef Bytes end
+        p = blanks(p + 1)
+        if depth + 1 > self.max_depth and not (is_object and p[0] == close):
+            return self._mistake(p, node, NESTED)
+        if p[0] == close:
+            return p + 1
+        while True:
+            if is_object:
+                end = text_end(p + 1, self.end, &is_escaped) if p[0] == 34 else NULL
+                if end is NULL:
+                    return self._mistake(p, node, SYNTAX)
+                p = blanks(end + 1)
+                if p[0] != 58:
+                    return self._mistake(p, node, SYNTAX)
+                p = blanks(p + 1)
+            p = self._passed(p, node, depth + 1)
+            if p is NULL:
+                return NULL
+            p = blanks(p)
+            if p[0] == close:
                 return p + 1
             if p[0] != 44:
                 return self._mistake(p, node, SYNTAX)
