@@ -402,9 +402,6 @@ nodes:
         ),
         (
             "transform",
-        ),
-        (
-            "transform",
             {"window": {"order_by": "id"}, "columns": {"x": "lag(nope)"}},
         ),
         (
