@@ -80,11 +80,16 @@ class Kind:
 
 
 def write_source(
-    rng: random.Random, folder: Path, name: str, columns: dict[str, str], rows: list[Row]
+    rng: random.Random, place: Path, columns: dict[str, str], rows: list[Row], *, in_stages: bool
 ) -> Written:
-    """Writes rows to files of a random kind; the first column is unique, ascending and never null."""
-    maker = rng.choice((_parquet, _arrow, _table, *([_text] * 5)))
-    return maker(rng, folder / name, columns, rows)
+    """Writes rows to files of a random kind; the first column is unique, ascending and never null.
+
+    in_stages: leaves out what Spark's stages do not read.
+    """
+    makers = [_parquet, _arrow, _table, *([_text] * 5)]
+    if rows and not in_stages:
+        makers.append(_fragment)
+    return rng.choice(makers)(rng, place, columns, rows)
 
 
 # --- columnar ---
@@ -134,11 +139,14 @@ def _table(rng: random.Random, place: Path, columns: dict[str, str], rows: list[
     table = Table.create(str(place), _arrow_table(columns, rows[: len(rows) // 2]), sort_by=first)
     if rows[len(rows) // 2 :]:
         table.append(_arrow_table(columns, rows[len(rows) // 2 :]))
-    if rng.random() < 0.3 and rows:
-        path = f"{place}.frag"
-        table.scan().to_file(path)
-        return Written({"path": path}, rows)
     return Written({"table": str(place)}, rows)
+
+
+def _fragment(rng: random.Random, place: Path, columns: dict[str, str], rows: list[Row]) -> Written:
+    _table(rng, place, columns, rows)
+    path = f"{place}.frag"
+    Table.open(str(place)).scan().to_file(path)
+    return Written({"path": path}, rows)
 
 
 # --- text ---

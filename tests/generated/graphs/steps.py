@@ -128,7 +128,7 @@ class Graph:
         ]
         if rows and rng.random() < 0.1:
             found = _with_heavy_texts(rng, found, list(kinds.values()).index("text"))
-        written = write_source(rng, self._folder, name, kinds, found)
+        written = write_source(rng, self._folder / name, kinds, found, in_stages=self.in_stages)
         self.nodes[name] = {"source": written.settings}
         edge = Edge(name, kinds, frozenset([name]), next(iter(kinds)), is_source=True)
         self.answers.add_rows(edge, written.rows)
