@@ -51,7 +51,7 @@ def numbered(name: str, rows: int, **more: Any) -> pa.Table:
 def run_of(
     nodes: Mapping[str, Any], tables: Mapping[str, pa.Table | Gated], **settings: Any
 ) -> PipelineRun:
-    """A run of nodes; sources of a path that `tables` names read files of those rows, unless these are gated."""
+    """A run of nodes; a source of a path in `tables` reads a file of those rows, unless they are gated."""
     gated = {name: table for name, table in tables.items() if isinstance(table, Gated)}
     files = {name: file_of(table) for name, table in tables.items() if not isinstance(table, Gated)}
 
