@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import random
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tests.generated.graphs.edges import Edge, Row
 from tests.generated.graphs.files import COMPRESSED
 
 _WIDTH: Final = 40
+csv.field_size_limit(sys.maxsize)  # some texts are heavy
 _DELIMITERS: Final = (",", ",", ";", "\t")
 
 

@@ -1,4 +1,4 @@
-"""Each statement of docs/reference/pipelines.md on order, bounds and eligibility, and the tests that hold it.
+"""Each statement of two pages of the reference on order, bounds and eligibility, and the tests that hold it.
 
 A statement whose words change, or whose test goes, fails here: look whether both still say the same.
 """
@@ -12,11 +12,10 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = " ".join((ROOT / "docs/reference/pipelines.md").read_text().split())
 GRAPHS: Final = "generated/test_graphs::test_a_graph_gives_the_rows_that_duckdb_gives"
 STAGES: Final = "spark/test_pipeline_stages::test_where_order_is_defined_stages_give_the_same_bytes"
-# Words of a statement, and tests; those of this folder without it.
-HELD: Final[dict[str, tuple[str, ...]]] = {
+# Words of a statement, and tests; those in the folder of the page's name without it.
+PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     # Nodes
     "rows per batch at most, fewer of heavy rows; changes memory, not results": (
         "test_nodes::test_a_batch_size_changes_no_byte",
@@ -349,6 +348,62 @@ HELD: Final[dict[str, tuple[str, ...]]] = {
         "spark/test_pipeline_stages::test_keys_that_are_no_columns_of_one_type_are_refused",
     ),
 }  # fmt: skip
+FILES: Final[dict[str, tuple[str, ...]]] = {
+    "the rows beyond some 128 MiB, and all rows where a late one turns numbers or times into text": (
+        "test_one_pass::test_only_what_is_not_held_is_parsed_again",
+    ),
+    "pipes, devices and `/dev/stdin` are refused at once": (
+        "test_files::test_a_pipe_is_refused_instead_of_waited_for",
+    ),
+    "**Types come from the whole file**": (
+        "test_ndjson::test_a_type_holds_all_values_of_the_file_wherever_blocks_end",
+        "test_csv::test_types_hold_over_many_blocks",
+        "test_one_pass::test_a_type_that_the_last_row_widens_is_that_of_all_rows",
+    ),
+    "all rows are compared before they are written, and sorted if necessary": (
+        "test_sortedness::test_what_a_file_says_of_its_order_is_not_believed",
+    ),
+    "**Rows are counted.**": (
+        "test_row_counts::test_a_footer_with_another_number_of_rows_than_its_row_groups_is_refused",
+        "test_row_counts::test_a_stream_that_ends_before_its_end_is_refused_wherever_it_is_cut",
+    ),
+    "A text file may have 10,000 columns, counting nested fields": (
+        "test_ndjson::test_a_key_too_many_is_named_with_its_line",
+        "test_csv::test_a_header_of_too_many_columns_is_refused_at_once",
+        "test_xml::test_more_columns_than_text_files_may_have_are_refused",
+    ),
+    "A line of NDJSON may have about 16 MiB, a row of CSV 4 MiB": (
+        "test_ndjson::test_a_line_longer_than_a_block_is_read_and_beyond_the_bound_refused",
+        "test_csv::test_a_row_beyond_the_bound_is_refused",
+    ),
+    "NDJSON is parsed in blocks of fewer than 16 million values": (
+        "test_ndjson::test_keys_that_vary_take_no_memory_by_the_square_of_their_number",
+        "test_ndjson::test_objects_of_a_list_that_have_other_keys_each_are_refused_before_columns_are_made",
+    ),
+    "**A record has at most 4 MiB**": ("test_lines::test_a_line_without_end_is_refused",),
+    "which takes linear time for any text": (
+        "test_lines::test_no_pattern_takes_more_than_linear_time",
+    ),
+    "A value that its column has no room for is refused with row and column": (
+        "test_fixed::test_a_value_without_room_is_refused_by_row_and_column",
+    ),
+    "**Hostile files are refused** with their line": (
+        "test_xml::test_what_is_hostile_or_not_sound_is_refused_with_its_line",
+        "test_xml::test_rows_and_tags_without_bounds_are_refused_in_bounded_memory",
+    ),
+    "gives the bytes that were read": (
+        "test_segments::test_what_was_read_is_written_with_the_same_bytes",
+    ),
+    "Rows are streamed in sort order. The file appears whole or not at all": (
+        "test_write::test_an_error_half_way_leaves_the_old_file_and_nothing_beside_it",
+    ),
+    "A Parquet file declares the order of its rows twice": (
+        "test_sortedness::test_parquet_says_how_its_rows_are_sorted_as_far_as_it_orders_them_alike",
+    ),
+    "An export of some columns declares the sort columns only up to the first one left out": (
+        "test_sortedness::test_only_the_columns_that_an_export_keeps_count",
+    ),
+}  # fmt: skip
 TABLES: Final = (
     "| node | settings | what",
     "| `mode` | order |",
@@ -357,21 +412,34 @@ TABLES: Final = (
 )
 
 
-@pytest.mark.parametrize("words", HELD)
-def test_a_statement_of_the_page_is_held_by_tests(words: str) -> None:
-    assert PAGE.count(words) == 1, "the page says it no longer, or twice"
-    for name in HELD[words]:
+def page(name: str) -> str:
+    return (ROOT / f"docs/reference/{name}.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("of", "words", "tests"),
+    [
+        (of, words, tests)
+        for of, held in (("pipelines", PIPELINES), ("files", FILES))
+        for words, tests in held.items()
+    ],
+)
+def test_a_statement_of_the_reference_is_held_by_tests(
+    of: str, words: str, tests: tuple[str, ...]
+) -> None:
+    assert " ".join(page(of).split()).count(words) == 1, "the page says it no longer, or twice"
+    for name in tests:
         module, _, test = name.partition("::")
-        path = ROOT / "tests" / (module if "/" in module else f"pipelines/{module}")
+        path = ROOT / "tests" / (module if "/" in module else f"{of}/{module}")
         assert re.search(rf"^def {test}\(", path.with_suffix(".py").read_text(), re.MULTILINE), name
 
 
 def test_each_row_of_the_tables_of_order_and_bounds_has_a_statement() -> None:
-    lines = (ROOT / "docs/reference/pipelines.md").read_text().splitlines()
+    lines = page("pipelines").splitlines()
     for header in TABLES:
         start = next(n for n, line in enumerate(lines) if line.startswith(header))
         for line in lines[start + 2 :]:
             if not line.startswith("|"):
                 break
             row = " ".join(line.split())
-            assert any(words in row for words in HELD), row
+            assert any(words in row for words in PIPELINES), row
