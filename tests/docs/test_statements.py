@@ -235,6 +235,7 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "half of `memory.limit` is charged for it, or less if other stages leave less": (
         "test_database::test_a_query_takes_its_part_of_the_memory_while_it_is_open",
+        "test_database::test_a_query_gets_its_part_of_the_memory_and_64_mib_at_least",
         "test_database::test_a_query_takes_what_other_stages_leave",
     ),
     "What does not fit is in a folder for temporary files, which the run removes": (

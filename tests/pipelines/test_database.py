@@ -67,11 +67,9 @@ def test_a_query_gets_its_part_of_the_memory_and_64_mib_at_least(
     folder: Path, limit: int, given: int
 ) -> None:
     sql = "SELECT current_setting('memory_limit') AS m FROM given"
-    one = pa.schema([("m", pa.string())])
     with closing(database_of(limit * MIB)) as held:
-        [row] = [batch for batch in held.query("n", sql, Rows(SCHEMA, numbers(1)), 10)]
-        assert pa.schema(one).names == row.schema.names
-        assert row["m"][0].as_py() == f"{given}.0 MiB"
+        [row] = held.query("n", sql, Rows(SCHEMA, numbers(1)), 10)
+        assert row["m"].to_pylist() == [f"{given}.0 MiB"]
 
 
 def test_a_query_takes_what_other_stages_leave(folder: Path) -> None:
