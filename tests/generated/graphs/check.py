@@ -50,9 +50,11 @@ def check_runs(seed: int, runs: dict[str, Run], *, in_stages: bool = False) -> s
 
 
 def _document(rng: random.Random, graph: Graph) -> dict[str, Any]:
-    document: dict[str, Any] = {"memory": {"limit": rng.choice(("512MiB", "64MiB", "16MiB"))}}
+    document: dict[str, Any] = {
+        "memory": {"limit": rng.choice(("512MiB", "64MiB", "16MiB", "4MiB"))}
+    }
     if rng.random() < 0.5:
-        document["batch_size"] = rng.choice((1, 7, 100))
+        document["batch_size"] = graph.batch_size()
     if graph.puts_bad_rows_aside:
         document |= {"on_error": "continue", "dead_letter": "dead.ndjson"}
     return document | {"nodes": graph.nodes}
@@ -78,6 +80,7 @@ def _fault(graph: Graph, places: list[Place], run: Run, text: str, folder: Path)
     except CompactorError as error:
         return f"{type(error).__name__}: {error}"
     count("outputs", len(places))
+    count("runs that spilled", report.spills > 0)
     for place in places:
         if fault := _compared(graph, place, folder):
             return f"{place.edge.name}: {fault}"

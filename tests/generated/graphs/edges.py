@@ -144,6 +144,14 @@ class Answers:
         [(rows,)] = self._database.execute(f"SELECT count(*) FROM {of}").fetchall()
         return int(rows)
 
+    def characters(self, edge: Edge) -> int:
+        """Returns the characters of all texts of an edge."""
+        total = " + ".join(["0", *(f"coalesce(sum(length({c})), 0)" for c in edge.of_kind("text"))])
+        [(found,)] = self._database.execute(
+            f"SELECT 0 * count(*) + {total} FROM {edge.view}"
+        ).fetchall()
+        return int(found)
+
 
 def value(rng: random.Random, kind: str, *, is_few: bool) -> Any:
     """Returns a value of a kind, null at times; one of few, so that rows agree in it."""

@@ -10,6 +10,7 @@ from tests.generated.graphs.edges import By, Edge
 from tests.generated.graphs.steps import Graph
 
 _MAX_PAIRS: Final = 40_000
+_MAX_CHARACTERS: Final = 200_000_000
 _HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
 _ONE_SIDED: Final = ("semi", "anti")
 
@@ -55,7 +56,10 @@ class _Sides:
 
 def _sides(graph: Graph) -> _Sides | None:
     probe, other = graph.edge(), graph.edge()
-    if graph.answers.number(f"{probe.view}, {other.view}") > _MAX_PAIRS:
+    answers = graph.answers
+    rows, others = answers.number(probe.view), answers.number(other.view)
+    characters = answers.characters(probe) * others + answers.characters(other) * rows
+    if rows * others > _MAX_PAIRS or characters > _MAX_CHARACTERS:
         return None
     renamed = {column: graph.column("b") for column in other.columns}
     return _Sides(probe, other, renamed)

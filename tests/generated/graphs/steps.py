@@ -25,6 +25,8 @@ from tests.generated.graphs.files import write_source
 from tests.generated.graphs.outputs import Place, random_output
 
 _MAX_ROWS: Final = 5_000
+_MAX_SPLIT_ROWS: Final = 100
+"""Each file of a split goes to disk by itself."""
 
 
 class Graph:
@@ -39,6 +41,8 @@ class Graph:
         self.bad_rows = 0
         """Rows for which an expression fails."""
         self.puts_bad_rows_aside = rng.random() < 0.3
+        self.has_many_rows = False
+        """Whether batches of one row would take too long."""
         self._edges: list[Edge] = []
         self._numbers = 0
 
@@ -65,7 +69,9 @@ class Graph:
             if edge.name in consumed and self.rng.random() > 0.15:
                 continue
             name = self.name("out")
-            place = random_output(self.rng, edge, name, is_split=not self.in_stages)
+            is_small = self.answers.number(edge.view) <= _MAX_SPLIT_ROWS
+            is_split = is_small and not self.in_stages
+            place = random_output(self.rng, edge, name, is_split=is_split)
             self.nodes[name] = {"output": {"input": edge.name, **place.settings}}
             found.append(place)
         return found
@@ -84,6 +90,10 @@ class Graph:
     def column(self, start: str = "x") -> str:
         """Returns a new name of a column."""
         return self.name(f"{start}_")
+
+    def batch_size(self) -> int:
+        """Returns a small number of rows for batches."""
+        return self.rng.choice((50, 1_000) if self.has_many_rows else (1, 7, 100))
 
     def expressions(self, edge: Edge) -> Expressions:
         """Returns what makes expressions over an edge."""
@@ -111,7 +121,8 @@ class Graph:
 
     def _source(self) -> None:
         rng, name = self.rng, self.name("s")
-        rows = rng.choice((0, 1, 2, 17, 17, 60, 200))
+        rows = rng.choice((0, 1, 2, 17, 17, 60, 60, 200, 200, 3_000))
+        self.has_many_rows |= rows > 200
         kinds = {"id": "int", "k": "int", "n": "int", "g": "text"}
         kinds |= {f"c{i}": rng.choice(list(SQL)) for i in range(rng.randint(0, 4))}
         kinds = {self.column(column): kind for column, kind in kinds.items()}
@@ -144,7 +155,7 @@ class Graph:
             said = made.condition()
             settings["filter"], where = said.ours, said.duckdb
         if rng.random() < 0.2:
-            settings["batch_size"] = rng.choice((1, 5, 64))
+            settings["batch_size"] = self.batch_size()
         order = edge.order
         choice = rng.random()
         if choice < 0.75:
@@ -304,7 +315,8 @@ class Graph:
             return
         hours, parts = rng.choice((1, 24, 100)), rng.choice((1, 2, 4))
         column = rng.choice(times)
-        groups = rng.sample(list(edge.columns), rng.randint(0, min(1, len(edge.columns))))
+        names = [c for c in edge.columns if c not in ("window_start", "window_end")]
+        groups = rng.sample(names, rng.randint(0, min(1, len(names))))
         calls = {self.column(): self._aggregate_call(edge) for _ in range(rng.randint(1, 2))}
         window = {"column": column, "size": f"{hours}h", "slide": f"{hours * 60 // parts}m"}
         settings: dict[str, Any] = {"input": edge.name, "window": window}
@@ -402,8 +414,8 @@ class Graph:
 
 
 def _with_heavy_texts(rng: random.Random, rows: list[Row], at: int) -> list[Row]:
-    """Gives a few rows a text of a hundred thousand characters."""
-    heavy = rng.sample(range(len(rows)), min(3, len(rows)))
+    """Gives some rows a text of a hundred thousand characters."""
+    heavy = rng.sample(range(len(rows)), min(rng.choice((3, 12)), len(rows)))
     text = "heavy " * (HEAVY_CHARACTERS // 6)
     return [
         (*row[:at], f"{text}{n}", *row[at + 1 :]) if n in heavy else row
