@@ -221,6 +221,7 @@ def test_a_join_by_an_expression_gives_the_same_rows_when_its_build_side_does_no
     assert much.num_rows > 0 and much.equals(little)
 
 
+@pytest.mark.parametrize("method", METHODS)
 def test_a_row_for_which_a_key_fails_is_a_dead_letter(method: str, tmp_path: Path) -> None:
     tables = {"a": pa.table({"x": [1, 0]}), "b": pa.table({"u": [4, 8]})}
     letters = str(tmp_path / "bad.ndjson")
