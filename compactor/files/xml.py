@@ -113,6 +113,11 @@ class XmlBatches(FlatTextBatches):
     def _learned_schema(self) -> pa.Schema:
         self._is_learning = False
         self.bad_rows = self._bad_rows()
+        if not self._shapes and self._may_be_empty:
+            self.lacks_columns = True
+            return pa.schema([])
+        if not self._shapes and self._given:
+            return pa.schema(list(self._given.values()))
         if not self._shapes:
             path = "/".join(self._layout.row)
             which = f"<{path}>" if path else "within the outermost one"

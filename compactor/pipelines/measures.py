@@ -23,6 +23,7 @@ from compactor.pipelines.exact_sums import (
     with_carries,
 )
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.decimals import decimal_floats
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.types import storage_type
 
@@ -181,7 +182,10 @@ def to_flags(values: pa.Array) -> pa.Array:
 
 
 def to_floats(values: pa.Array) -> pa.Array:
-    return plain(to_storage(values)).cast(pa.float64(), safe=False)
+    numbers = plain(to_storage(values))
+    if pt.is_decimal(numbers.type):
+        return decimal_floats(numbers, pa.float64())
+    return numbers.cast(pa.float64(), safe=False)
 
 
 def is_number(dtype: pa.DataType) -> bool:

@@ -218,8 +218,9 @@ class WindowedColumns:
 
 
 def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:
-    """Returns the sort order of a window's rows."""
-    return (*(SortColumn(name) for name in partition_by), *order_by)
+    """Returns the sort order of a window's rows; within a partition its columns order nothing."""
+    within = (part for part in order_by if part.column not in partition_by)
+    return (*(SortColumn(name) for name in partition_by), *within)
 
 
 class _Held:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.generated.graphs import TIMEOUT_S, check
+from tests.generated.graphs.check import TIMEOUT_S, check
 from tests.generated.pool import run
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,11 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.pipelines.config import Source, parse_pipeline
-from compactor.pipelines.nodes.source import SourceReader
+from compactor.pipelines.nodes.source import SourceReader, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import one_document
 
 MIB = 1 << 20
+_FILES = tempfile.TemporaryDirectory(prefix="sources-")
+_NUMBERS = itertools.count()
 
 
 class Gated:
@@ -47,18 +51,29 @@ def numbered(name: str, rows: int, **more: Any) -> pa.Table:
 def run_of(
     nodes: Mapping[str, Any], tables: Mapping[str, pa.Table | Gated], **settings: Any
 ) -> PipelineRun:
-    """A run of nodes; sources of a path that `tables` names are those."""
-    given = {n: t if isinstance(t, Gated) else Gated(t, 1000) for n, t in tables.items()}
+    """A run of nodes; a source of a path in `tables` reads a file of those rows, unless they are gated."""
+    gated = {name: table for name, table in tables.items() if isinstance(table, Gated)}
+    files = {name: file_of(table) for name, table in tables.items() if not isinstance(table, Gated)}
 
-    def opener(
-        name: str, source: Source, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader:
+    def opener(name: str, source: Source, **how: Any) -> SourceReader:
         assert source.path is not None
-        gated = given[source.path]
-        return SourceReader(gated.schema, lambda: one_document(name, iter(gated), gated.schema))
+        if source.path not in gated:
+            return open_source(
+                name, source.model_copy(update={"path": files.get(source.path, source.path)}), **how
+            )
+        given = gated[source.path]
+        return SourceReader(given.schema, lambda: one_document(name, iter(given), given.schema))
 
     document = {"nodes": nodes, **settings}
     return PipelineRun(parse_pipeline(json.dumps(document), "test.yaml"), opener)
+
+
+def file_of(table: pa.Table) -> str:
+    """Returns the path of an Arrow file of these rows, which lasts as long as the process."""
+    path = f"{_FILES.name}/{next(_NUMBERS)}.arrow"
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+    return path
 
 
 def sources(*names: str) -> dict[str, Any]:

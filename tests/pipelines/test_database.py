@@ -62,6 +62,16 @@ def test_a_query_takes_its_part_of_the_memory_while_it_is_open(folder: Path) -> 
         assert budget.used_bytes == 0 and held.spills == 0
 
 
+@pytest.mark.parametrize(("limit", "given"), [(8, 64), (256, 128)])
+def test_a_query_gets_its_part_of_the_memory_and_64_mib_at_least(
+    folder: Path, limit: int, given: int
+) -> None:
+    sql = "SELECT current_setting('memory_limit') AS m FROM given"
+    with closing(database_of(limit * MIB)) as held:
+        [row] = held.query("n", sql, Rows(SCHEMA, numbers(1)), 10)
+        assert row["m"].to_pylist() == [f"{given}.0 MiB"]
+
+
 def test_a_query_takes_what_other_stages_leave(folder: Path) -> None:
     limit = 100 * MIB
     stages = (

@@ -203,6 +203,24 @@ def test_expressions_are_keys_and_no_column_is_left_out(how: str, method: str) -
     assert sorted(rows, key=str) == sorted(expected, key=str)
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_a_join_by_an_expression_gives_the_same_rows_when_its_build_side_does_not_fit(
+    how: str,
+) -> None:
+    """The probe side's rows, which are sorted again, spill too."""
+    texts = [f"{n:08} {'A' * 40}" for n in range(40_000)]
+    tables = {
+        "a": pa.table({"n": range(20_000), "x": texts[:20_000]}),
+        "b": pa.table({"m": range(39_000), "u": [text.lower() for text in texts[1_000:]]}),
+    }
+    (much, _), (little, report) = (
+        joined(tables, {"lower(x)": "u"}, how, memory={"limit": limit})
+        for limit in ("512MiB", "4MiB")
+    )
+    assert report.spills > 0
+    assert much.num_rows > 0 and much.equals(little)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_row_for_which_a_key_fails_is_a_dead_letter(method: str, tmp_path: Path) -> None:
     tables = {"a": pa.table({"x": [1, 0]}), "b": pa.table({"u": [4, 8]})}

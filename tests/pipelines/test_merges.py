@@ -138,6 +138,7 @@ def test_a_blocked_writer_bounds_what_is_produced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """written + 256 + sources x 1024, and in hand: a batch of each reader, of the merge, of the writer."""
+    assert (HANDOFF_RECORDS, CHANNEL_RECORDS) == (256, 1_024)
     tables = {name: Gated(numbered(name, 50_000), 40) for name in "ab"}
     run = run_of(
         {**sources(*tables), **merged(tmp_path / "x.ndjson", *tables, mode="interleave")}, tables

@@ -334,7 +334,7 @@ DIVIDES = {**sources("a"), "t": {"transform": {"input": "a", "columns": {"n": "1
 
 def test_a_bad_record_ends_the_run_and_nothing_is_written(tmp_path: Path) -> None:
     with refuses(DataError):
-        run_of({**DIVIDES, **out(tmp_path, "t")}, {"a": BAD}).run()
+        run_of({**DIVIDES, **out(tmp_path, "t")}, {"a": Gated(BAD)}).run()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -622,7 +622,7 @@ def test_what_cannot_be_computed_names_source_row_and_column(
     table = pa.table({"n": [1, 2, 3, 4], "d": [1, 1, 0, 1], "s": ["1", "2", "x", "4"]})
     nodes = {**sources("a"), "t": node, **out(tmp_path, "t.t" if "route" in node else "t")}
     with refuses(DataError, "node 't'", "row 3 of 'a'", named):
-        run_of(nodes, {"a": table}).run()
+        run_of(nodes, {"a": Gated(table)}).run()
     letters = tmp_path / "bad.ndjson"
     run_of(nodes, {"a": table}, on_error="continue", dead_letter=str(letters)).run()
     assert [(row["row"], row["node"]) for row in lines_of(letters)] == [(3, "t")]

@@ -92,6 +92,11 @@ def put_all(folder: Path, files: dict[str, str]) -> None:
         {"1.csv": "", "2.csv": "n,s\n", "3.csv": "n,s\n1,x\n", "4.csv": "", "5.csv": "n,s\n2.5,\n"},
         {"1.ndjson": "", "2.ndjson": '{"n": 1, "s": "x"}\n', "3.ndjson": '\n\n{"n": 2.5}\n'},
         {"1.json": "[]", "2.json": '[{"n": 1, "s": "x"}]', "3.json": '[{"n": 2.5}]'},
+        {
+            "1.xml": "<a/>",
+            "2.xml": "<a><r><n>1</n><s>x</s></r></a>",
+            "3.xml": "<a><r><n>2.5</n></r></a>",
+        },
     ],
 )
 def test_empty_files_of_a_pattern_have_no_rows(
@@ -106,6 +111,25 @@ def test_empty_files_of_a_pattern_have_no_rows(
     report = run(nodes)
     assert rows_in(out) == [{"n": 1.0, "s": "x"}, {"n": 2.5, "s": None}]
     assert report.outputs["o"].documents == len(files)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.csv", "n\n"), ("a.ndjson", ""), ("a.json", "[]"), ("a.xml", "<a/>")]
+)
+def test_a_single_file_without_rows_has_the_declared_columns(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    out = tmp_path / "out.csv"
+    nodes: dict[str, Any] = {
+        "a": {"source": {"path": str(tmp_path / name), "fields": {"n": "INT"}}},
+        "o": {"output": {"input": "a", "path": str(out)}},
+    }
+    run(nodes)
+    assert out.read_text() == '"n"\n'
+    del nodes["a"]["source"]["fields"]
+    with refuses(InputError, name):
+        run(nodes)
 
 
 def test_files_of_a_pattern_that_all_lack_rows_give_none(tmp_path: Path) -> None:

@@ -355,6 +355,15 @@ def test_a_branch_is_evaluated_for_its_rows_only() -> None:
             assert expression(batch).to_pylist() == expected, text
 
 
+@pytest.mark.parametrize("text", ["CAST(d AS DOUBLE)", "d + x", "coalesce(d, x)"])
+def test_decimals_are_rounded_to_the_nearest_double(text: str) -> None:
+    numbers = [Decimal("-365.84"), Decimal("0.07"), Decimal("9999999999.99"), None]
+    types = {"d": pa.decimal128(12, 2), "x": pa.float64()}
+    batch = pa.record_batch([pa.array(numbers, types["d"]), [-0.0] * 4], schema=pa.schema(types))
+    found = Expression(text, batch.schema, "node 't'")(batch).to_pylist()
+    assert found[:3] == [float(number) for number in numbers[:3] if number is not None]
+
+
 def test_the_time_of_a_call_is_one_instant() -> None:
     batch = pa.record_batch({"a": [1, 2]})
     before = datetime.now(UTC)

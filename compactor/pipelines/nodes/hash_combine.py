@@ -95,7 +95,7 @@ class _HashJoin:
                     right.close()
                     for batch in left.drain():
                         for found in table.probe(batch, probe.names, self._room):
-                            sorter.append(found)
+                            sorter.append(found.select(full.names))
                     for found in table.unmatched(given[0], self._room):
                         sorter.append(found)
             yield from sorter.sorted()

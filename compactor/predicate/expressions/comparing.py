@@ -55,6 +55,8 @@ def as_float(value: Any) -> Any:
     """Rounds numbers to the nearest double."""
     if pt.is_floating(value.type):
         return pc.cast(value, pa.float64())
+    if pt.is_decimal(value.type):
+        return cast_value(value, pa.float64())
     return pc.cast(value, pa.float64(), safe=False)
 
 

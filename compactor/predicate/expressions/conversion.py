@@ -9,6 +9,7 @@ from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import as_text
+from lsm_fragment.arrays.decimals import decimal_floats
 from lsm_fragment.arrays.dictionaries import coded
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.times import times_of
@@ -83,7 +84,8 @@ def _of_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Casts as Arrow does, except that no finite value becomes infinite."""
-    found = pc.cast(array, dtype)
+    is_rounded = pt.is_decimal(array.type) and pt.is_floating(dtype)
+    found = decimal_floats(array, dtype) if is_rounded else pc.cast(array, dtype)
     if not pt.is_floating(dtype) or not pc.any(is_infinite := pc.is_inf(found)).as_py():
         return found
     if is_string(array.type):
