@@ -159,8 +159,9 @@ def _print_report(report: RunReport, *, as_json: bool, err: bool) -> None:
         aside = f", {counted(report.dlq_count, 'bad one')} put aside" if report.dlq_count else ""
         timeless = sum(report.records_without_time.values())
         aside += f", {timeless:,} without a time in no window" if timeless else ""
+        again = ", read again for a wider type" if report.restarts else ""
         click.echo(
-            f"{counted(read, 'record')} read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s "
+            f"{counted(read, 'record')} read, {rate:,.0f}/s{again}{spilled}{aside}, {report.seconds:.1f} s "
             f"({_stages(report)})",
             err=err,
         )

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.common import interrupts
-from compactor.errors import ConfigError
+from compactor.errors import CompactorError, ConfigError
+from compactor.files.source import TypesDifferError
 from compactor.files.write import check_sink_path
 from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, plain_schema
 from compactor.pipelines.buffer import BatchBuffer
@@ -208,11 +209,13 @@ class PipelineRun:
                 )
 
     def run(self) -> RunReport:
-        """Runs the pipeline. On `CompactorError` no output contains anything of this run."""
+        """Runs the pipeline. On `CompactorError`, and on `TypesDifferError` if sources may have guesses, no
+        output contains anything of this run."""
         started = time.perf_counter()
         work = self._work
         with ExitStack() as whole, ExitStack() as stack:
             stack.callback(self.close)
+            stack.push(self._settle_after)
             stack.enter_context(work.opened())
             sink = self._dead_letters_sink or stack.enter_context(
                 opened_dead_letters(work.pipeline)
@@ -232,6 +235,7 @@ class PipelineRun:
             for each in outputs:
                 with at_node(work.pipeline, each.name):
                     each.write()
+            self._settle()
             whole.enter_context(interrupts.deferred())  # the dead letters appear last
             # Tables first: a concurrent writer can make a commit fail, but not a file's move.
             for each in sorted(outputs, key=lambda each: not each.is_table):
@@ -242,6 +246,22 @@ class PipelineRun:
         work.report.peak_bytes = work.budget.peak_bytes
         work.report.seconds += time.perf_counter() - started
         return work.report
+
+    def _settle_after(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (CompactorError, TypesDifferError)):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Raises `TypesDifferError` if types that were guessed do not hold, and the errors of the rows that
+        were not read."""
+        guesses = {name: reader for name, reader in self._readers.items() if reader.is_guess}
+        if guesses:
+            self._work.end_threads()
+        for name, reader in guesses.items():
+            with at_node(self._work.pipeline, name):
+                reader.settle()
+        if not all(reader.settle() for reader in self._readers.values()):
+            raise TypesDifferError
 
     def _file_of(self, name: str, row: int) -> tuple[str, int] | None:
         reader = self._readers.get(name)

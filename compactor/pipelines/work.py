@@ -160,11 +160,15 @@ class RunContext:
             finally:
                 self._stop()
 
-    def _stop(self) -> None:
+    def end_threads(self) -> None:
+        """Waits for the threads that read ahead; their rows are needed no more. Idempotent."""
         for channel in self._channels:
             channel.stop()
         for thread in self._threads:
             thread.join(_STREAM_SECONDS if self.has_streams else None)
+
+    def _stop(self) -> None:
+        self.end_threads()
         for buffers in self._buffers.values():
             self.report.spills += sum(buffer.spills for buffer in buffers)
             for buffer in buffers:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,9 @@ from lsm_fragment.arrays.widening import converts_to, widens_to
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES, first_line
 
+_MIN_GUESSED: Final = 4 << 20
+"""Guess types from as many bytes of rows, or read the whole file for them. Each guess keeps its file open."""
+
 
 class SourceReader:
     """An opened source: its schema, and a single read of its rows with document boundaries."""
@@ -57,10 +60,10 @@ class SourceReader:
         batches: Callable[[], Batches],
         files: Sequence[FileBatches] = (),
     ) -> None:
-        """files: to be closed with the source."""
+        """files: to be settled and closed with the source."""
         self.schema = schema
         self.batches = batches
-        self._files = files
+        self.files = files
         self.paths: Sequence[str] = ()
         """File paths; empty for a table."""
         self.is_stream = False
@@ -78,9 +81,19 @@ class SourceReader:
         begun = [(path, first) for first, path in self.begun if first <= row]
         return begun[-1] if begun else None
 
+    @property
+    def is_guess(self) -> bool:
+        return any(file.is_guess for file in self.files)
+
+    def settle(self) -> bool:
+        """Reads what is left of files whose types are guesses, which no thread may read any more. Returns
+        whether they hold. Raises `InputError`."""
+        hold = [file.settle() for file in self.files]
+        return all(hold)
+
     def close(self) -> None:
         """Closes the files: no thread may read them any more. Idempotent."""
-        for file in self._files:
+        for file in self.files:
             file.close()
 
 
@@ -91,11 +104,19 @@ class OpenSource(Protocol):
 
 
 def open_source(
-    name: str, source: Source, *, leaves_out_bad_rows: bool, held_bytes: int
+    name: str,
+    source: Source,
+    *,
+    leaves_out_bad_rows: bool,
+    held_bytes: int,
+    guesses: bool = False,
+    settled: Sequence[FileBatches] = (),
 ) -> SourceReader:
     """Opens a source: files, after inferring their types, or the latest version of a table.
 
     held_bytes: how much of their rows the files may keep together from the pass that tells their types.
+    guesses: infers the types from those rows alone; `SourceReader.settle` tells whether they hold.
+    settled: the files of an equal source, of which some can be read once more.
 
     Raises `InputError` and `ConfigError`.
     """
@@ -103,14 +124,17 @@ def open_source(
         return _open_table(name, source.table, source)
     paths = _paths(source, f"node {name!r}")
     files: list[FileBatches] = []
+    again = {file.path: file for file in settled if file.rewind()}
     with ExitStack() as opened:
-        for path in paths:
-            file = _opened(
+        for place, path in enumerate(paths):
+            room = min(held_bytes, max(_MIN_GUESSED, held_bytes // (len(paths) - place)))
+            file = again.get(path) or _opened(
                 path,
                 source,
                 leaves_out_bad_rows=leaves_out_bad_rows,
                 may_be_empty=len(paths) > 1,
-                held_bytes=held_bytes,
+                held_bytes=room if guesses else held_bytes,
+                guesses=guesses and room >= _MIN_GUESSED,
             )
             files.append(opened.enter_context(file))
             held_bytes -= file.held_bytes
@@ -140,7 +164,13 @@ def open_one_file(
 
 
 def _opened(
-    path: str, source: Source, *, leaves_out_bad_rows: bool, may_be_empty: bool, held_bytes: int
+    path: str,
+    source: Source,
+    *,
+    leaves_out_bad_rows: bool,
+    may_be_empty: bool,
+    held_bytes: int,
+    guesses: bool = False,
 ) -> FileBatches:
     """Opens a file; text whose columns are all declared, or that is a stream, is read in one pass, later.
 
@@ -158,6 +188,7 @@ def _opened(
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=source.correlation_key,
         held_bytes=held_bytes,
+        guesses=guesses and source.correlation_key is None,
         takes_streams=True,
     )
 
@@ -289,7 +320,8 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
         noted.note()
         name = Path(file.path).name
         yield boundary_batch(Boundary(True, name), reader.schema)
-        with file:
+        # A run that ends early reads the rest of a file whose types are guesses.
+        with nullcontext() if file.is_guess else file:
             for batch in file:
                 noted.note()
                 rows += batch.num_rows
