@@ -101,8 +101,10 @@ class FileBatches(ABC):
         """Releases the file. Idempotent."""
 
     def settle(self) -> bool:
-        """Reads what is left of a file whose types are guesses. Returns whether `schema`, then that of the whole
-        file, is as it was guessed. Raises `InputError`."""
+        """Reads what is left of a file whose types are guesses. `schema` is that of the whole file then.
+
+        Returns whether it is as it was guessed. Raises `InputError`.
+        """
         return True
 
     def rewind(self) -> bool:

@@ -24,32 +24,18 @@ from compactor.pipelines.classify import (
 from compactor.pipelines.config import (
     Aggregate,
     Combine,
-    Merge,
     Node,
     Output,
     Pipeline,
     Route,
-    Sort,
     Source,
-    Transform,
-    Window,
     inputs_of,
 )
 from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
 from compactor.pipelines.located import at_node, at_setting, rows_at
-from compactor.pipelines.nodes import (
-    aggregate,
-    combine,
-    merge,
-    output,
-    route,
-    sort,
-    source,
-    transform,
-    window,
-)
-from compactor.pipelines.nodes.rows import rows_of
+from compactor.pipelines.nodes import output, route, source
+from compactor.pipelines.nodes.rows import bound, rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
 from compactor.pipelines.projection import reading_used_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
@@ -135,23 +121,13 @@ class PipelineRun:
                         name, node, leaves_out_bad_rows=tolerant, held_bytes=self._work.held_bytes
                     )
                 schemas[name] = plain_schema(self._readers[name].schema, what)
-            case Transform(window=None):
-                schemas[name] = transform.bound(node, given[0], what)
-            case Transform(window=Window() as of):
-                schemas[name] = window.bound(node, of, given[0], what)
-            case Merge():
-                schemas[name] = merge.bound(node, given, what)
             case Route():
                 schemas[name] = route.bound(node, given[0], what)
                 schemas.update(dict.fromkeys(route.edges_of(name, node), given[0]))
-            case Sort():
-                schemas[name] = sort.bound(node, given[0], what)
-            case Aggregate():
-                schemas[name] = aggregate.bound(self._work, name, node, given[0])
-            case Combine():
-                schemas[name] = combine.bound(node, given[0], given[1], what)
             case Output():
                 output.check(node, given[0], what)
+            case _:
+                schemas[name] = bound(self._work, name, node, given)
 
     def _check_names(self, name: str) -> None:
         for field in self.schemas.get(name, ()):

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -29,13 +29,15 @@ from compactor.pipelines.database import Database, database_stage
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
 from compactor.pipelines.run_report import NodeClock, RunReport
-from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Reservation
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.keys.sort_schema import SortSchema
+
+if TYPE_CHECKING:
+    from compactor.pipelines.sorting import Sorter
 
 CHANNEL_RECORDS: Final = 1024
 """Maximum records queued between a source and its merge."""
@@ -205,6 +207,9 @@ class RunContext:
         batch_rows: int | None = None,
     ) -> Iterator[list[Sorter]]:
         """Provides sorters, of these schemas and orders, which may emit rows at the same time."""
+        # Imported here, since many pipelines sort nothing.
+        from compactor.pipelines.sorting import Sorter
+
         rows = batch_rows or self.batch_rows
         with ExitStack() as stack:
             sorters = [

@@ -1,9 +1,9 @@
-"""Reads the rows of a table, or of files, each a document."""
+"""Reads the rows of files, each a document, or those of a table."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Final, Protocol
@@ -20,7 +20,13 @@ from compactor.files.places import STANDARD_INPUT, STREAM, addresses_of
 from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places, wanted_names
-from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, common_schema, unknown_kind
+from compactor.pipelines.binding import (
+    WIDENED,
+    WIDENED_TYPE,
+    check_widened,
+    common_schema,
+    unknown_kind,
+)
 from compactor.pipelines.config import Source
 from compactor.pipelines.provenance import (
     Batches,
@@ -33,16 +39,10 @@ from compactor.pipelines.provenance import (
 from compactor.pipelines.work import RunContext
 from compactor.predicate.expressions.conversion import converted
 from compactor.predicate.expressions.types import sql_type
-from compactor.read.scan import scan
-from compactor.read.wanted import scan_schema
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import integer_array
-from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
-from lsm_fragment.arrays.types import storage_type, table_schema
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.arrays.widening import converts_to, widens_to
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES, first_line
@@ -121,7 +121,12 @@ def open_source(
     Raises `InputError` and `ConfigError`.
     """
     if source.table is not None:
-        return _open_table(name, source.table, source)
+        # Imported here, since files need no tables.
+        from compactor.pipelines.nodes.table_source import TableScan
+
+        table = TableScan(name, source.table, source)
+        where = source.table
+        return SourceReader(table.schema, lambda: one_document(where, table.rows(), table.schema))
     paths = _paths(source, f"node {name!r}")
     files: list[FileBatches] = []
     again = {file.path: file for file in settled if file.rewind()}
@@ -207,22 +212,6 @@ def _paths(source: Source, what: str) -> list[str]:
     return paths
 
 
-def _open_table(name: str, table: str, source: Source) -> SourceReader:
-    store = open_store(table)
-    snapshot = CommitLog(store).current()
-    where = None if source.where is None else condition_on(snapshot.table, source.where)
-    columns = source.columns
-    if source.used is not None:
-        columns = tuple(wanted_names(scan_schema(snapshot.table, columns).names, source.used))
-    schema = table_schema(scan_schema(snapshot.table, columns))  # nodes may add nulls
-    _check_widened(schema.names, f"node {name!r}")
-
-    def rows() -> Batches:
-        return (as_schema(b, schema) for b in scan(store, snapshot, columns, where))
-
-    return SourceReader(schema, lambda: one_document(table, rows(), schema))
-
-
 def _declared(source: Source) -> pa.Schema | None:
     if source.fields is None:
         return None
@@ -236,7 +225,7 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
     for file in files:
         for field in file.schema:
             everything.setdefault(field.name, field)
-    _check_widened(everything, what)
+    check_widened(everything, what)
     if not everything and not declared:
         raise InputError(
             f"{what}: {source.path}: the files are empty: name others, or give `fields`"
@@ -292,13 +281,6 @@ def _widens(dtype: pa.DataType, wide: pa.DataType) -> bool:
         or widens_to(dtype, wide)
         or (pt.is_timestamp(dtype) and converts_to(dtype, wide) and pt.is_timestamp(wide))
     )
-
-
-def _check_widened(names: Collection[str], what: str) -> None:
-    if WIDENED in names:
-        raise ConfigError(
-            f"{what}: the column name {WIDENED!r} is reserved: rename the column before"
-        )
 
 
 def _only(schema: pa.Schema, wanted: pa.Schema, declared: Mapping[str, pa.Field]) -> pa.Schema:
