@@ -13,6 +13,7 @@ from pyarrow import types as pt
 from compactor.files.plain_text import plain_text
 from lsm_fragment.arrays.buffers import binary_parts, fixed_width_view
 from lsm_fragment.arrays.cast import as_text
+from lsm_fragment.arrays.storage import decoded
 from lsm_fragment.native import as_bytes, validity
 from lsm_fragment.native.arrays.text_rows import Cell, written
 
@@ -65,7 +66,7 @@ def _parts(column: TextColumn) -> NativeColumn:
     array, codes = column.texts, None
     if column.kind == Cell.INTEGER:
         if pt.is_dictionary(array.type):
-            array = array.dictionary.take(array.indices)
+            array = decoded(array)
         texts = fixed_width_view(array, np.int64), _NO_DATA
         codes_of = None, *validity(array)
         return texts, codes_of, column.before, column.null, column.kind, column.quote
