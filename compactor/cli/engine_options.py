@@ -10,7 +10,8 @@ import click
 from compactor.cli.spark_options import IN_PROCESS
 from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.spark.session import is_submitted, open_session, task_slots
+from compactor.spark.masters import is_submitted
+from compactor.spark.session import open_session, task_slots
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

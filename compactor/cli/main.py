@@ -6,13 +6,15 @@ table missing or changed by others; 6 no memory or no thread; 130 interrupted.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -90,6 +92,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(exit_code)
+    _leave(exit_code)
+
+
+def _leave(exit_code: int) -> NoReturn:
+    """Ends the process, if possible without taking down each module and object, which takes an eighth of the
+    time of a short command."""
+    if not any(
+        t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()
+    ):
+        atexit._run_exitfuncs()
+        with contextlib.suppress(OSError, ValueError):
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+            os._exit(exit_code)
     sys.exit(exit_code)
 
 

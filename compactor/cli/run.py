@@ -14,11 +14,11 @@ from compactor.common.counts import counted
 from compactor.errors import ConfigError, InputError, UsageError
 from compactor.files.places import STREAM
 from compactor.pipelines.config import Merge, Output, Pipeline, load_pipeline
-from compactor.spark.session import open_session
-from compactor.telemetry.metrics import mapping
+from compactor.pipelines.phases import check_pipeline, run_pipeline
 
 if TYPE_CHECKING:
     from compactor.pipelines.run_report import RunReport
+    from compactor.telemetry.metrics.catalog import Change
 
 _EPILOG = """\b
 Examples:
@@ -90,10 +90,16 @@ def run_command(
             return
         with telemetry("run", pipeline, targets) as told:
             report = _run(loaded, master, staging, shuffle_partitions, on_spark=on_spark)
-            told.record(lambda label: mapping.of_pipeline(label, report), pipeline)
+            told.record(lambda label: _changes(label, report), pipeline)
             _print_report(report, as_json=as_json, err=_prints_rows(loaded))
     if report.dlq_count:
         click.get_current_context().exit(2)
+
+
+def _changes(label: str, report: RunReport) -> list[Change]:
+    from compactor.telemetry.metrics.mapping import of_pipeline
+
+    return of_pipeline(label, report)
 
 
 def _run(
@@ -105,11 +111,9 @@ def _run(
     on_spark: bool,
 ) -> RunReport:
     if not on_spark:
-        from compactor.pipelines.phases import run_pipeline
-
         return run_pipeline(pipeline)
     from compactor.pipelines.on_spark import SparkRun
-    from compactor.spark.session import SparkOptions
+    from compactor.spark.session import SparkOptions, open_session
 
     # Reports mistakes in the file before Spark takes seconds to start.
     run = SparkRun(pipeline)
@@ -118,8 +122,6 @@ def _run(
 
 def _check(pipeline: Pipeline) -> None:
     """Raises `ConfigError` for whatever is wrong with the pipeline, its files included."""
-    from compactor.pipelines.phases import check_pipeline
-
     try:
         check_pipeline(pipeline)
     except InputError as error:
@@ -159,8 +161,9 @@ def _print_report(report: RunReport, *, as_json: bool, err: bool) -> None:
         aside = f", {counted(report.dlq_count, 'bad one')} put aside" if report.dlq_count else ""
         timeless = sum(report.records_without_time.values())
         aside += f", {timeless:,} without a time in no window" if timeless else ""
+        again = ", read again for a wider type" if report.restarts else ""
         click.echo(
-            f"{counted(read, 'record')} read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s "
+            f"{counted(read, 'record')} read, {rate:,.0f}/s{again}{spilled}{aside}, {report.seconds:.1f} s "
             f"({_stages(report)})",
             err=err,
         )

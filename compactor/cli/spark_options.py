@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from compactor.errors import UsageError
-from compactor.spark.session import check_master, is_submitted
+from compactor.spark.masters import check_master, is_submitted
 
 IN_PROCESS: Final = "in-process"
 

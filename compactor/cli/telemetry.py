@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from compactor.cli.output import warn
-from compactor.cli.tables import open_log
 from compactor.common import logs
 from compactor.common.logs import LEVELS, LogFormat, LogSettings
-from compactor.compaction.listener import Listener, Listeners
 from compactor.errors import CompactorError, UsageError
-from compactor.stores.base import Store
-from compactor.table.commit_log import CommitLog
-from compactor.table.observed_log import CommitReport, ObservedCommitLog
 from compactor.telemetry import tracing
-from compactor.telemetry.metrics import mapping
-from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
-from compactor.telemetry.metrics.recorder import Recorder
 from compactor.telemetry.tracing import Tracing, TracingUnavailableError
 
 if TYPE_CHECKING:
     from compactor.compaction.driver import Driver
+    from compactor.compaction.listener import Listener, Listeners
+    from compactor.stores.base import Store
+    from compactor.table.commit_log import CommitLog
+    from compactor.table.observed_log import CommitReport
+    from compactor.telemetry.metrics.catalog import Change
+    from compactor.telemetry.metrics.recorder import Recorder
 
 _LEVELS: Final = {LogFormat.TEXT: LogSettings().level, LogFormat.JSON: "info"}
 """Default minimum level by format."""
@@ -107,9 +105,15 @@ class Telemetry:
 
     def open_log(self, table: str) -> CommitLog:
         """Opens the commit log of a table that may not exist, with counters of its commits and requests."""
+        # Imported here, since pipelines of files need no tables.
+        from compactor.cli.tables import open_log
+
         return open_log(table, self._log_of)
 
     def _log_of(self, store: Store) -> CommitLog:
+        from compactor.table.commit_log import CommitLog
+        from compactor.table.observed_log import ObservedCommitLog
+
         if self.recorder is not None:
             store = self.recorder.metered(store)
         observers = [each.committed for each in (self.recorder, self._traces) if each is not None]
@@ -123,6 +127,8 @@ class Telemetry:
         return ObservedCommitLog(store, on_commit)
 
     def listener(self, *others: Listener) -> Listeners:
+        from compactor.compaction.listener import Listeners
+
         # Traces come before events, so that log lines about a compaction fall within its span.
         mine = [each for each in (self._traces, self.recorder) if each is not None]
         return Listeners([*mine, *others])
@@ -149,6 +155,8 @@ def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Tel
         if targets == MetricsTargets():
             yield Telemetry(None, traces)
             return
+        from compactor.telemetry.metrics import mapping
+        from compactor.telemetry.metrics.recorder import Recorder
         from compactor.telemetry.metrics.registry import MetricsRegistry
 
         registry = MetricsRegistry()
@@ -184,6 +192,7 @@ def _publish(
 ) -> None:
     """Publishes metrics. A failure is only a warning, since the work is done."""
     from compactor.telemetry.metrics import publish
+    from compactor.telemetry.metrics.catalog import LAST_SUCCESS
 
     if targets.push_url:
         try:

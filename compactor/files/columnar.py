@@ -38,7 +38,6 @@ from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.types import table_schema
 from lsm_fragment.arrays.validity import ValueCheck, check_whole
-from lsm_fragment.container.open import open_fragment
 from lsm_fragment.keys.sort_schema import ordering
 
 _READ_BYTES: Final = 1 << 20
@@ -337,6 +336,9 @@ class FragmentBatches(FileBatches):
     def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
         super().__init__(path, place_of(path), batch_bytes)
         with reading(path):
+            # Imported here, since few files are fragments.
+            from lsm_fragment.container.open import open_fragment
+
             self._reader = open_fragment(path)
             self.schema = _only(_plain_schema(path, self._reader.schema), columns)
         self.sort = ordering(self._reader.footer.sort)

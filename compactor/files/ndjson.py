@@ -49,7 +49,6 @@ class NdjsonBatches(TextBatches[LineBlock]):
     def _begin(self, known: pa.Schema | None) -> None:
         self._columns = JsonColumns(self.path, known, self._used)
         self._columns.may_be_empty = self._may_be_empty
-        self._is_first_pass = True
         self._lines_before = 0
         """Lines that are not blank, before the current block."""
         self._new_bad: list[BadRow] = []
@@ -74,8 +73,7 @@ class NdjsonBatches(TextBatches[LineBlock]):
         return line_blocks(self.path, self._source, min(self._batch_bytes, _BLOCK_BYTES))
 
     def _learned_schema(self) -> pa.Schema:
-        self._is_first_pass = False
-        self.bad_rows = self._take_bad_rows()
+        self.bad_rows = sorted(self._new_bad)
         schema = self._columns.schema()
         self.lacks_columns = self._columns.lacks_columns
         return schema
@@ -147,7 +145,7 @@ class NdjsonBatches(TextBatches[LineBlock]):
             if not self._leaves_out:
                 return len(data)
             # A line that the first pass left out may have a field too many beside those of later lines.
-            if mistake.problem in FATAL and self._is_first_pass:
+            if mistake.problem in FATAL and self._is_learning:
                 raise mistakes[at]
             at += len(line)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.buffers import binary_parts, validity_buffer
+from lsm_fragment.arrays.buffers import binary_parts, boolean_array, validity_buffer
 from lsm_fragment.native.arrays.json_rows import Kind, numbers
 
 MAX_DIGITS: Final = 17
@@ -67,7 +67,7 @@ def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     is_odd |= kinds == Kind.UINT
     is_odd[is_whole] = np.abs(whole) >= _max_exact(dtype)
     if is_odd.any():
-        odd = _read_odd_floats(texts.filter(pa.array(is_odd)), dtype)
+        odd = _read_odd_floats(texts.filter(boolean_array(is_odd)), dtype)
         doubles[is_odd] = odd.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return narrowed(_with_nulls(values, pa.float64(), kinds), dtype)
 
@@ -112,11 +112,12 @@ def _read_odd_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     _refuse(texts, _IDENTIFIER, dtype)
     values = doubles.to_numpy(zero_copy_only=False)
     if not np.isfinite(values).all():
-        odd = texts.filter(pa.array(~np.isfinite(values))).drop_null()
+        odd = texts.filter(boolean_array(~np.isfinite(values))).drop_null()
         _refuse(odd, _NOT_FINITE, dtype, is_wanted=True)
     if (values == 0).any():
         _refuse(texts.filter(pc.equal(doubles, 0)), _IS_SOMETHING, dtype)
-    large = texts.filter(pa.array((np.abs(values) >= _max_exact(dtype)) & np.isfinite(values)))
+    is_large = (np.abs(values) >= _max_exact(dtype)) & np.isfinite(values)
+    large = texts.filter(boolean_array(is_large))
     _check_each(large.filter(pc.match_substring_regex(large, rf"^{_WHOLE.pattern}$")), dtype)
     # A long text may be 17 digits with sign, zeros and exponent: only a regular expression counts digits.
     long = texts.filter(pc.greater(pc.binary_length(texts), MAX_DIGITS + 1))

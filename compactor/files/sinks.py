@@ -25,9 +25,7 @@ from lsm_fragment.arrays.nested import (
     null_mask,
 )
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
-from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.threads import ThreadPool
 
 ROW_GROUP_BYTES: Final = 64 << 20
 ROW_GROUP_ROWS: Final = 1 << 20
@@ -186,6 +184,10 @@ class FragmentSink(TableSink):
     def __init__(
         self, output: FileOutput, schema: pa.Schema, sort: SortSchema, threads: int
     ) -> None:
+        # Imported here, since few files are fragments.
+        from lsm_fragment.container.writer import FragmentWriter
+        from lsm_fragment.threads import ThreadPool
+
         self._pool = ThreadPool(threads)
         self._writer = FragmentWriter(output, schema, sort, pool=self._pool)
 

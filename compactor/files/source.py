@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
 from compactor.files.places import Place
@@ -27,6 +28,10 @@ Ordinals = npt.NDArray[np.int64]
 Block = TypeVar("Block")
 Wanted = Collection[str] | None
 """Names of the columns to read, of which a file may lack some; None for all."""
+
+
+class TypesDifferError(Exception):
+    """A file's values are not of the types that were guessed from its beginning."""
 
 
 class BadRow(NamedTuple):
@@ -59,6 +64,10 @@ class FileBatches(ABC):
     """Whether the file can be read only once. Then `schema` has the declared columns, batches may have others
     after them, and `bad_rows` has those up to the last batch."""
 
+    is_guess: bool = False
+    """Whether the types of `schema` are guesses, because the rest of the file is not read yet. Then iterating
+    raises `TypesDifferError` where they do not hold, and `bad_rows` has those up to the last batch."""
+
     def __init__(self, path: str, place: Place, batch_bytes: int) -> None:
         self.path = path
         self._batch_bytes = batch_bytes
@@ -88,6 +97,17 @@ class FileBatches(ABC):
     @abstractmethod
     def close(self) -> None:
         """Releases the file. Idempotent."""
+
+    def settle(self) -> bool:
+        """Reads what is left of a file whose types are guesses. `schema` is that of the whole file then.
+
+        Returns whether it is as it was guessed. Raises `InputError`.
+        """
+        return True
+
+    def rewind(self) -> bool:
+        """Lets the file be iterated once more, after `settle`. Returns whether it can be."""
+        return False
 
     def before_waiting(self) -> None:  # noqa: B027 - most files have nothing to do then
         """A hook that the caller invokes before it waits for something else, such as a disk."""
@@ -175,6 +195,7 @@ class TextBatches(FileBatches, Generic[Block]):
     """An open text file, whose types one pass over it tells; see `compactor.files.read.open_table_file`.
 
     That pass holds the first rows that it parsed, up to some batches; only those after them are parsed again.
+    Where types may be guessed, it waits there, and goes on while the rows are iterated.
     """
 
     def __init__(
@@ -193,6 +214,7 @@ class TextBatches(FileBatches, Generic[Block]):
         leaves_out_bad_rows: bool = False,
         kept_column: str | None = None,
         held_bytes: int = 0,
+        guesses: bool = False,
     ) -> None:
         super().__init__(path, place, batch_bytes)
         self._place = place
@@ -203,6 +225,14 @@ class TextBatches(FileBatches, Generic[Block]):
         self._wanted = columns
         self._may_be_empty = may_be_empty
         self._room = held_bytes
+        self._guesses = guesses
+        self._is_learning = True
+        """Whether this pass may still change types."""
+        self._rest: Iterator[Block] = iter(())
+        """The blocks that the pass for the types has not read."""
+        self._is_as_guessed = True
+        self._mistake: InputError | None = None
+        """What ended the pass for the types."""
         self._source = self._opened()
         self._bytes_consumed = 0
         self._held: deque[tuple[int, list[Piece]]] = deque()
@@ -223,7 +253,8 @@ class TextBatches(FileBatches, Generic[Block]):
             else:
                 self._is_streamed, self.schema = True, declared
         finally:
-            self._source.close()
+            if not self.is_guess:
+                self._source.close()
 
     @abstractmethod
     def _begin(self, known: pa.Schema | None, /) -> None:
@@ -251,7 +282,7 @@ class TextBatches(FileBatches, Generic[Block]):
 
     @abstractmethod
     def _learned_schema(self) -> pa.Schema:
-        """Returns the schema at the end of the first pass."""
+        """Returns the schema of the blocks learned so far, and lists their bad rows."""
 
     @abstractmethod
     def _fitted(self, piece: Piece) -> pa.RecordBatch:
@@ -263,22 +294,46 @@ class TextBatches(FileBatches, Generic[Block]):
     def _scan(self, on_scan: Callable[[int], None]) -> None:
         room = self._room
         self._is_all_held = room > 0
-        for block in self._blocks():
-            pieces = list[Piece]()
-            for piece in self._learned(block):
-                if self._is_all_held:
-                    pieces.append(piece)
-                    room -= sum(column.nbytes for column in piece.columns.values())
-                    self._is_all_held = room > 0
-            if self._is_all_held:
-                self._held.append((self._source.bytes_consumed, pieces))
+        self._rest = self._blocks()
+        for block in self._rest:
+            pieces = list(self._learned(block))
             on_scan(self._source.bytes_consumed)
-        self.bad_rows.sort()
+            if not self._is_all_held:
+                continue
+            room -= sum(column.nbytes for piece in pieces for column in piece.columns.values())
+            self._is_all_held = room > 0
+            self._held.append((self._source.bytes_consumed, pieces))
+            if not self._is_all_held and self._guessed():
+                break
+            if not self._is_all_held:
+                self._held.pop()
+        if not self.is_guess:
+            self._end_pass()
+        self.held_bytes = self._room - max(0, room) if self._held else 0
+
+    def _guessed(self) -> bool:
+        """Takes the types up to here for those of the file, unless a column had no value yet, or rows must be
+        parsed again. Returns whether it does."""
+        if not self._guesses:
+            return False
         self.schema = self._learned_schema()
-        if any(self._must_be_parsed_again(piece) for _, pieces in self._held for piece in pieces):
+        lacks_types = any(_has_null(field.type) for field in self.schema)
+        self.is_guess = not lacks_types and not self._must_parse_held_again()
+        return self.is_guess
+
+    def _end_pass(self) -> None:
+        """Ends the pass that tells the types."""
+        self.is_guess = self._is_learning = False
+        self.schema = self._learned_schema()
+        self.bad_rows.sort()
+        if self._must_parse_held_again():
             self._held.clear()
             self._is_all_held = False
-        self.held_bytes = self._room - max(0, room) if self._held else 0
+
+    def _must_parse_held_again(self) -> bool:
+        return any(
+            self._must_be_parsed_again(piece) for _, pieces in self._held for piece in pieces
+        )
 
     def _must_be_parsed_again(self, piece: Piece) -> bool:
         """Returns whether the file has to be parsed again, because of what came after these rows."""
@@ -315,12 +370,51 @@ class TextBatches(FileBatches, Generic[Block]):
             self._bytes_consumed, pieces = self._held.popleft()
             while pieces:
                 yield self._fitted(pieces.pop(0))
-        if not self._is_all_held:
+        if self.is_guess:
+            yield from self._as_guessed()
+        elif not self._is_all_held:
             self._source = self._opened()
             for block in islice(self._blocks(), held, None):
                 self._bytes_consumed = self._source.bytes_consumed
                 for piece in self._parsed(block):
                     yield self._fitted(piece)
+
+    def _as_guessed(self) -> Iterator[pa.RecordBatch]:
+        """Yields the rows after those held, as long as they leave the types as they were guessed."""
+        while (pieces := self._learned_next()) is not None:
+            if self._learned_schema() != self.schema:
+                raise TypesDifferError(self.path)
+            self._bytes_consumed = self._source.bytes_consumed
+            yield from map(self._fitted, pieces)
+        self.settle()
+
+    def _learned_next(self) -> list[Piece] | None:
+        """Returns the next block's rows; None at the end. A mistake is raised again by each further call."""
+        try:
+            if self._mistake is not None:
+                raise self._mistake
+            with self._reading():
+                block = next(self._rest, None)
+                return None if block is None else list(self._learned(block))
+        except InputError as error:
+            self._mistake = error
+            raise
+
+    def settle(self) -> bool:
+        if self.is_guess:
+            while self._learned_next() is not None:
+                pass
+            guessed = self.schema
+            self._end_pass()
+            self._source.close()
+            self._is_as_guessed = self.schema == guessed
+        return self._is_as_guessed
+
+    def rewind(self) -> bool:
+        self._held.clear()
+        self._is_all_held = False
+        self._is_as_guessed = True
+        return not self._is_streamed
 
     @property
     def bytes_consumed(self) -> int:
@@ -329,6 +423,12 @@ class TextBatches(FileBatches, Generic[Block]):
     def close(self) -> None:
         self._held.clear()
         self._source.close()
+
+
+def _has_null(dtype: pa.DataType) -> bool:
+    """Returns whether values of the type, or of a type in it, are all null."""
+    children = (dtype.field(place).type for place in range(dtype.num_fields))
+    return pt.is_null(dtype) or any(map(_has_null, children))
 
 
 def _has_lost(column: pa.Array, dtype: pa.DataType) -> bool:

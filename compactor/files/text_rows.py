@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyarrow import types as pt
 from compactor.files.plain_text import plain_text
 from lsm_fragment.arrays.buffers import binary_parts, fixed_width_view
 from lsm_fragment.arrays.cast import as_text
+from lsm_fragment.arrays.storage import decoded
 from lsm_fragment.native import as_bytes, validity
 from lsm_fragment.native.arrays.text_rows import Cell, written
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from lsm_fragment.native.arrays.text_rows import NativeColumn
 
 
+_NO_DATA: Final = np.zeros(0, np.uint8)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextColumn:
     """The cells of one column, and how they are written."""
 
     texts: pa.Array
-    """Strings or binaries, possibly dictionary-coded."""
+    """Strings or binaries, possibly dictionary-coded; int64 if `kind` is INTEGER."""
     kind: Cell = Cell.PLAIN
     quote: bytes = b""
     """Stands before and after each value, but not the null: one byte, or empty."""
@@ -48,6 +52,8 @@ def scalar_texts(array: pa.Array) -> tuple[pa.Array, Cell]:
     dtype = array.type
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         return array, Cell.PLAIN
+    if pt.is_integer(dtype) and dtype != pa.uint64():
+        return array.cast(pa.int64()), Cell.INTEGER
     if pt.is_floating(dtype):
         wide = array.cast(pa.float32()) if pt.is_float16(dtype) else array
         return wide.cast(pa.large_string()), Cell.REAL
@@ -58,6 +64,12 @@ def scalar_texts(array: pa.Array) -> tuple[pa.Array, Cell]:
 
 def _parts(column: TextColumn) -> NativeColumn:
     array, codes = column.texts, None
+    if column.kind == Cell.INTEGER:
+        if pt.is_dictionary(array.type):
+            array = decoded(array)
+        texts = fixed_width_view(array, np.int64), _NO_DATA
+        codes_of = None, *validity(array)
+        return texts, codes_of, column.before, column.null, column.kind, column.quote
     valid, start = validity(array)
     if pt.is_dictionary(array.type):
         codes = fixed_width_view(array.indices, np.int32)

@@ -39,7 +39,6 @@ class XmlBatches(FlatTextBatches):
         """settings, options: those of `TextBatches`."""
         self._layout = layout
         self._shapes: dict[str, Shape] = {}
-        self._is_learning = True
         super().__init__(*settings, **options)
 
     def _columns(self) -> Mapping[str, pa.DataType | None]:
@@ -111,7 +110,6 @@ class XmlBatches(FlatTextBatches):
             raise InputError(f"{self.path}: column {name!r}: {one_line(error)}") from None
 
     def _learned_schema(self) -> pa.Schema:
-        self._is_learning = False
         self.bad_rows = self._bad_rows()
         if not self._shapes and self._may_be_empty:
             self.lacks_columns = True

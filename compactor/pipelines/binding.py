@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -132,3 +132,11 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def has_map(dtype: pa.DataType) -> bool:
     return pt.is_map(dtype) or any(has_map(dtype.field(n).type) for n in range(dtype.num_fields))
+
+
+def check_widened(names: Collection[str], what: str) -> None:
+    """Raises `ConfigError` for a source whose files or table have a column of that name."""
+    if WIDENED in names:
+        raise ConfigError(
+            f"{what}: the column name {WIDENED!r} is reserved: rename the column before"
+        )

@@ -26,7 +26,6 @@ from compactor.pipelines.config import (
     inputs_of,
     keys_of,
 )
-from compactor.pipelines.window_functions import window_order
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, parse_sort_schema
 
@@ -53,6 +52,12 @@ class Classified:
     form: Form
     why: str
     """The reason, as printed by `--explain`."""
+
+
+def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:
+    """Returns the sort order of a window's rows; within a partition its columns order nothing."""
+    within = (part for part in order_by if part.column not in partition_by)
+    return (*(SortColumn(name) for name in partition_by), *within)
 
 
 def consumers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ from compactor.pipelines.classify import ancestors
 from compactor.pipelines.config import Output, Pipeline, Source
 from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import opened_dead_letters
+from compactor.pipelines.guesses import run_by_guesses
 from compactor.pipelines.located import at_node
 from compactor.pipelines.nodes.source import OpenSource, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
@@ -49,6 +50,8 @@ def check_pipeline(pipeline: Pipeline) -> None:
 
 
 def _run(pipeline: Pipeline, opener: OpenSource) -> RunReport:
+    if not pipeline.init and opener is open_source and not _has_stream(pipeline):
+        return run_by_guesses(pipeline)
     if not pipeline.init:
         return PipelineRun(pipeline, opener).run()
     first, rest = phases_of(pipeline)
@@ -74,6 +77,12 @@ def _check_streams(pipeline: Pipeline, first: Pipeline, rest: Pipeline) -> None:
                 raise ConfigError(
                     f"{node.path} can be read only once, and both phases read it: save it as a file"
                 )
+
+
+def _has_stream(pipeline: Pipeline) -> bool:
+    """Returns whether a source can be read only once."""
+    nodes = pipeline.nodes.values()
+    return any(isinstance(node, Source) and is_stream(node.path) for node in nodes)
 
 
 def phases_of(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:

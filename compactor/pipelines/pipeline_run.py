@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.common import interrupts
-from compactor.errors import ConfigError
+from compactor.errors import CompactorError, ConfigError
+from compactor.files.source import TypesDifferError
 from compactor.files.write import check_sink_path
 from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, plain_schema
 from compactor.pipelines.buffer import BatchBuffer
@@ -23,32 +24,18 @@ from compactor.pipelines.classify import (
 from compactor.pipelines.config import (
     Aggregate,
     Combine,
-    Merge,
     Node,
     Output,
     Pipeline,
     Route,
-    Sort,
     Source,
-    Transform,
-    Window,
     inputs_of,
 )
 from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
 from compactor.pipelines.located import at_node, at_setting, rows_at
-from compactor.pipelines.nodes import (
-    aggregate,
-    combine,
-    merge,
-    output,
-    route,
-    sort,
-    source,
-    transform,
-    window,
-)
-from compactor.pipelines.nodes.rows import rows_of
+from compactor.pipelines.nodes import output, route, source
+from compactor.pipelines.nodes.rows import bound, rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
 from compactor.pipelines.projection import reading_used_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
@@ -134,23 +121,13 @@ class PipelineRun:
                         name, node, leaves_out_bad_rows=tolerant, held_bytes=self._work.held_bytes
                     )
                 schemas[name] = plain_schema(self._readers[name].schema, what)
-            case Transform(window=None):
-                schemas[name] = transform.bound(node, given[0], what)
-            case Transform(window=Window() as of):
-                schemas[name] = window.bound(node, of, given[0], what)
-            case Merge():
-                schemas[name] = merge.bound(node, given, what)
             case Route():
                 schemas[name] = route.bound(node, given[0], what)
                 schemas.update(dict.fromkeys(route.edges_of(name, node), given[0]))
-            case Sort():
-                schemas[name] = sort.bound(node, given[0], what)
-            case Aggregate():
-                schemas[name] = aggregate.bound(self._work, name, node, given[0])
-            case Combine():
-                schemas[name] = combine.bound(node, given[0], given[1], what)
             case Output():
                 output.check(node, given[0], what)
+            case _:
+                schemas[name] = bound(self._work, name, node, given)
 
     def _check_names(self, name: str) -> None:
         for field in self.schemas.get(name, ()):
@@ -208,11 +185,13 @@ class PipelineRun:
                 )
 
     def run(self) -> RunReport:
-        """Runs the pipeline. On `CompactorError` no output contains anything of this run."""
+        """Runs the pipeline. On `CompactorError`, and on `TypesDifferError` if sources may have guesses, no
+        output contains anything of this run."""
         started = time.perf_counter()
         work = self._work
         with ExitStack() as whole, ExitStack() as stack:
             stack.callback(self.close)
+            stack.push(self._settle_after)
             stack.enter_context(work.opened())
             sink = self._dead_letters_sink or stack.enter_context(
                 opened_dead_letters(work.pipeline)
@@ -232,6 +211,7 @@ class PipelineRun:
             for each in outputs:
                 with at_node(work.pipeline, each.name):
                     each.write()
+            self._settle()
             whole.enter_context(interrupts.deferred())  # the dead letters appear last
             # Tables first: a concurrent writer can make a commit fail, but not a file's move.
             for each in sorted(outputs, key=lambda each: not each.is_table):
@@ -242,6 +222,22 @@ class PipelineRun:
         work.report.peak_bytes = work.budget.peak_bytes
         work.report.seconds += time.perf_counter() - started
         return work.report
+
+    def _settle_after(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (CompactorError, TypesDifferError)):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Raises `TypesDifferError` if types that were guessed do not hold, and the errors of the rows that
+        were not read."""
+        guesses = {name: reader for name, reader in self._readers.items() if reader.is_guess}
+        if guesses:
+            self._work.end_threads()
+        for name, reader in guesses.items():
+            with at_node(self._work.pipeline, name):
+                reader.settle()
+        if not all(reader.settle() for reader in self._readers.values()):
+            raise TypesDifferError
 
     def _file_of(self, name: str, row: int) -> tuple[str, int] | None:
         reader = self._readers.get(name)

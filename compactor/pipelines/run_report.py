@@ -49,6 +49,8 @@ class RunReport:
     """Rows outside all time windows, by aggregate."""
     dlq_count: int = 0
     """Bad records set aside."""
+    restarts: int = 0
+    """1 if the run began again, because a later value was not of a type guessed from its file's beginning."""
     spills: int = 0
     peak_bytes: int = 0
     """Peak of the charged bytes."""
@@ -87,6 +89,7 @@ class RunReport:
             "records_read": self.records_read,
             "records_without_time": self.records_without_time,
             "dlq_count": self.dlq_count,
+            "restarts": self.restarts,
             "spills": self.spills,
             "peak_charged_bytes": self.peak_bytes,
             "peak_waiting_records": self.peak_waiting,

@@ -21,7 +21,8 @@ from compactor.pipelines.config import Aggregate, Combine, Merge, Output, Pipeli
 from compactor.pipelines.database import GIVEN, Database, Rows, database_stage
 from compactor.pipelines.dead_letters import BadRecordError, DeadLetters
 from compactor.pipelines.nodes import aggregate, source
-from compactor.pipelines.nodes.output import TableRows, written_schema
+from compactor.pipelines.nodes.output import written_schema
+from compactor.pipelines.nodes.table_output import TableRows
 from compactor.pipelines.pieces import SourcePart
 from compactor.pipelines.provenance import ROW, Batches, full_schema
 from compactor.pipelines.stages import Feed, SparkStage

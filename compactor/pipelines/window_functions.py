@@ -35,7 +35,7 @@ from lsm_fragment.arrays.batches import concat_rows
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys
-from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_schema
+from lsm_fragment.keys.sort_schema import SortColumn, check_sort_schema
 
 _WINDOW_FUNCTIONS: Final = (
     exp.RowNumber, exp.Lag, exp.Lead, exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Count,
@@ -217,12 +217,6 @@ class WindowedColumns:
         return ConfigError(f"{self._what}: {shown_node(tree)!r}: {message}")
 
 
-def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:
-    """Returns the sort order of a window's rows; within a partition its columns order nothing."""
-    within = (part for part in order_by if part.column not in partition_by)
-    return (*(SortColumn(name) for name in partition_by), *within)
-
-
 class _Held:
     """Rows not yet computed, with the context rows that the functions read."""
 
@@ -271,7 +265,7 @@ class _Held:
         if not self._partition_by:
             return np.arange(rows.num_rows) > 0
         keys = [to_storage(rows.column(name)) for name in self._partition_by]
-        return same_as_previous(sort_keys(keys, window_order(self._partition_by, ())))
+        return same_as_previous(sort_keys(keys, tuple(map(SortColumn, self._partition_by))))
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], min_rows: int) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -29,13 +29,15 @@ from compactor.pipelines.database import Database, database_stage
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
 from compactor.pipelines.run_report import NodeClock, RunReport
-from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Reservation
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.keys.sort_schema import SortSchema
+
+if TYPE_CHECKING:
+    from compactor.pipelines.sorting import Sorter
 
 CHANNEL_RECORDS: Final = 1024
 """Maximum records queued between a source and its merge."""
@@ -160,11 +162,15 @@ class RunContext:
             finally:
                 self._stop()
 
-    def _stop(self) -> None:
+    def end_threads(self) -> None:
+        """Waits for the threads that read ahead; their rows are needed no more. Idempotent."""
         for channel in self._channels:
             channel.stop()
         for thread in self._threads:
             thread.join(_STREAM_SECONDS if self.has_streams else None)
+
+    def _stop(self) -> None:
+        self.end_threads()
         for buffers in self._buffers.values():
             self.report.spills += sum(buffer.spills for buffer in buffers)
             for buffer in buffers:
@@ -201,6 +207,9 @@ class RunContext:
         batch_rows: int | None = None,
     ) -> Iterator[list[Sorter]]:
         """Provides sorters, of these schemas and orders, which may emit rows at the same time."""
+        # Imported here, since many pipelines sort nothing.
+        from compactor.pipelines.sorting import Sorter
+
         rows = batch_rows or self.batch_rows
         with ExitStack() as stack:
             sorters = [

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import json
 import os
-import re
 import shlex
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from compactor.common import interrupts
 from compactor.errors import JobError, UsageError
 from compactor.resources.scratch import ScratchFolder
 from compactor.spark.jvm_lines import jvm_lines_as_log_lines
+from compactor.spark.masters import check_master, is_submitted
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
 from compactor.stores.s3_encryption import settings as encryption_settings
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_MASTER: Final = re.compile(
-    r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
-)
 _CONNECT_SLOTS: Final = 16
 
 
@@ -40,20 +37,6 @@ def _scratch_folder() -> str:
     folder = ScratchFolder("compactor-spark-")
     atexit.register(folder.close)
     return folder.path
-
-
-def is_submitted() -> bool:
-    """Returns whether spark-submit started this process and chose master and settings."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def check_master(master: str | None) -> None:
-    """Raises `UsageError` for a master unknown to Spark."""
-    if master is not None and not _MASTER.fullmatch(master):
-        raise UsageError(
-            f"--master {master}: not a Spark master; use local[2], local[*], yarn, "
-            "spark://host:port or k8s://https://host:port"
-        )
 
 
 def open_session(master: str | None) -> SparkSession:

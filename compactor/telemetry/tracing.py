@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.common.foreign import kind_of
 from compactor.compaction.listener import Silent
-from compactor.table.observed_log import CommitEnd, CommitReport
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
     from compactor.compaction.compaction import AttemptReport, Compaction
     from compactor.compaction.driver import Driver, FinishedCompaction
+    from compactor.table.observed_log import CommitReport
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTERS: Final = "opentelemetry_traces_exporter"
@@ -72,6 +73,8 @@ def _exporters(environment: Mapping[str, str]) -> list[SpanExporter]:
 
 
 def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
+    from importlib.metadata import entry_points
+
     if name == "otlp":
         protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get(
             "OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"
@@ -166,6 +169,8 @@ class Tracing(Silent):
     def committed(self, commit: CommitReport) -> None:
         """Makes a commit's span: a child of the first compaction that it ends, linked to the others."""
         from opentelemetry.trace import Link, StatusCode, set_span_in_context
+
+        from compactor.table.observed_log import CommitEnd
 
         if commit.end is CommitEnd.NOTHING:
             return

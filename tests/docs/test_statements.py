@@ -291,9 +291,22 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "it is the wider. Other differences need `fields`": (
         "test_text_sources::test_other_types_in_another_file_need_fields", GRAPHS,
     ),
-    "text files are read once; otherwise what is beyond": (
+    "**Text files are read once** if all columns used": (
         "test_projection::test_declared_columns_are_read_in_one_pass",
+        "test_guesses::test_types_that_hold_take_one_pass",
+    ),
+    "If a later value is not of its type": (
+        "test_guesses::test_a_later_value_of_another_type_makes_the_run_begin_again",
+        "test_guesses::test_a_field_that_appears_later_makes_the_run_begin_again",
+    ),
+    "Results and messages are those of types known from the start": (
+        "test_guesses::test_random_files_give_what_known_types_give",
+        "test_guesses::test_a_mistake_in_the_file_comes_before_that_of_a_row",
+        "test_guesses::test_nodes_that_fit_only_the_guess_are_refused",
+    ),
+    "what is beyond those rows a second time": (
         "files/test_one_pass::test_only_what_is_not_held_is_parsed_again",
+        "test_guesses::test_a_column_without_a_value_so_far_is_not_guessed",
     ),
     "Values in columns that nothing uses are not checked": (
         "test_projection::test_bad_rows_of_unused_columns_are_bad_by_their_cells_alone",

@@ -122,3 +122,15 @@ def test_a_header_quotes_names_and_rows_without_columns_are_empty_objects() -> N
         pa.table({"a": [1, 2]}).drop_columns(["a"]).to_batches()[0].columns, names=[]
     )
     assert csv_lines(empty) == json_lines(empty) == b""
+
+
+def test_integers_of_every_length_are_written_as_python_writes_them() -> None:
+    numbers = [
+        sign * (10**digits + more)
+        for digits in range(19)
+        for more in (-1, 0, 1)
+        for sign in (1, -1)
+    ]
+    numbers = [n for n in numbers if -(2**63) <= n < 2**63] + [2**63 - 1, -(2**63)]
+    batch = pa.record_batch({"n": pa.array(numbers)})
+    assert csv_lines(batch).decode().split() == list(map(str, numbers))

@@ -12,7 +12,7 @@ _Value = TypeVar("_Value")
 class Model(BaseModel):
     """A group of settings. Unknown settings are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def _as_text(value: Any) -> Any:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from compactor.common import interrupts
-from compactor.common.clock import random_id
 from compactor.common.threads import started
 from compactor.errors import ConfigError, InputError
 from compactor.files.names import PARQUET, WITHOUT_MAPS, FileFormat
 from compactor.files.places import addresses_of
 from compactor.files.sinks import ROW_GROUP_BYTES
-from compactor.files.source import FileBatches
 from compactor.files.staging import Staging
 from compactor.files.write import SinkOptions, StagedSink, check_columns, check_sink_path
 from compactor.pipelines.binding import (
@@ -37,24 +35,16 @@ from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import Writer, writer_of
 from compactor.resources.reservation import Reservation
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
-from compactor.table.snapshot import Snapshot
-from compactor.write.ingest import (
-    BUFFER_BYTES,
-    IngestOptions,
-    IngestPlan,
-    commit_fragments,
-    plan_ingest,
-    write_fragments,
-)
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, parse_sort_schema
 from lsm_fragment.names import names_text
+
+if TYPE_CHECKING:
+    from compactor.pipelines.nodes.table_output import StagedFragments
 
 HANDOFF_RECORDS: Final = 256
 """Maximum records queued between a merge and the writer of a live output."""
 _MEMORY_DIVISOR: Final = 8
+_MAX_PART_BYTES: Final = 256 << 20
 _SORT_COPIES: Final = 3
 """Copies of rows while they are sorted into a fragment: as they came, concatenated, sorted."""
 
@@ -138,7 +128,7 @@ class Writing:
         self._held: BatchBuffer | None = None
         self._writer: Writer | None = None
         self._staging: Staging | None = None
-        self._staged: tuple[CommitLog, Snapshot, IngestPlan, list[FragmentEntry]] | None = None
+        self._staged: StagedFragments | None = None
 
     @property
     def holds(self) -> bool:
@@ -209,8 +199,7 @@ class Writing:
         """Makes the rows visible. Raises `CommitConflictError`."""
         with self._work.clock.on(self._name):
             if self._staged is not None:
-                log, snapshot, plan, entries = self._staged
-                commit_fragments(log, snapshot, plan, entries)
+                self._staged.publish()
             if self._writer is not None:
                 self._writer.publish()
 
@@ -247,20 +236,17 @@ class Writing:
         return open_sink(path, self._schema, self._node, row_group_bytes, self._staging)
 
     def _write_fragments(self, table: str) -> None:
-        store = open_store(table)
-        log = CommitLog(store)
+        # Imported here, since files need no tables.
+        from compactor.pipelines.nodes.table_output import StagedFragments, TableRows
+
         rows = TableRows(self._name, self._schema, self._rows(None))
-        snapshot = log.refresh()
-        options = IngestOptions(buffer_bytes=self._part_bytes, threads=1)
-        plan = plan_ingest(log, snapshot, self._schema, rows.path, self._sort, options)
         with self._work.clock.on(self._name):
-            written = write_fragments(store, plan, rows, random_id())
-        self._staged = log, snapshot, plan, written.entries
+            self._staged = StagedFragments(table, rows, self._sort, self._part_bytes)
 
     @property
     def _part_bytes(self) -> int:
         """Maximum bytes of rows per sorted fragment or Parquet row group."""
-        return min(BUFFER_BYTES, self._work.pipeline.memory.limit // _MEMORY_DIVISOR)
+        return min(_MAX_PART_BYTES, self._work.pipeline.memory.limit // _MEMORY_DIVISOR)
 
     def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
         work = self._work
@@ -325,26 +311,3 @@ def may_repeat(output: str, nodes: Mapping[str, Node]) -> bool:
         return found
 
     return any(count > 1 for count in ways(inputs_of(nodes[output])[0]).values())
-
-
-class TableRows(FileBatches):
-    """The rows of a node, as a file to ingest."""
-
-    def __init__(self, name: str, schema: pa.Schema, batches: Batches) -> None:
-        self.path = f"node {name!r}"
-        self.schema = schema
-        self.bytes_total = 0
-        self._rows = batches
-
-    @property
-    def bytes_consumed(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        return
-
-    def _batches(self) -> Batches:
-        return self._rows
-
-    def __iter__(self) -> Batches:
-        return self._rows

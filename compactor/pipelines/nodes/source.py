@@ -1,12 +1,12 @@
-"""Reads the rows of a table, or of files, each a document."""
+"""Reads the rows of files, each a document, or those of a table."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,13 @@ from compactor.files.places import STANDARD_INPUT, STREAM, addresses_of
 from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places, wanted_names
-from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, common_schema, unknown_kind
+from compactor.pipelines.binding import (
+    WIDENED,
+    WIDENED_TYPE,
+    check_widened,
+    common_schema,
+    unknown_kind,
+)
 from compactor.pipelines.config import Source
 from compactor.pipelines.provenance import (
     Batches,
@@ -34,18 +40,15 @@ from compactor.pipelines.provenance import (
 from compactor.pipelines.work import RunContext
 from compactor.predicate.expressions.conversion import converted
 from compactor.predicate.expressions.types import sql_type
-from compactor.read.scan import scan
-from compactor.read.wanted import scan_schema
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import integer_array
-from lsm_fragment.arrays.cast import as_schema
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
-from lsm_fragment.arrays.types import storage_type, table_schema
+from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES, first_line
+
+_MIN_GUESSED: Final = 4 << 20
+"""Guess types from as many bytes of rows, or read the whole file for them. Each guess keeps its file open."""
 
 
 class SourceReader:
@@ -57,10 +60,10 @@ class SourceReader:
         batches: Callable[[], Batches],
         files: Sequence[FileBatches] = (),
     ) -> None:
-        """files: to be closed with the source."""
+        """files: to be settled and closed with the source."""
         self.schema = schema
         self.batches = batches
-        self._files = files
+        self.files = files
         self.paths: Sequence[str] = ()
         """File paths; empty for a table."""
         self.is_stream = False
@@ -78,9 +81,19 @@ class SourceReader:
         begun = [(path, first) for first, path in self.begun if first <= row]
         return begun[-1] if begun else None
 
+    @property
+    def is_guess(self) -> bool:
+        return any(file.is_guess for file in self.files)
+
+    def settle(self) -> bool:
+        """Reads what is left of files whose types are guesses, which no thread may read any more. Returns
+        whether they hold. Raises `InputError`."""
+        hold = [file.settle() for file in self.files]
+        return all(hold)
+
     def close(self) -> None:
         """Closes the files: no thread may read them any more. Idempotent."""
-        for file in self._files:
+        for file in self.files:
             file.close()
 
 
@@ -91,26 +104,42 @@ class OpenSource(Protocol):
 
 
 def open_source(
-    name: str, source: Source, *, leaves_out_bad_rows: bool, held_bytes: int
+    name: str,
+    source: Source,
+    *,
+    leaves_out_bad_rows: bool,
+    held_bytes: int,
+    guesses: bool = False,
+    settled: Sequence[FileBatches] = (),
 ) -> SourceReader:
     """Opens a source: files, after inferring their types, or the latest version of a table.
 
     held_bytes: how much of their rows the files may keep together from the pass that tells their types.
+    guesses: infers the types from those rows alone; `SourceReader.settle` tells whether they hold.
+    settled: the files of an equal source, of which some can be read once more.
 
     Raises `InputError` and `ConfigError`.
     """
     if source.table is not None:
-        return _open_table(name, source.table, source)
+        # Imported here, since files need no tables.
+        from compactor.pipelines.nodes.table_source import TableScan
+
+        table = TableScan(name, source.table, source)
+        where = source.table
+        return SourceReader(table.schema, lambda: one_document(where, table.rows(), table.schema))
     paths = _paths(source, f"node {name!r}")
     files: list[FileBatches] = []
+    again = {file.path: file for file in settled if file.rewind()}
     with ExitStack() as opened:
-        for path in paths:
-            file = _opened(
+        for place, path in enumerate(paths):
+            room = min(held_bytes, max(_MIN_GUESSED, held_bytes // (len(paths) - place)))
+            file = again.get(path) or _opened(
                 path,
                 source,
                 leaves_out_bad_rows=leaves_out_bad_rows,
                 may_be_empty=len(paths) > 1,
-                held_bytes=held_bytes,
+                held_bytes=room if guesses else held_bytes,
+                guesses=guesses and room >= _MIN_GUESSED,
             )
             files.append(opened.enter_context(file))
             held_bytes -= file.held_bytes
@@ -140,7 +169,13 @@ def open_one_file(
 
 
 def _opened(
-    path: str, source: Source, *, leaves_out_bad_rows: bool, may_be_empty: bool, held_bytes: int
+    path: str,
+    source: Source,
+    *,
+    leaves_out_bad_rows: bool,
+    may_be_empty: bool,
+    held_bytes: int,
+    guesses: bool = False,
 ) -> FileBatches:
     """Opens a file; text whose columns are all declared, or that is a stream, is read in one pass, later.
 
@@ -158,6 +193,7 @@ def _opened(
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=source.correlation_key,
         held_bytes=held_bytes,
+        guesses=guesses and source.correlation_key is None,
         takes_streams=True,
     )
 
@@ -176,22 +212,6 @@ def _paths(source: Source, what: str) -> list[str]:
     return paths
 
 
-def _open_table(name: str, table: str, source: Source) -> SourceReader:
-    store = open_store(table)
-    snapshot = CommitLog(store).current()
-    where = None if source.where is None else condition_on(snapshot.table, source.where)
-    columns = source.columns
-    if source.used is not None:
-        columns = tuple(wanted_names(scan_schema(snapshot.table, columns).names, source.used))
-    schema = table_schema(scan_schema(snapshot.table, columns))  # nodes may add nulls
-    _check_widened(schema.names, f"node {name!r}")
-
-    def rows() -> Batches:
-        return (as_schema(b, schema) for b in scan(store, snapshot, columns, where))
-
-    return SourceReader(schema, lambda: one_document(table, rows(), schema))
-
-
 def _declared(source: Source) -> pa.Schema | None:
     if source.fields is None:
         return None
@@ -205,7 +225,7 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
     for file in files:
         for field in file.schema:
             everything.setdefault(field.name, field)
-    _check_widened(everything, what)
+    check_widened(everything, what)
     if not everything and not declared:
         raise InputError(
             f"{what}: {source.path}: the files are empty: name others, or give `fields`"
@@ -248,13 +268,6 @@ def _alike(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
     return found
 
 
-def _check_widened(names: Collection[str], what: str) -> None:
-    if WIDENED in names:
-        raise ConfigError(
-            f"{what}: the column name {WIDENED!r} is reserved: rename the column before"
-        )
-
-
 def _only(schema: pa.Schema, wanted: pa.Schema, declared: Mapping[str, pa.Field]) -> pa.Schema:
     """Returns the wanted columns, with types from `schema` where it has them and they are not declared."""
     return pa.schema(
@@ -274,7 +287,8 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
         noted.note()
         name = Path(file.path).name
         yield boundary_batch(Boundary(True, name), reader.schema)
-        with file:
+        # A run that ends early reads the rest of a file whose types are guesses.
+        with nullcontext() if file.is_guess else file:
             for batch in file:
                 noted.note()
                 rows += batch.num_rows

@@ -6,10 +6,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from compactor.errors import ConfigError
+from compactor.pipelines.classify import window_order
 from compactor.pipelines.config import Transform, Window
 from compactor.pipelines.nodes.transform import Computed, bound_filter, chosen_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches
-from compactor.pipelines.window_functions import WindowedColumns, window_order
+from compactor.pipelines.window_functions import WindowedColumns
 from compactor.pipelines.work import RunContext
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.errors import SchemaError

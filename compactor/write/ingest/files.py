@@ -119,8 +119,8 @@ class FilesIngest:
 
         Small files share a commit, since each costs syncs, requests and a version. If a file fails, those
         before it are committed, and then the error is raised; `in_one_commit` adds all files or none. If text
-        files of a table's first commit have different types for a column, such as integer and double, they are
-        read again by the wider one.
+        files of a table's first commit have different types for a column, such as integer and double, all
+        are read again by the wider one.
 
         on_file: entered with each path while the file is read and written; yields a progress callback. Raises
         `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a

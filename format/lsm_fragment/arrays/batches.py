@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lsm_fragment.arrays.buffers import boolean_array
 from lsm_fragment.arrays.joining import batch_of, concat_logical
 from lsm_fragment.arrays.moves import keep, take
 from lsm_fragment.arrays.nested import Places
@@ -26,9 +27,9 @@ def keep_rows(
     batch: pa.RecordBatch, is_kept: npt.NDArray[np.bool_] | pa.BooleanArray
 ) -> pa.RecordBatch:
     """Returns the rows where `is_kept` is true; it has no nulls."""
-    kept = np.asarray(is_kept)
+    kept = boolean_array(is_kept)
     columns = [keep(array, kept) for array in batch.columns]
-    return batch_of(columns, batch.schema, int(np.count_nonzero(kept)))
+    return batch_of(columns, batch.schema, kept.true_count)
 
 
 def concat_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

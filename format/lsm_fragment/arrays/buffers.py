@@ -124,6 +124,13 @@ def validity_buffer(is_valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
     return None if is_valid.all() else pa.py_buffer(pack_bits(is_valid))
 
 
+def boolean_array(mask: npt.NDArray[np.bool_] | pa.BooleanArray) -> pa.BooleanArray:
+    """Returns a mask as an Arrow array without nulls. `pa.array` would import NumPy's masked arrays."""
+    if isinstance(mask, pa.BooleanArray):
+        return mask
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(pack_bits(mask))])
+
+
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
     """Returns the offsets (length + 1) and the data of a string or binary array, without copying."""
     large = pt.is_large_string(array.type) or pt.is_large_binary(array.type)

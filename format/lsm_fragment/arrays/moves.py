@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.arrays.buffers import integer_array
+from lsm_fragment.arrays.buffers import boolean_array, integer_array
 from lsm_fragment.arrays.nested import (
     I64,
     Places,
@@ -64,10 +64,10 @@ def take(array: pa.Array, places: Places) -> pa.Array:
     return _take_lists(array, places, mask)
 
 
-def keep(array: pa.Array, is_kept: npt.NDArray[np.bool_]) -> pa.Array:
-    """Returns the values of any array where `is_kept` is true."""
+def keep(array: pa.Array, is_kept: npt.NDArray[np.bool_] | pa.BooleanArray) -> pa.Array:
+    """Returns the values of any array where `is_kept` is true; it has no nulls."""
     if _is_flat(array.type):
-        return array.filter(pa.array(is_kept))
+        return array.filter(boolean_array(is_kept))
     return take(array, np.flatnonzero(is_kept))
 
 

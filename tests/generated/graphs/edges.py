@@ -74,7 +74,7 @@ class By:
         return f"{self.column} {direction} NULLS {'FIRST' if self.has_nulls_first else 'LAST'}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
     """Rows of a node or a branch; DuckDB has them in a table with their number, `_n`."""
 

@@ -50,7 +50,7 @@ class _Sides:
     def edge(self, name: str, columns: dict[str, str], order: tuple[By, ...]) -> Edge:
         has_order = self.probe.has_order and self.other.has_order
         sources = self.probe.sources | self.other.sources
-        made = Edge(name, columns, sources, has_order=has_order, order=order)
+        made = Edge(name=name, columns=columns, sources=sources, has_order=has_order, order=order)
         return made if has_order else made.without_order()
 
 

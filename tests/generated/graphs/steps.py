@@ -141,7 +141,13 @@ class Graph:
             found = _with_heavy_texts(rng, found, list(kinds.values()).index("text"))
         written = write_source(rng, self._folder / name, kinds, found, in_stages=self.in_stages)
         self.nodes[name] = {"source": written.settings}
-        edge = Edge(name, kinds, frozenset([name]), next(iter(kinds)), is_source=True)
+        edge = Edge(
+            name=name,
+            columns=kinds,
+            sources=frozenset([name]),
+            key=next(iter(kinds)),
+            is_source=True,
+        )
         self.answers.add_rows(edge, written.rows)
         self._edges.append(edge)
 
@@ -263,7 +269,13 @@ class Graph:
         order = "_first" if is_sorted else ", ".join(By(c).sql for c in groups) or "true"
         key = groups[0] if groups == [edge.key] else None
         self.add(
-            Edge(name, columns, edge.sources, key, has_order=edge.has_order or not is_sorted),
+            Edge(
+                name=name,
+                columns=columns,
+                sources=edge.sources,
+                key=key,
+                has_order=edge.has_order or not is_sorted,
+            ),
             values,
             f"(SELECT {', '.join(shown)}, min(_n) AS _first FROM {edge.view} {by})",
             order,
@@ -339,7 +351,7 @@ class Graph:
         ]
         by = ", ".join(str(n + 1) for n in range(2 + len(groups)))
         self.add(
-            Edge(name, columns, edge.sources),
+            Edge(name=name, columns=columns, sources=edge.sources),
             {c: c for c in columns},
             f"(SELECT {', '.join(shown)} FROM {edge.view}, range({parts}) AS r(_k)"
             f" WHERE {column} IS NOT NULL GROUP BY {by})",
@@ -376,7 +388,10 @@ class Graph:
         )
         order = "_n, _i" if mode.get("mode") == "interleave" else "_i, _n"
         made = Edge(
-            name, first.columns, frozenset().union(*(e.sources for e in edges)), _key_of(edges)
+            name=name,
+            columns=first.columns,
+            sources=frozenset().union(*(e.sources for e in edges)),
+            key=_key_of(edges),
         )
         if not all(edge.has_order for edge in edges) or (is_random and len(edges) > 1):
             made = made.without_order()
@@ -403,7 +418,9 @@ class Graph:
         inputs[1:] = [self._sorted_again(given, setting) for given in inputs[1:]]
         self.nodes[name] = {"merge": {"inputs": inputs, "mode": "key", "sort_by": setting}}
         sources = frozenset().union(*(e.sources for e in edges))
-        made = Edge(name, edges[0].columns, sources, _key_of(edges), order=by)
+        made = Edge(
+            name=name, columns=edges[0].columns, sources=sources, key=_key_of(edges), order=by
+        )
         order = ", ".join([*(part.sql for part in by), "_i", "_n"])
         self.add(made, {c: c for c in edges[0].columns}, _union(edges), order)
 

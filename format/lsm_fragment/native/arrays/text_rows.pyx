@@ -2,7 +2,7 @@
 """Writes rows of text: the cells of several columns side by side, as CSV and JSON need them."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcpy
 
@@ -15,10 +15,12 @@ cpdef enum Cell:
     ESCAPED = 2  # JSON: quotes, backslashes and control characters
     REAL = 3  # digits alone get .0, so that the number is read back as a float
     MOMENT = 4  # the first space becomes T
+    INTEGER = 5  # no text yet: the number itself
 
 cdef enum:
     ESCAPE = 92  # \
     LONGEST_ESCAPE = 6  # \u001f
+    LONGEST_INTEGER = 20  # with its sign
     QUOTE = 34
 
 cdef extern from *:
@@ -36,13 +38,17 @@ cdef extern from *:
         for (int64_t i = 0; i < size; i++) count += at[i] == quote;
         return count;
     }
+    static const char PAIRS[] =
+        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+        "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
     """
+    const char* PAIRS
     int64_t escaped_bytes(const uint8_t* at, int64_t size) noexcept nogil
     int64_t quotes_in(const uint8_t* at, int64_t size, uint8_t quote) noexcept nogil
 
 cdef struct Column:
     const uint8_t* data
-    const int64_t* offsets
+    const int64_t* offsets  # of texts; the numbers of INTEGER
     const int32_t* codes  # NULL where a row has its own text
     Nulls nulls
     const uint8_t* before
@@ -58,7 +64,7 @@ def written(list columns, int64_t rows, bytes end):
     """Returns the rows, each with its cells in turn and `end`.
 
     columns: (texts, codes, before, null, kind, quote) of each. texts: offsets, data, of a dictionary if there
-    are `codes`. codes: (values, valid, start), whose values are None if row i has text i; valid and start are a
+    are `codes`; of INTEGER, the numbers and no data. codes: (values, valid, start), whose values are None if row i has text i; valid and start are a
     validity bitmap and the bit of its first row. before: comes before each cell; null: stands for a null cell. quote: the byte
     around each value, which DOUBLED doubles within; empty for none.
     Raises ValueError for a bitmap that is too short.
@@ -95,11 +101,15 @@ cdef int64_t fill(Column* column, tuple given, int64_t rows) except -1:
     texts_of, (values, valid, start), before, null, kind, quote = given
     offsets, data = texts_of
     column.nulls = nulls_of(valid, start, rows)
-    column.offsets = &offsets[0]
+    column.offsets = &offsets[0] if offsets.shape[0] else NULL
     column.data = &data[0] if data.shape[0] else NULL
     column.before, column.before_bytes = <const uint8_t*>PyBytes_AS_STRING(before), len(before)
     column.null, column.null_bytes = <const uint8_t*>PyBytes_AS_STRING(null), len(null)
     column.kind, column.quote = kind, ord(quote) if quote else 0
+    if column.kind == INTEGER:
+        if offsets.shape[0] < rows:
+            raise ValueError("a column has too few numbers")
+        return rows * (column.before_bytes + column.null_bytes + LONGEST_INTEGER + 2)
     texts = offsets.shape[0] - 1
     used = offsets[texts] - offsets[0]
     if used and column.kind == ESCAPED:
@@ -138,6 +148,9 @@ cdef int64_t write_rows(
                 memcpy(at, column.null, column.null_bytes)
                 at += column.null_bytes
                 continue
+            if column.kind == INTEGER:
+                at = integer(column.offsets[row], at)
+                continue
             text = row if column.codes == NULL else column.codes[row]
             value = column.data + column.offsets[text]
             size = column.offsets[text + 1] - column.offsets[text]
@@ -170,6 +183,29 @@ cdef inline uint8_t* written_value(
         if space != NULL:
             space[0] = c'T'
     return at + size
+
+
+cdef inline uint8_t* integer(int64_t number, uint8_t* at) noexcept nogil:
+    """Writes a number in decimal. Returns where it ends."""
+    cdef uint64_t left = <uint64_t>number
+    cdef uint8_t[LONGEST_INTEGER] digits
+    cdef int first = LONGEST_INTEGER
+    if number < 0:
+        at[0] = c'-'
+        at += 1
+        left = 0 - left
+    while left >= 100:
+        first -= 2
+        memcpy(digits + first, PAIRS + 2 * (left % 100), 2)
+        left //= 100
+    if left >= 10:
+        first -= 2
+        memcpy(digits + first, PAIRS + 2 * left, 2)
+    else:
+        first -= 1
+        digits[first] = <uint8_t>(c'0' + left)
+    memcpy(at, digits + first, LONGEST_INTEGER - first)
+    return at + LONGEST_INTEGER - first
 
 
 cdef inline bint is_whole(const uint8_t* value, int64_t size) noexcept nogil:
