@@ -59,6 +59,8 @@ class ColumnCursors:
         self._fields = np.zeros((len(inputs), FIELDS), dtype=np.int64)
         self._fields[:] = self._nulls.fields
         self._left = np.where(present, 0, _NO_END)
+        self._searched_rows = self._left.copy()
+        """`ColumnReader.searched_rows` of each input."""
         self._firsts = np.arange(len(inputs))
         """The piece of each input, where every input gives one."""
         self._pins = Pins()
@@ -81,6 +83,11 @@ class ColumnCursors:
             self._add(sources, missing, pieces)
         self._pins = Pins()
         return pins
+
+    def searched_rows(self, order: GroupOrder) -> int:
+        """Returns how many rows of every input of a row group that was just taken were searched for
+        templates in vain; 0 if an input has templates, or codes."""
+        return int(self._searched_rows[order.inputs].min(initial=_NO_END))
 
     def spillable(self) -> list[tuple[int, Callable[[], int]]]:
         """Returns the bytes of the strings that are remembered and of each chunk that is not pinned, with a
@@ -108,6 +115,7 @@ class ColumnCursors:
         self._arrays[index] = GatherArray(array, self._dtype, packed=packed, numbered=numbered)
         self._fields[index] = self._arrays[index].fields
         self._left[index] = len(array)
+        self._searched_rows[index] = self._inputs[index].searched_rows
         self._memory[index] = memory
 
     def _packed(self, array: pa.Array, memory: Reservation) -> pa.Array | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from compactor.merge.inputs.conversion import Decoder
 from compactor.merge.inputs.decoded import DecodedRows, TakenRows
 from compactor.merge.inputs.decoding import LAP, Decoding
+from compactor.merge.inputs.searched_text import SearchedText
 from lsm_fragment.container.block import Block
 from lsm_fragment.container.stream_reader import FragmentStream
 
@@ -26,8 +27,15 @@ class ColumnReader:
         """Chunks of the current column that were read, and whose rows were not taken."""
         self._next_chunk = 0
         """Number of the row group of the current column's next chunk."""
+        self._searched = SearchedText()
         self.column: str | None = None
         """The column that is read next; None before the first and after the last."""
+
+    @property
+    def searched_rows(self) -> int:
+        """Rows of the largest chunk of the current column, if all chunks that were read are text without
+        templates; otherwise 0. Depends only on the rows that were asked for."""
+        return self._searched.rows
 
     @property
     def disk_rows(self) -> int:
@@ -111,6 +119,7 @@ class ColumnReader:
 
     def _begin_column(self) -> None:
         self._next_chunk = 0
+        self._searched = SearchedText()
         self.column = self._stream.next_column()
 
     @property
@@ -121,6 +130,7 @@ class ColumnReader:
     def _read_chunk(self, dtype: pa.DataType) -> Decoding:
         """Reads the current column's next chunk."""
         block = self._stream.next_chunk()
+        self._searched.note(block)
         return self._decoder.chunk(block, self._current, dtype, keep_templates=True)
 
     def _take_chunk(self, dtype: pa.DataType) -> pa.Array:

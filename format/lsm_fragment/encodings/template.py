@@ -105,6 +105,13 @@ class Precedent:
     For one thread at a time. Two processes may so store the same rows in other bytes.
     """
 
+    @staticmethod
+    def of_text(rows: int) -> Precedent:
+        """Returns the precedent of a chunk of this many rows that was searched, and stayed text."""
+        precedent = Precedent()
+        precedent.note(None, rows)
+        return precedent
+
     def __init__(self) -> None:
         self._words: VaryingWords | None = None
         self._rows = 0
