@@ -122,12 +122,25 @@ class DecodedRows:
     def push(self, arrays: list[pa.Array]) -> None:
         """Adds a row group. arrays: one for each column."""
         size = sum(array.get_total_buffer_size() for array in arrays)
-        self.rows += len(arrays[0])
         if not self._has_place(size):
-            self._parts.extend(self._to_disk(arrays))
+            self.push_to_disk(arrays)
             return
+        self.rows += len(arrays[0])
         memory = Reservation(self._budget, CHUNKS, size)
         self._parts.append(_InMemory(arrays=arrays, memory=memory, stop=len(arrays[0])))
+
+    def push_to_disk(self, arrays: list[pa.Array]) -> None:
+        """Adds rows, as `push` does, but on disk."""
+        self.rows += len(arrays[0])
+        self._parts.extend(self._to_disk(arrays))
+
+    def has_room(self, size: int) -> bool:
+        """Returns whether memory is free for `size` bytes of decoded rows."""
+        return self._budget.has_room(size, self._reserve_bytes)
+
+    def reserve(self, size: int) -> Reservation:
+        """Returns memory for what makes rows."""
+        return Reservation(self._budget, CHUNKS, size)
 
     def heaviest_bytes(self) -> int | None:
         """Returns an upper bound of the bytes of a row in any column; None if some rows are on disk."""
@@ -234,7 +247,7 @@ class DecodedRows:
 
     def _has_place(self, size: int) -> bool:
         """Returns whether rows of `size` bytes stay in memory as they come."""
-        return size <= self._slice_bytes or self._budget.has_room(size, self._reserve_bytes)
+        return size <= self._slice_bytes or self.has_room(size)
 
     def _pass(self, part: _InMemory, count: int) -> None:
         """Goes on to the row after the first `count` ones of the first part."""
