@@ -27,7 +27,9 @@ _ROW_BYTES: Final = 8
 class TextStream:
     """The strings of one chunk, from the first row to the last. `text_stream` makes one."""
 
-    def __init__(self, block: Block, dtype: pa.DataType, text: PayloadPart, rest: PayloadPart) -> None:
+    def __init__(
+        self, block: Block, dtype: pa.DataType, text: PayloadPart, rest: PayloadPart
+    ) -> None:
         """text, rest: the parts of the payload."""
         self._block = block
         self._dtype = dtype
