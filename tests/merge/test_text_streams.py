@@ -10,6 +10,8 @@ import pytest
 
 from compactor.merge.inputs import conversion
 from compactor.merge.inputs.decoded import DecodedRows
+from compactor.resources.merge_stages import CHUNKS
+from compactor.resources.reservation import Reservation
 from lsm_fragment.container import text_stream as module
 from lsm_fragment.container.text_stream import TextStream
 from lsm_fragment.container.writer import WriterOptions
@@ -73,7 +75,8 @@ def test_spilling_streams_changes_no_byte(
     expected = plain(monkeypatch, lambda: merged_rows(rows, **KNOBS))
     fragments = [write_fragment(t, "k", WriterOptions(65_536, 1 << 22)) for t in rows]
     merged = Merged(fragments, rows[0].schema, sort_schema("k"), threads=threads, **KNOBS)
-    monkeypatch.setattr(DecodedRows, "has_room", lambda *_: True)
+    reserved = lambda decoded, size: Reservation(decoded._budget, CHUNKS, size)  # noqa: E731
+    monkeypatch.setattr(DecodedRows, "room_for", reserved)
     data, result = run_spilling(merged, slice_bytes)
     assert data == expected
     assert result.spilled_bytes
@@ -86,7 +89,7 @@ def test_where_memory_is_short_nothing_is_streamed(
     rows = tables(1, 2, 3)
     expected = data_of(merged_rows(rows, **KNOBS))
     streams.clear()
-    monkeypatch.setattr(DecodedRows, "has_room", lambda *_: False)
+    monkeypatch.setattr(DecodedRows, "room_for", lambda *_: None)
     assert data_of(merged_rows(rows, **KNOBS)) == expected
     assert not streams
 

@@ -25,6 +25,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.nested_bytes import packed
+from lsm_fragment.arrays.types import is_string
 from lsm_fragment.gather.pieces import FIELDS, ROWS, START, GatherArray, Pieces
 from lsm_fragment.native.gather import rows as native
 
@@ -59,8 +60,6 @@ class ColumnCursors:
         self._fields = np.zeros((len(inputs), FIELDS), dtype=np.int64)
         self._fields[:] = self._nulls.fields
         self._left = np.where(present, 0, _NO_END)
-        self._searched_rows = self._left.copy()
-        """`ColumnReader.searched_rows` of each input."""
         self._firsts = np.arange(len(inputs))
         """The piece of each input, where every input gives one."""
         self._pins = Pins()
@@ -87,7 +86,10 @@ class ColumnCursors:
     def searched_rows(self, order: GroupOrder) -> int:
         """Returns how many rows of every input of a row group that was just taken were searched for
         templates in vain; 0 if an input has templates, or codes."""
-        return int(self._searched_rows[order.inputs].min(initial=_NO_END))
+        if not is_string(self._dtype):
+            return 0
+        present = order.inputs[self._left[order.inputs] < _NO_END // 2]
+        return min((self._inputs[index].searched_rows for index in present.tolist()), default=0)
 
     def spillable(self) -> list[tuple[int, Callable[[], int]]]:
         """Returns the bytes of the strings that are remembered and of each chunk that is not pinned, with a
@@ -115,7 +117,6 @@ class ColumnCursors:
         self._arrays[index] = GatherArray(array, self._dtype, packed=packed, numbered=numbered)
         self._fields[index] = self._arrays[index].fields
         self._left[index] = len(array)
-        self._searched_rows[index] = self._inputs[index].searched_rows
         self._memory[index] = memory
 
     def _packed(self, array: pa.Array, memory: Reservation) -> pa.Array | None:

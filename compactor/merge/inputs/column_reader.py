@@ -116,7 +116,7 @@ class ColumnReader:
         freed = self._rows.spill()
         for chunk in list(self._streams()):
             while chunk.rows:
-                self._rows.push_to_disk([chunk.result(self._decoder.watch)])
+                self._rows.push([chunk.result(self._decoder.watch)], to_disk=True)
             freed += chunk.memory.size
             self._end_chunk()
         return freed

@@ -186,10 +186,10 @@ class Decoder:
         if self.conversion.leaves_rows_out or not self.conversion.keeps_values(column, dtype):
             return None
         stream = text_stream(block, dtype)
-        if stream is None or not rows.has_room(stream.held_bytes):
+        if stream is None or (memory := rows.room_for(stream.held_bytes)) is None:
             return None
         self._memory.shrink(payload_bytes(block.header))
-        return Decoding(block, dtype, rows.reserve(stream.held_bytes), stream=stream)
+        return Decoding(block, dtype, memory, stream=stream)
 
     @property
     def decodes_ahead(self) -> bool:

@@ -55,7 +55,7 @@ class TextStream:
             rows = decoder.rows_within(PIECE_BYTES)
             text = np.frombuffer(pa.allocate_buffer(decoder.text_bytes(rows)), dtype=np.uint8)
             self._frame.read_into(text.data)
-            array = decoder.take(rows, text)
+            array = decoder.next_rows(rows, text)
             if decoder.is_done:
                 self._frame.finish()
             return array

@@ -62,7 +62,7 @@ class TextDecoder:
         start, stop = self._offsets[[self._start, self._start + rows]].tolist()
         return max(0, min(int(stop), self._apart_bytes) - int(start))
 
-    def take(self, rows: int, text: npt.NDArray[Any]) -> pa.Array:
+    def next_rows(self, rows: int, text: npt.NDArray[Any]) -> pa.Array:
         """Returns the next rows. text: their `text_bytes`. Raises `ValueError`."""
         offsets = self._offsets[self._start : self._start + rows + 1]
         start, stop = int(offsets[0]), int(offsets[-1])
