@@ -293,7 +293,8 @@ OWN_TAKERS: Final = (
     "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
     "compactor/stores/s3_upload.py", "compactor/write/ingest/fragments.py", "format/lsm_fragment/threads.py",
     "format/lsm_fragment/encodings/letters.py", "format/lsm_fragment/encodings/reading.py",
-    "format/lsm_fragment/encodings/template_decoder.py", "format/lsm_fragment/arrays/sizes.py",
+    "format/lsm_fragment/encodings/template_decoder.py",
+    "format/lsm_fragment/encodings/text_decoder.py", "format/lsm_fragment/arrays/sizes.py",
     "format/lsm_fragment/container/writer.py",
 )  # fmt: skip
 """Files in which `take` is a method of our own classes, or of numpy."""

@@ -189,6 +189,7 @@ class ColumnPhase:
             level=self._context.settings.options.compression_level,
             summarise=partial(output.skips.summary, name) if output.skips.wants(name) else None,
             only_weighs=bool(self.splits),
+            searched_rows=cursors.searched_rows(order),
         )
         self._context.tasks.put(
             partial(_made, rows, number),

@@ -508,9 +508,9 @@ def test_a_column_that_changes_is_searched_anew(searches: list[int]) -> None:
 
 def test_small_chunks_tell_nothing_of_larger_ones(searches: list[int]) -> None:
     precedent = Precedent()
-    for rows in (300, 8192, 8 * 8192):
+    for rows in (300, 8192, 9 * 8192):
         encode_by_templates(free_text(rows), precedent)
-    assert searches == [300, 8192, 8 * 8192]
+    assert searches == [300, 8192, 9 * 8192]
 
 
 def long_lines(rows: int) -> pa.Array:

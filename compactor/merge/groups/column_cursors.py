@@ -25,6 +25,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.nested_bytes import packed
+from lsm_fragment.arrays.types import is_string
 from lsm_fragment.gather.pieces import FIELDS, ROWS, START, GatherArray, Pieces
 from lsm_fragment.native.gather import rows as native
 
@@ -81,6 +82,14 @@ class ColumnCursors:
             self._add(sources, missing, pieces)
         self._pins = Pins()
         return pins
+
+    def searched_rows(self, order: GroupOrder) -> int:
+        """Returns how many rows of every input of a row group that was just taken were searched for
+        templates in vain; 0 if an input has templates, or codes."""
+        if not is_string(self._dtype):
+            return 0
+        present = order.inputs[self._left[order.inputs] < _NO_END // 2]
+        return min((self._inputs[index].searched_rows for index in present.tolist()), default=0)
 
     def spillable(self) -> list[tuple[int, Callable[[], int]]]:
         """Returns the bytes of the strings that are remembered and of each chunk that is not pinned, with a

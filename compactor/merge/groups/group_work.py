@@ -35,6 +35,7 @@ from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_binary_like, is_templated
 from lsm_fragment.container.chunk import Chunk, make_chunk
 from lsm_fragment.encodings.dictionary import Coding, by_dictionary, recoded
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.errors import LimitError
 from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
@@ -65,6 +66,8 @@ class ColumnRows:
     """Makes the skip index of the rows that are written, if the column has one."""
     only_weighs: bool = False
     """Whether the rows are not written anyway, because the merge needs a second pass."""
+    searched_rows: int = 0
+    """Strings: the rows of the inputs' chunks in which writers have looked for templates in vain."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,7 +149,10 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
                 made.folded_contributions = contributions
     if len(array):
         laps.begin("encode")
-        made.chunk = make_chunk(array, level=rows.level, coding=coding, seen=seen)
+        precedent = Precedent.of_text(rows.searched_rows)
+        made.chunk = make_chunk(
+            array, level=rows.level, coding=coding, seen=seen, precedent=precedent
+        )
         if rows.summarise is not None:
             made.summary = rows.summarise(text(array))
     laps.end()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import takewhile
 
 import pyarrow as pa
 
 from compactor.merge.inputs.conversion import Decoder
 from compactor.merge.inputs.decoded import DecodedRows, TakenRows
 from compactor.merge.inputs.decoding import LAP, Decoding
+from compactor.merge.inputs.searched_text import SearchedText
 from lsm_fragment.container.block import Block
 from lsm_fragment.container.stream_reader import FragmentStream
 
@@ -23,11 +26,18 @@ class ColumnReader:
         self._decoder = decoder
         self._rows = rows
         self._ahead: deque[Decoding] = deque()
-        """Chunks of the current column that were read, and whose rows were not taken."""
+        """Chunks of the current column that were read, and whose rows were not all taken."""
         self._next_chunk = 0
         """Number of the row group of the current column's next chunk."""
+        self._searched = SearchedText()
         self.column: str | None = None
         """The column that is read next; None before the first and after the last."""
+
+    @property
+    def searched_rows(self) -> int:
+        """Rows of the largest chunk of the current column, if all chunks that were read are text without
+        templates; otherwise 0. Depends only on the rows that were asked for."""
+        return self._searched.rows
 
     @property
     def disk_rows(self) -> int:
@@ -54,12 +64,14 @@ class ColumnReader:
         room. The column must have these rows."""
         if not self._decoder.decodes_ahead or self._decoder.conversion.leaves_rows_out:
             return  # only once deleted rows are out is it known how many rows a chunk leaves
-        missing = rows - self._rows.rows - sum(chunk.rows for chunk in self._ahead)
+        missing, place = rows - self._rows.rows, 0
         while missing > 0 and self._decoder.may_begin():
-            chunk = self._read_chunk(dtype)
+            if place == len(self._ahead):
+                self._ahead.append(self._read_chunk(dtype))
+            chunk = self._ahead[place]
             self._decoder.begin(chunk)
-            self._ahead.append(chunk)
             missing -= chunk.rows
+            place += 1
 
     def next_block(self) -> Block:
         """Returns the current column's next chunk as stored; all rows before it must have been taken."""
@@ -96,11 +108,18 @@ class ColumnReader:
 
     @property
     def spillable_bytes(self) -> int:
-        return self._rows.spillable_bytes
+        return self._rows.spillable_bytes + sum(chunk.memory.size for chunk in self._streams())
 
     def spill(self) -> int:
-        """Moves decoded rows to disk. Returns how many bytes that frees."""
-        return self._rows.spill()
+        """Moves decoded rows, and those of chunks of which some are decoded, to disk. Returns how many bytes
+        that frees."""
+        freed = self._rows.spill()
+        for chunk in list(self._streams()):
+            while chunk.rows:
+                self._rows.push([chunk.result(self._decoder.watch)], to_disk=True)
+            freed += chunk.memory.size
+            self._end_chunk()
+        return freed
 
     def clear(self) -> None:
         """Drops all decoded rows, and chunks that were decoded ahead. No thread may be decoding."""
@@ -111,6 +130,7 @@ class ColumnReader:
 
     def _begin_column(self) -> None:
         self._next_chunk = 0
+        self._searched = SearchedText()
         self.column = self._stream.next_column()
 
     @property
@@ -121,14 +141,31 @@ class ColumnReader:
     def _read_chunk(self, dtype: pa.DataType) -> Decoding:
         """Reads the current column's next chunk."""
         block = self._stream.next_chunk()
-        return self._decoder.chunk(block, self._current, dtype, keep_templates=True)
+        self._searched.note(block)
+        return self._decoder.streamed(
+            block, self._current, dtype, self._rows
+        ) or self._decoder.chunk(block, self._current, dtype, keep_templates=True)
 
     def _take_chunk(self, dtype: pa.DataType) -> pa.Array:
-        """Returns the rows to be written of the current column's next chunk, and hashes the others."""
-        chunk = self._ahead.popleft() if self._ahead else self._read_chunk(dtype)
+        """Returns the rows to be written of the current column's next chunk, or some of them, and hashes the
+        others."""
+        if not self._ahead:
+            self._ahead.append(self._read_chunk(dtype))
+        chunk = self._ahead[0]
         array = self._decoder.rows(chunk, self._current, dtype, self._next_chunk)
-        self._next_chunk += 1
+        if not chunk.rows:
+            self._end_chunk()
         return array
+
+    def _streams(self) -> Iterator[Decoding]:
+        """Yields the chunks whose rows come next, as far as they are decoded some rows at a time, and no
+        thread decodes any."""
+        return takewhile(lambda chunk: chunk.is_stream and not chunk.is_begun, self._ahead)
+
+    def _end_chunk(self) -> None:
+        """Drops the first chunk, all rows of which were decoded."""
+        self._ahead.popleft().memory.free()
+        self._next_chunk += 1
 
     def _skip_dropped(self) -> None:
         """Takes chunks of row groups without a row to be written."""

@@ -8,6 +8,7 @@ from pyarrow import types as pt
 
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.inputs.changed_rows import ConvertedRows, DroppedRows
+from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.decoding import Decoding, DecodingAhead, payload_bytes
 from compactor.merge.inputs.schemas import InputSchema
 from compactor.resources.reservation import Reservation
@@ -16,6 +17,7 @@ from lsm_fragment.arrays.cast import widened
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.container.block import Block
+from lsm_fragment.container.text_stream import text_stream
 
 
 class Conversion:
@@ -176,6 +178,19 @@ class Decoder:
         keep_templates = keep_templates and self.conversion.keeps_values(column, dtype)
         return Decoding(block, stored, memory, keep_templates=keep_templates)
 
+    def streamed(
+        self, block: Block, column: str, dtype: pa.DataType, rows: DecodedRows
+    ) -> Decoding | None:
+        """Returns the decoding of a chunk that was just read, some rows at a time; None if that would save
+        little, if `rows` have no memory for it, or if rows are left out or converted."""
+        if self.conversion.leaves_rows_out or not self.conversion.keeps_values(column, dtype):
+            return None
+        stream = text_stream(block, dtype)
+        if stream is None or (memory := rows.room_for(stream.held_bytes)) is None:
+            return None
+        self._memory.shrink(payload_bytes(block.header))
+        return Decoding(block, dtype, memory, stream=stream)
+
     @property
     def decodes_ahead(self) -> bool:
         return self._ahead is not None
@@ -205,7 +220,8 @@ class Decoder:
         try:
             array = chunk.result(self.watch)
         finally:
-            self._memory.absorb(chunk.memory)
+            if not chunk.is_stream:
+                self._memory.absorb(chunk.memory)
         return self.conversion.written_rows(array, column, dtype, group, is_first=is_first)
 
     def free(self) -> None:

@@ -119,15 +119,20 @@ class DecodedRows:
         self.taken = 0
         """Number of rows taken."""
 
-    def push(self, arrays: list[pa.Array]) -> None:
-        """Adds a row group. arrays: one for each column."""
+    def push(self, arrays: list[pa.Array], *, to_disk: bool = False) -> None:
+        """Adds a row group. arrays: one for each column. to_disk: whatever memory is free."""
         size = sum(array.get_total_buffer_size() for array in arrays)
+        memory = None if to_disk else self.room_for(size)
         self.rows += len(arrays[0])
-        if not self._has_place(size):
+        if memory is None:
             self._parts.extend(self._to_disk(arrays))
             return
-        memory = Reservation(self._budget, CHUNKS, size)
         self._parts.append(_InMemory(arrays=arrays, memory=memory, stop=len(arrays[0])))
+
+    def room_for(self, size: int) -> Reservation | None:
+        """Returns memory for decoded rows, or for what makes them; None if they go to disk as they come."""
+        has_room = size <= self._slice_bytes or self._budget.has_room(size, self._reserve_bytes)
+        return Reservation(self._budget, CHUNKS, size) if has_room else None
 
     def heaviest_bytes(self) -> int | None:
         """Returns an upper bound of the bytes of a row in any column; None if some rows are on disk."""
@@ -222,19 +227,15 @@ class DecodedRows:
         """Adds rows of the only column where there are none, and removes the first part as `take_part`
         does."""
         size = array.get_total_buffer_size()
-        if not self._has_place(size):
-            self.push([array])
+        if (memory := self.room_for(size)) is None:
+            self.push([array], to_disk=True)
             return self.take_part()
-        return TakenRows(array, Reservation(self._budget, CHUNKS, size))
+        return TakenRows(array, memory)
 
     def put_back(self, array: pa.Array) -> None:
         """Puts rows of the only column before all others, on disk."""
         self._parts.extendleft(reversed(self._to_disk([array])))
         self._count(-len(array))
-
-    def _has_place(self, size: int) -> bool:
-        """Returns whether rows of `size` bytes stay in memory as they come."""
-        return size <= self._slice_bytes or self._budget.has_room(size, self._reserve_bytes)
 
     def _pass(self, part: _InMemory, count: int) -> None:
         """Goes on to the row after the first `count` ones of the first part."""

@@ -23,6 +23,7 @@ from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
 from lsm_fragment.blocks.layout import BlockHeader
 from lsm_fragment.container.block import Block
+from lsm_fragment.container.text_stream import TextStream
 
 LAP: Final = "decode"
 """The stopwatch's name for decoding."""
@@ -36,7 +37,7 @@ class _NoRoomError(Exception):
 
 
 class Decoding:
-    """The decoding of one chunk, with the memory that it takes."""
+    """The decoding of one chunk, with the memory that it takes: at once, or some rows at a time."""
 
     def __init__(
         self,
@@ -45,28 +46,44 @@ class Decoding:
         memory: Reservation,
         *,
         keep_templates: bool = False,
+        stream: TextStream | None = None,
     ) -> None:
-        """memory: the block's; it grows by what decoding takes. keep_templates: see
-        `lsm_fragment.encodings.coding.decode_array`."""
+        """memory: the block's; it grows by what decoding at once takes. keep_templates: see
+        `lsm_fragment.encodings.coding.decode_array`. stream: decodes some rows at a time, in the memory."""
         self.block = block
         self.memory = memory
+        self.rows = block.header.rows
+        """The rows that no result has had."""
         self._dtype = dtype
         self._keep_templates = keep_templates
+        self._stream = stream
         self._wait: Callable[[], pa.Array | None] | None = None
         """Waits for the thread that decodes the chunk ahead."""
         self._seconds = 0.0
 
     @property
-    def rows(self) -> int:
-        return self.block.header.rows
+    def is_stream(self) -> bool:
+        return self._stream is not None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether another thread decodes the chunk, or its next rows."""
+        return self._wait is not None
 
     def begin(self, tasks: OrderedTasks) -> None:
-        """Decodes the chunk in another thread, unless handing it over would take longer."""
-        if self.block.header.raw_bytes >= _MIN_BYTES:
+        """Decodes the chunk, or its next rows, in another thread, unless handing it over would take
+        longer."""
+        if self.block.header.raw_bytes >= _MIN_BYTES and not self.is_begun:
             self._wait = partial(tasks.wait, tasks.begin(self._ahead))
 
     def result(self, watch: Stopwatch) -> pa.Array:
-        """Returns the storage array. Raises what `Block.decode` and `Reservation.grow` raise."""
+        """Returns the storage array, or its next rows. Raises what `Block.decode` and `Reservation.grow`
+        raise."""
+        array = self._result(watch)
+        self.rows -= len(array)
+        return array
+
+    def _result(self, watch: Stopwatch) -> pa.Array:
         if self._wait is not None:
             with watch.on(_WAIT):
                 array = self._wait()
@@ -88,6 +105,8 @@ class Decoding:
             self._seconds = time.thread_time() - started
 
     def _decode(self, reserve: Callable[[int], None]) -> pa.Array:
+        if self._stream is not None:
+            return self._stream.next()
         return self.block.decode(
             self._dtype,
             keep_dictionary=True,

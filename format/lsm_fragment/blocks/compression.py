@@ -94,7 +94,7 @@ def decompress_head(frame: bytes | memoryview, raw_bytes: int) -> bytes | memory
 
     raw_bytes: the stated length of the whole payload. Raises `ValueError`.
     """
-    return decompress(Codec.ZSTD, frame, min(_content_bytes(frame), raw_bytes))
+    return decompress(Codec.ZSTD, frame, min(content_bytes(frame), raw_bytes))
 
 
 def decompress_parts(
@@ -107,7 +107,7 @@ def decompress_parts(
     """
     view, start = memoryview(stored), parts[0].start
     frames = [view[part.start - start : part.stop - start] for part in parts]
-    if sum(map(_content_bytes, frames)) != raw_bytes:
+    if sum(map(content_bytes, frames)) != raw_bytes:
         raise ValueError("the compressed frames state another length than the block header")
     if raw_bytes > _TRUST_BYTES:
         return _decompress_large(view, raw_bytes, are_several=True)
@@ -119,7 +119,43 @@ def decompress_parts(
         raise ValueError(f"it does not decompress ({error})") from error
 
 
-def _content_bytes(frame: bytes | memoryview) -> int:
+class FrameReader:
+    """Decompresses one frame some bytes at a time."""
+
+    def __init__(self, frame: memoryview) -> None:
+        # A context of its own, since several frames are read in turn.
+        self._reader = zstandard.ZstdDecompressor().stream_reader(frame, read_across_frames=True)
+
+    def read_into(self, out: memoryview) -> None:
+        """Fills `out` with the next bytes. Raises `ValueError` if the frame is damaged or ends before."""
+        done = 0
+        while done < len(out):
+            count = self._read(out[done:])
+            if not count:
+                raise ValueError("the compressed frame has fewer bytes than it states")
+            done += count
+
+    def finish(self) -> None:
+        """Raises `ValueError` if there is more."""
+        if self._read(memoryview(bytearray(1))):
+            raise ValueError("the compressed frame has more bytes than it states")
+
+    def _read(self, out: memoryview) -> int:
+        try:
+            return self._reader.readinto(out)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"it does not decompress ({error})") from error
+
+
+def window_bytes(frame: memoryview) -> int:
+    """Returns the memory that reading a frame some bytes at a time takes. Raises `ValueError`."""
+    try:
+        return int(zstandard.get_frame_parameters(frame).window_size)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+
+
+def content_bytes(frame: bytes | memoryview) -> int:
     """Returns the length stated by a frame. Raises `ValueError` if there is none."""
     try:
         size = int(zstandard.frame_content_size(frame))

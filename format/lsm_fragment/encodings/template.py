@@ -93,8 +93,8 @@ _FIRST_LOOK_ROWS: Final = 1024
 """Look for words in this many rows first, and in a whole sample only if that is promising."""
 _PROMISING_FRACTION: Final = 0.85
 _MIN_PRECEDENT_ROWS: Final = 8192
-_MAX_PRECEDENT_FACTOR: Final = 4
-"""Let a chunk of at least this many rows be a precedent of others, up to 4 times as large."""
+_MAX_PRECEDENT_FACTOR: Final = 8
+"""Let a chunk of at least this many rows be a precedent of others, up to 8 times as large."""
 _MAX_USES: Final = 16
 """Search anew after at most this many chunks."""
 
@@ -104,6 +104,13 @@ class Precedent:
 
     For one thread at a time. Two processes may so store the same rows in other bytes.
     """
+
+    @staticmethod
+    def of_text(rows: int) -> Precedent:
+        """Returns the precedent of a chunk of this many rows that was searched, and stayed text."""
+        precedent = Precedent()
+        precedent.note(None, rows)
+        return precedent
 
     def __init__(self) -> None:
         self._words: VaryingWords | None = None

@@ -14,7 +14,15 @@ from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.nested_bytes import packed, unpacked
 from lsm_fragment.arrays.types import may_stay_coded
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.gather.pieces import KIND, PACKED_TYPE, ROWS, VALUES, GatherArray, Pieces
+from lsm_fragment.gather.pieces import (
+    KIND,
+    PACKED_TYPE,
+    ROWS,
+    START,
+    VALUES,
+    GatherArray,
+    Pieces,
+)
 from lsm_fragment.gather.table import Table
 
 
@@ -43,20 +51,28 @@ def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
     if not pieces.has_codes or pieces.has_unpacked_codes:
         return None
     if pieces.has_values:
-        values = np.flatnonzero(pieces.fields[:, KIND] == VALUES).tolist()
-        arrays = list(pieces.arrays)
-        for number in values:
-            arrays[number] = _each_coded(pieces.array(number))
-        fields = pieces.fields.copy()
-        fields[values] = [arrays[number].fields for number in values]
-        fields[values, ROWS] = pieces.fields[values, ROWS]
-        pieces = Pieces(arrays, fields, pieces.firsts, pieces.dtype)
+        pieces = _with_values_coded(pieces)
     strings = Pieces(pieces.arrays, pieces.fields, pieces.firsts, PACKED_TYPE)
     coded = Table(strings, origins).codes(0)
     if coded is None:
         return None
     values = unpacked(coded.dictionary, pieces.dtype)
     return pa.DictionaryArray.from_arrays(coded.indices, values, safe=False)
+
+
+def _with_values_coded(pieces: Pieces) -> Pieces:
+    """Dictionary-codes the pieces that are not: all of them at once, because there may be many small ones."""
+    values = np.flatnonzero(pieces.fields[:, KIND] == VALUES)
+    numbers = values.tolist()
+    coded = _each_coded(concat_storage([pieces.array(number) for number in numbers]))
+    arrays, fields = list(pieces.arrays), pieces.fields.copy()
+    for number in numbers:
+        arrays[number] = coded
+    rows = pieces.fields[values, ROWS]
+    fields[values] = coded.fields
+    fields[values, ROWS] = rows
+    fields[values, START] = np.cumsum(rows) - rows
+    return Pieces(arrays, fields, pieces.firsts, pieces.dtype)
 
 
 def _each_coded(array: pa.Array) -> GatherArray:

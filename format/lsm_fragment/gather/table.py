@@ -57,7 +57,7 @@ class Table:
         """Gathers strings as values, from dictionary-coded and plain pieces."""
         placed, total = self._placed
         self._check_total(total)
-        out = np.empty(total, dtype=np.uint8)
+        out = np.frombuffer(pa.allocate_buffer(total), dtype=np.uint8)
         native.strings(*self._walked, placed, out)
         return self._array([pa.py_buffer(placed), pa.py_buffer(out)])
 

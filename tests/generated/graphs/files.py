@@ -61,7 +61,7 @@ class _Part:
         ]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Kind:
     """One way to write text files."""
 
@@ -280,9 +280,9 @@ def _csv(rng: random.Random, columns: dict[str, str]) -> Kind:
     csv |= {"comment": "#"} if has_comments else {}
     is_plain = csv == {"delimiter": ",", "quote": '"', "decimal": "."}
     return Kind(
-        "csv",
-        {} if is_plain else {"csv": csv},
-        write,
+        ending="csv",
+        settings={} if is_plain else {"csv": csv},
+        write=write,
         encoding=encoding,
         is_declared=not has_header,
         has_names=has_header,
@@ -320,7 +320,7 @@ def _ndjson(rng: random.Random, _columns: dict[str, str]) -> Kind:
     def write(part: _Part, names: list[str], _kinds: dict[str, str]) -> str:
         return "".join(f"{_json_object(row, part, rng)}\n" for row in part.values(names))
 
-    return Kind(rng.choice(("ndjson", "jsonl", "json")), {}, write)
+    return Kind(ending=rng.choice(("ndjson", "jsonl", "json")), settings={}, write=write)
 
 
 def _array(rng: random.Random, _columns: dict[str, str]) -> Kind:
@@ -328,7 +328,7 @@ def _array(rng: random.Random, _columns: dict[str, str]) -> Kind:
         joint = rng.choice((",\n", ", ", " ,"))
         return f"[{joint.join(_json_object(row, part, rng) for row in part.values(names))}]\n"
 
-    return Kind("json", {}, write)
+    return Kind(ending="json", settings={}, write=write)
 
 
 def _lines(rng: random.Random, columns: dict[str, str]) -> Kind:
@@ -345,9 +345,9 @@ def _lines(rng: random.Random, columns: dict[str, str]) -> Kind:
 
     forbidden = "|" if is_multiline else "|\n"
     return Kind(
-        rng.choice(("log", "txt")),
-        {"lines": lines},
-        write,
+        ending=rng.choice(("log", "txt")),
+        settings={"lines": lines},
+        write=write,
         has_names=False,
         as_read=lambda text: text or None,
         takes=lambda text: not any(c in text for c in forbidden),
@@ -385,9 +385,9 @@ def _fixed(rng: random.Random, columns: dict[str, str]) -> Kind:
         return "".join(f"{line}\n" for line in lines)
 
     return Kind(
-        "txt",
-        {"fixed": {"columns": layout}},
-        write,
+        ending="txt",
+        settings={"fixed": {"columns": layout}},
+        write=write,
         has_names=False,
         as_read=lambda text: text.strip() or None,
         takes=lambda text: "\n" not in text and len(text) <= 310,
@@ -410,4 +410,4 @@ def _xml(rng: random.Random, _columns: dict[str, str]) -> Kind:
         return f"<all><some>{body}</some><some/></all>" if has_path else f"<all>{body}</all>"
 
     settings = {"xml": {"row": "some/row"}} if has_path else {}
-    return Kind("xml", settings, write)
+    return Kind(ending="xml", settings=settings, write=write)
