@@ -205,19 +205,19 @@ def _check_csv(r: random.Random, folder: Path) -> str | None:
         ]
     given = _given(r, names, columns) if r.random() < 0.5 else {}
     damage = r.choice(["ragged", "twice", "utf8"]) if width > 1 and r.random() < 0.1 else ""
-    content, place = _csv_bytes(r, names, columns, damage)
+    content, where = _csv_bytes(r, names, columns, damage)
     path = _put(folder, r, "t.csv", content)
     with patch.object(csv, "MAX_ROW_BYTES", r.choice([2_000, 4 << 20])):
         outcome = _outcome(path, pa.schema(list(given.items())) if given else None, 1 << 20)
     if damage:
-        return _expect_refusal(outcome, f", row {place}: ", content)
+        return _expect_refusal(outcome, f", {where}: ", content)
     bad = {
         name: first
         for name, dtype in given.items()
         if (first := text_oracle.first_unreadable(columns[names.index(name)], dtype)) is not None
     }
     if bad:
-        places = [f", row {first + 2}: column {name!r}: " for name, first in bad.items()]
+        places = [f", row {first + 1}: column {name!r}: " for name, first in bad.items()]
         return (
             None
             if any(place in str(outcome) for place in places)
@@ -247,8 +247,8 @@ def _given(r: random.Random, names: list[str], columns: list[list[Cell]]) -> dic
 
 def _csv_bytes(
     r: random.Random, names: list[str], columns: list[list[Cell]], damage: str
-) -> tuple[bytes, int]:
-    """A file, and the row that is damaged."""
+) -> tuple[bytes, str]:
+    """A file, and what is damaged."""
     end = r.choice(["\n", "\r\n"])
     quoted = r.choice([0.0, 0.3, 1.0])
     lines = [",".join(_quoted(name, r.random() < quoted) for name in names)]
@@ -256,25 +256,26 @@ def _csv_bytes(
         ",".join("" if c is None else _quoted(c, r.random() < quoted) for c in cells)
         for cells in zip(*columns, strict=True)
     ]
-    place = 1
+    where = "header"
     if damage == "twice":
         lines[0] = ",".join([_quoted(names[0], False)] * len(names))
     elif damage:
-        place = r.randint(2, len(lines))
-        lines[place - 1] += "," if damage == "ragged" else ""
+        row = r.randint(1, len(lines) - 1)
+        lines[row] += "," if damage == "ragged" else ""
+        where = f"row {row}"
     blank = end if r.random() < 0.2 and len(names) > 1 and not damage else ""
     text = (end + blank).join(lines) + (end if len(names) == 1 or r.random() < 0.8 else "")
     content = (b"\xef\xbb\xbf" if r.random() < 0.1 else b"") + text.encode()
     if damage == "utf8":
         content = b"\xff\xfe" + content
-        place = 1
+        where = "header"
     if not damage:
         with io.StringIO(text, newline="") as file:
             read = [row for row in python_csv.reader(file) if row or len(names) == 1]
         assert [[c or "" for c in cells] for cells in zip(*columns, strict=True)] == [
             row or [""] for row in read[1:]
         ]
-    return content, place
+    return content, where
 
 
 def _quoted(text: str, wanted: bool) -> str:
