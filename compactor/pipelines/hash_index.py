@@ -27,7 +27,7 @@ class HashIndex:
         self._shift = np.uint64(64 - bits)
         buckets = np.bincount((self._distinct >> self._shift).astype(np.int64), minlength=1 << bits)
         self._longest = int(buckets.max(initial=0))
-        self._stops = np.append(0, np.cumsum(buckets))
+        self._stops = np.append(0, np.cumsum(buckets)).astype(np.int32)
 
     def find(self, hashes: U64) -> tuple[I64, I64]:
         """Returns the place of the first equal hash of each, and how many there are. Shape (hashes,)."""

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError
+from compactor.files.names import compression_of
 from compactor.files.plain_text import plain_text
 from compactor.files.write import StagedSink
 from compactor.pipelines.config import Split
@@ -26,7 +27,6 @@ MAX_FILES: Final = 10_000
 """Maximum files per output."""
 _NAME_BYTES: Final = 200
 _UNSAFE: Final = re.compile(r"[%/\\\x00-\x1f\x7f]|^[._]")
-_ENDINGS: Final = re.compile(r"(\.(gz|zst|bz2|xz))?$")
 OpenSink = Callable[[str], StagedSink]
 
 
@@ -186,7 +186,8 @@ def _quoted(text: str) -> str:
 
 def _stem(name: str) -> str:
     """Returns the file name without its extensions for format and compression."""
-    return Path(_ENDINGS.sub("", Path(name).name)).stem
+    plain = name[: len(name) - len(compression_of(name).value)]
+    return Path(plain).stem
 
 
 def _file_name(name: str, path: str) -> str:
