@@ -21,6 +21,7 @@ from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
+from compactor.entities.rule_figures import dropping_sides
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import load_spec
 from compactor.errors import UsageError
@@ -194,6 +195,8 @@ def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
         f"{report.changed:,} changed and {report.replaced:,} replaced {done}, {report.unchanged:,} as they "
         f"were; version {report.version}"
     )
+    for side in dropping_sides(report.rules):
+        say(f"{side.expression} left out {counted(side.dropped, 'value')}")
 
 
 def _write_lines(path: str, batches: Iterable[pa.RecordBatch]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.entities.entities import RESERVED, Columns, Entities, entities_of
 from compactor.entities.expressions import ID
@@ -23,6 +24,7 @@ from compactor.files.names import KNOWN_ENDINGS, FileFormat, FileKind, kind_of
 from compactor.files.ndjson import LineBlock, line_blocks
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
 from compactor.files.read import open_table_file
+from compactor.predicate.expressions.types import sql_type
 from compactor.read.scan import scan
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -33,6 +35,8 @@ _OFFSET_BYTES: Final = 8
 """Offset size of an Arrow large string, null or not."""
 _SPEC_EXTENSIONS: Final = (".yaml", ".yml")
 """Extensions of files that may share a dataset's name without being one."""
+_TYPED: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT, FileFormat.NDJSON)
+"""Formats whose values have types."""
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -44,6 +48,8 @@ class Located:
     place: str
     """Path of a file, or address of a table."""
     is_file: bool
+    types: tuple[tuple[str, str], ...] = ()
+    """Columns of a file of texts that are no texts, with the names of their types in SQL."""
 
     @property
     def shown(self) -> str:
@@ -62,12 +68,29 @@ def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
     """
     sources = dict(spec.sources)
     in_folder = _remote if _is_remote(folder) else _InFolder(folder)
-    return [
+    found = [
         _given(name, sources[name])
         if name in sources
         else in_folder(name, f"{folder.rstrip('/')}/{name}")
         for name, _alias in spec.datasets
     ]
+    types = dict(spec.types)
+    return [at and _typed(at, types.get(at.name, ())) for at in found]
+
+
+def _typed(at: Located, types: tuple[tuple[str, str], ...]) -> Located:
+    """Declares columns. Raises `InputError` if the dataset has types of its own."""
+    if types and not (at.is_file and _has_texts(at.place)):
+        raise InputError(
+            f"dataset {at.shown}: has types of its own: leave it out of `types`, which is for CSV, XML "
+            "and other files of texts"
+        )
+    return replace(at, types=types)
+
+
+def _has_texts(path: str) -> bool:
+    kind = kind_of(path)
+    return kind is not None and kind.format not in _TYPED
 
 
 def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder: str) -> None:
@@ -271,8 +294,20 @@ def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[t
         for columns in _ndjson(located.place, kind):
             yield columns, len(columns[ID])
         return
-    with open_table_file(located.place) as file:
+    known = pa.schema([(column, _wide(sql_type(dtype))) for column, dtype in located.types])
+    with open_table_file(located.place, known, in_one_pass=True, infers_types=False) as file:
+        for column in (ID, *known.names) if _has_texts(located.place) else ():
+            if column not in file.schema.names:
+                raise InputError(
+                    f"dataset {located.shown}: has no column {column!r}: add it"
+                    + ("" if column == ID else ", or leave it out of `types`")
+                )
         yield from _in_texts(file, located.shown)
+
+
+def _wide(dtype: pa.DataType) -> pa.DataType:
+    """Returns int64 for any integer type, because integers have one type here."""
+    return pa.int64() if pt.is_integer(dtype) else dtype
 
 
 def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[Columns, int]]:

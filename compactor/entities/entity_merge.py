@@ -25,6 +25,7 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
+from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
@@ -39,6 +40,7 @@ class MergedClusters:
     spec: EntityMergeSpec
     datasets: Sequence[Entities]
     clusters: Clusters
+    rules: list[RuleFigures]
 
     def batches(self, changes: Difference, first_updated: int) -> EntityBatches:
         return EntityBatches(self.spec, self.datasets, self.clusters, changes, first_updated)
@@ -54,9 +56,9 @@ def merge_entities(
 
     Raises `JobError` for a cluster of more than `max_merged` entities, `ConfigError` for duplicate ids.
     """
-    left, right = edges(spec, datasets, charge)
+    (left, right), rules = edges(spec, datasets, charge)
     labels = connect(int(starts_of(datasets)[-1]), left, right)
-    return MergedClusters(spec, datasets, clusters_of(spec, datasets, labels))
+    return MergedClusters(spec, datasets, clusters_of(spec, datasets, labels), rules)
 
 
 def merged_batches(
@@ -135,6 +137,7 @@ class EntityMerge:
         )
         changes = self._changes(merged.clusters)
         report.entities_read = sum(d.rows for d in datasets)
+        report.rules = merged.rules
         report.clusters = len(merged.clusters.ids)
         report.new = changes.new
         report.changed = len(changes.clusters) - changes.new

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from compactor.entities.rule_figures import RuleFigures
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class EntityMergeReport:
     """`_updated` of the next entity to be written."""
     missing_datasets: tuple[str, ...] = ()
     """Datasets that do not exist and count as empty."""
+    rules: list[RuleFigures] = field(default_factory=list)
+    """Figures of each rule, in the order of the spec."""
     waiting_for: tuple[str, ...] = ()
     """Initial datasets that do not exist yet; if any, the run did nothing."""
 

@@ -27,6 +27,7 @@ from compactor.entities.entities import no_entity
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
+from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
@@ -115,6 +116,7 @@ class SparkEntityMerge:
         """Returns the changes; None if the table and the datasets have no entities."""
         values = self._settle(jobs, context)
         homes = {} if values is None else homes_of(values)
+        self._count_values(values)
         self.report.entities_read = sum(sum(home.rows) for home in homes.values())
         clusters = self._clusters(jobs, context, homes, values) if values and homes else None
         written = self._written(jobs)
@@ -205,6 +207,7 @@ class SparkEntityMerge:
             lambda _part, given: matching.match(context, given),
         )
         values.release()
+        self._count_matches(matched)
         if not matched.rows:
             return None
 
@@ -226,6 +229,18 @@ class SparkEntityMerge:
             matched.release()
             self._check_sizes(jobs, context, homes, labels)
         return labels
+
+    def _count_values(self, values: Done | None) -> None:
+        rules = [RuleFigures.none_of(rule) for rule in self._spec.rules]
+        for said in () if values is None else values.summaries.values():
+            for rule, sides in zip(rules, said.get("rules", ()), strict=False):
+                rule.add(sides)
+        self.report.rules = rules
+
+    def _count_matches(self, matched: Done) -> None:
+        for said in matched.summaries.values():
+            for rule, matches in zip(self.report.rules, said["matches"], strict=True):
+                rule.matches += matches
 
     def _show_round(self, round_: Round) -> None:
         self._on_progress(

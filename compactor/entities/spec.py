@@ -20,6 +20,7 @@ from compactor.entities.expressions import (
     first_steps,
     parse_operand,
 )
+from compactor.predicate.expressions.types import sql_type
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, instead_of
 
@@ -74,6 +75,7 @@ class _MergeSettings(BaseModel):
     initial_datasets: tuple[str, ...] = ()
     ignore_non_existent_datasets: bool = Field(default=True, strict=True)
     sources: dict[str, str] = Field(default_factory=dict)
+    types: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,8 @@ class EntityMergeSpec:
     """Treats a missing dataset as empty."""
     sources: tuple[tuple[str, str], ...] = ()
     """Pairs of dataset name and file or table."""
+    types: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """Pairs of dataset name and types by column, in SQL's words."""
     warnings: tuple[str, ...] = ()
 
 
@@ -126,8 +130,26 @@ def spec_of(document: Document) -> EntityMergeSpec:
         initial_datasets=settings.initial_datasets,
         ignore_non_existent_datasets=settings.ignore_non_existent_datasets,
         sources=tuple(settings.sources.items()),
+        types=tuple(_types(document, settings, names)),
         warnings=(_DEPRECATED,) if settings.version == 1 else (),
     )
+
+
+def _types(
+    document: Document, settings: _MergeSettings, names: set[str]
+) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    for name, types in settings.types.items():
+        if name not in names:
+            raise document.fail_at(("types", name), _unknown(name, names))
+        for column, dtype in types.items():
+            place = ("types", name, column)
+            if column in RESERVED:
+                raise document.fail_at(place, "only properties have types; leave it out")
+            try:
+                sql_type(dtype)
+            except ValueError as error:
+                raise document.fail_at(place, str(error)) from None
+        yield name, tuple(types.items())
 
 
 def _unknown(name: str, names: set[str]) -> str:

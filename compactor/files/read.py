@@ -40,6 +40,7 @@ def open_table_file(
     ending: str | None = None,
     takes_streams: bool = False,
     held_bytes: int | None = None,
+    infers_types: bool = True,
 ) -> FileBatches:
     """Opens a file in the format of its layout or ending; reads a text file once for its types.
 
@@ -64,6 +65,8 @@ def open_table_file(
         and `FileBatches.is_stream` says what is different.
     held_bytes: how much of its rows a text file may keep from the pass that tells its types; None for 16
         times `batch_bytes`.
+    infers_types: if false, the cells of CSV, XML and other files of texts stay texts where `known_schema`
+        has no type for them.
     Raises `InputError`, here and while iterating.
     """
     place = place_of(path)
@@ -93,6 +96,7 @@ def open_table_file(
         leaves_out_bad_rows=leaves_out_bad_rows,
         kept_column=kept_column,
         held_bytes=_HELD_BATCHES * batch_bytes if held_bytes is None else held_bytes,
+        infers_types=infers_types,
     )
 
 

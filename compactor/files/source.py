@@ -194,6 +194,7 @@ class TextBatches(FileBatches, Generic[Block]):
         leaves_out_bad_rows: bool = False,
         kept_column: str | None = None,
         held_bytes: int = 0,
+        infers_types: bool = True,
     ) -> None:
         super().__init__(path, batch_bytes)
         self._compression = compression
@@ -203,6 +204,7 @@ class TextBatches(FileBatches, Generic[Block]):
         self._wanted = columns
         self._may_be_empty = may_be_empty
         self._room = held_bytes
+        self._infers_types = infers_types
         self._source = self._opened()
         self._bytes_consumed = 0
         self._held: deque[tuple[int, list[Piece]]] = deque()

@@ -12,6 +12,7 @@ from compactor.entities.datasets import columns_in
 from compactor.entities.entities import SIGNATURE, UPDATED, Columns, entities_of, first_mistake
 from compactor.entities.expressions import ID
 from compactor.entities.matching import groups_of_rule, values_of_rules
+from compactor.entities.rule_figures import counts_of
 from compactor.entities.tasks.context import (
     GROUP,
     NODE,
@@ -73,7 +74,9 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
     with ExitStack() as stack:
         groups = new_part(context, part, stack)
         count = 0
+        rules = []
         for rule, sides in enumerate(values_of_rules(context.spec, datasets, charge)):
+            rules.append(counts_of(sides))
             found = groups_of_rule(*sides)
             if not len(found.firsts):
                 continue
@@ -104,4 +107,4 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
         groups.key,
         sum(d.nbytes for d in datasets),
     )
-    yield TaskSummary({"home": home.to_json()})
+    yield TaskSummary({"home": home.to_json(), "rules": rules})
