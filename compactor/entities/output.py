@@ -140,7 +140,7 @@ def difference(
     changed = np.flatnonzero(~same | everything)
     was_living = np.asarray(pc.fill_null(pc.invert(written.deleted.take(at)), False))
     stays = pc.is_in(written.ids, value_set=ids)
-    gone = written.ids.filter(pc.invert(pc.or_(stays, written.deleted)))
+    gone = written.ids.filter(pc.and_not(written.signatures.is_valid(), stays))
     return Difference(changed, int(np.count_nonzero(~was_living[changed])), gone)
 
 
