@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.common.counts import counted
+from compactor.entities.moments import instants
 from compactor.entities.texts import (
     I64,
     TEXT,
@@ -309,6 +310,7 @@ _FUNCTIONS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "normalize": _of_strings(lambda strings: pc.utf8_normalize(strings, "NFKC")),
     "digits": _of_strings(_digits),
     "string": _string,
+    "timestamp": _of_strings(instants),
     "integer": _integer,
     "float": _float,
 }
