@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.entities.entities import RESERVED, Columns, Entities, entities_of
+from compactor.entities.entities import RESERVED, Columns, Entities, entities_of, row_number
 from compactor.entities.expressions import ID
 from compactor.entities.memory import Charge, unlimited
 from compactor.entities.spec import EntityMergeSpec
@@ -267,7 +268,7 @@ def read_dataset(located: Located | None, name: str, charge: Charge = unlimited)
     """
     if located is None:
         return entities_of([], [], name)
-    return _read(columns_in(located), located.shown, charge)
+    return _read(columns_in(located), located.shown, charge, partial(place_in, located))
 
 
 def read_batches(
@@ -277,7 +278,7 @@ def read_batches(
 
     name: the dataset's name, for errors. Raises `InputError`, and the errors of `charge`.
     """
-    return _read(_in_texts(batches, name), name, charge)
+    return _read(_in_texts(batches, name), name, charge, row_number)
 
 
 def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[tuple[Columns, int]]:
@@ -315,7 +316,12 @@ def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[Co
         yield _texts_of_batch(batch, name), batch.num_rows
 
 
-def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> Entities:
+def _read(
+    found: Iterable[tuple[Columns, int]],
+    name: str,
+    charge: Charge,
+    place_of: Callable[[int], str],
+) -> Entities:
     columns = []
     rows: list[int] = []
     names: set[str] = set()
@@ -328,7 +334,30 @@ def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> En
         charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
         rows.append(count)
-    return entities_of(columns, rows, name)
+    return entities_of(columns, rows, name, place_of)
+
+
+def place_in(located: Located, row: int) -> str:
+    """Returns the line or row of a dataset's file that has its row `row`, from 0."""
+    kind = kind_of(located.place) if located.is_file else None
+    if kind is not None and kind.format is FileFormat.NDJSON:
+        return f"line {_line_of(located.place, kind, row):,}"
+    has_header = kind is not None and kind.format is FileFormat.CSV
+    return row_number(row + has_header)
+
+
+def _line_of(path: str, kind: FileKind, row: int) -> int:
+    with reading(path):
+        source = FileBytes(path, kind.compression)
+    try:
+        for block in line_blocks(path, source, _BLOCK_BYTES):
+            for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+                row -= bool(line.strip())
+                if row < 0:
+                    return number
+    finally:
+        source.close()
+    raise AssertionError("the file has become shorter")
 
 
 def _bytes_of(columns: Columns) -> int:

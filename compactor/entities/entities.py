@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -109,17 +109,28 @@ class Entities:
         return mix(total)
 
 
-def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> Entities:
+def row_number(row: int) -> str:
+    """Returns the place of a row, from 0, in a source without a header."""
+    return f"row {row + 1:,}"
+
+
+def entities_of(
+    batches: Sequence[Columns],
+    rows: Sequence[int],
+    name: str,
+    place_of: Callable[[int], str] = row_number,
+) -> Entities:
     """Builds entities from batches of columns, including `_id`. rows: row count of each batch.
 
     The last row of an id wins; if it is marked as replaced, the id has no entity.
-    name: the dataset's name, for errors. Raises `InputError` for an invalid `_id`, `$ids` or flag.
+    name: the dataset's name, for errors. place_of: returns the place of a row, for errors.
+    Raises `InputError` for an invalid `_id`, `$ids` or flag.
     """
     names = dict.fromkeys(column for batch in batches for column in batch)
     columns = {n: _end_to_end([batch.get(n) for batch in batches], rows) for n in names}
     total = sum(rows)
     if (mistake := first_mistake(columns, total)) is not None:
-        raise no_entity(name, *mistake)
+        raise no_entity(name, place_of(mistake[0]), mistake[1])
     ids = unquoted(columns.pop(ID, pa.nulls(0, TEXT)))
     is_deleted = _is_true(columns.pop(DELETED, pa.nulls(total, TEXT)))
     carried = _carried(columns.pop(IDS, None), ids, name)
@@ -168,9 +179,9 @@ def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
     return min(found, default=None)
 
 
-def no_entity(name: str, row: int, why: str) -> InputError:
-    """Returns the error naming row `row` of dataset `name`."""
-    return InputError(f"dataset {name}, entity {row + 1:,}: {why}")
+def no_entity(name: str, place: str, why: str) -> InputError:
+    """Returns the error naming a place in dataset `name`."""
+    return InputError(f"dataset {name}, {place}: {why}")
 
 
 def _is_true(texts: pa.Array) -> npt.NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from compactor.entities.rule_figures import RuleFigures
+from compactor.entities.rule_figures import RuleFigures, warnings_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,6 +22,10 @@ class EntityMergeReport:
     replaced: int = 0
     """Ids that no longer name an entity."""
     unchanged: int = 0
+    living_before: int = 0
+    """Living entities of the table before the run."""
+    ended: int = 0
+    """How many of them were replaced or deleted."""
     next_updated: int = 0
     """`_updated` of the next entity to be written."""
     missing_datasets: tuple[str, ...] = ()
@@ -31,5 +35,10 @@ class EntityMergeReport:
     waiting_for: tuple[str, ...] = ()
     """Initial datasets that do not exist yet; if any, the run did nothing."""
 
+    @property
+    def warnings(self) -> list[str]:
+        """Lines about rules that match nothing."""
+        return list(warnings_of(self.rules))
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"warnings": self.warnings}

@@ -121,6 +121,10 @@ class Difference:
     """How many of them have an id that is new, or was deleted."""
     gone: pa.Array
     """Ids that no longer name an entity, as large strings."""
+    living_before: int = 0
+    """Number of living entities in the table."""
+    ended: int = 0
+    """How many of them are replaced or deleted now."""
 
     @property
     def rows(self) -> int:
@@ -128,11 +132,16 @@ class Difference:
 
 
 def difference(
-    ids: pa.Array, signatures: I64, written: WrittenRows, *, everything: bool = False
+    ids: pa.Array,
+    deleted: pa.Array,
+    signatures: I64,
+    written: WrittenRows,
+    *,
+    everything: bool = False,
 ) -> Difference:
     """Compares clusters with the written rows.
 
-    ids, signatures: of the clusters. everything: treats all clusters as changed.
+    ids, deleted, signatures: of the clusters. everything: treats all clusters as changed.
     """
     at = pc.index_in(ids, value_set=written.ids)
     before = written.signatures.take(at)
@@ -141,7 +150,10 @@ def difference(
     was_living = np.asarray(pc.fill_null(pc.invert(written.deleted.take(at)), False))
     stays = pc.is_in(written.ids, value_set=ids)
     gone = written.ids.filter(pc.and_not(written.signatures.is_valid(), stays))
-    return Difference(changed, int(np.count_nonzero(~was_living[changed])), gone)
+    living = len(written.ids) - written.deleted.true_count
+    lives_on = np.count_nonzero(was_living & ~np.asarray(deleted))
+    new = int(np.count_nonzero(~was_living[changed]))
+    return Difference(changed, new, gone, living, living - int(lives_on))
 
 
 def written_schema(names: Sequence[str]) -> pa.Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from compactor.common.counts import counted
 from compactor.entities.expressions import Values, shown
 from compactor.entities.spec import Rule
 
@@ -51,3 +52,17 @@ def dropping_sides(rules: Sequence[RuleFigures]) -> Iterator[SideFigures]:
     """Yields the sides whose functions left something out, each expression once."""
     sides = {side.expression: side for rule in rules for side in (rule.left, rule.right)}
     yield from (side for side in sides.values() if side.dropped)
+
+
+def warnings_of(rules: Sequence[RuleFigures]) -> Iterator[str]:
+    """Yields a line for each rule that matches nothing, with the likely reason."""
+    for rule in rules:
+        sides = (rule.left, rule.right)
+        start = f"rule [eq, {rule.left.expression}, {rule.right.expression}] matches nothing: "
+        empty = [side for side in sides if not side.values + side.dropped]
+        if empty:
+            names = " and ".join(side.expression for side in empty)
+            yield f"{start}no entity has {names}; correct the name, or leave the rule out"
+        elif not rule.matches:
+            found = " and ".join(f"{counted(s.values, 'value')} of {s.expression}" for s in sides)
+            yield f"{start}{found} have none in common; compare types and forms of the values"

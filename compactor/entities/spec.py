@@ -25,6 +25,7 @@ from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, instead_of
 
 DEFAULT_MAX_MERGED: Final = 50_000
+DEFAULT_MAX_ENDED_PERCENT: Final = 20
 _ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NO_NAME: Final = re.compile(r"[/*?\[\]\x00-\x1f\x7f]|^\.{1,2}$")
 _LONGEST_NAME: Final = 200
@@ -72,6 +73,7 @@ class _MergeSettings(BaseModel):
     identity: Identity = Identity.COMPOSITE
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
+    max_ended_percent: int = Field(default=DEFAULT_MAX_ENDED_PERCENT, ge=0, le=100, strict=True)
     initial_datasets: tuple[str, ...] = ()
     ignore_non_existent_datasets: bool = Field(default=True, strict=True)
     sources: dict[str, str] = Field(default_factory=dict)
@@ -89,6 +91,8 @@ class EntityMergeSpec:
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = DEFAULT_MAX_MERGED
     """Maximum entities in a cluster."""
+    max_ended_percent: int = DEFAULT_MAX_ENDED_PERCENT
+    """Maximum share of the table's living entities that a run may replace or delete."""
     initial_datasets: tuple[str, ...] = ()
     """Datasets that must exist before the first run."""
     ignore_non_existent_datasets: bool = True
@@ -127,6 +131,7 @@ def spec_of(document: Document) -> EntityMergeSpec:
         identity=settings.identity,
         strategy=settings.strategy,
         max_merged=settings.max_merged,
+        max_ended_percent=settings.max_ended_percent,
         initial_datasets=settings.initial_datasets,
         ignore_non_existent_datasets=settings.ignore_non_existent_datasets,
         sources=tuple(settings.sources.items()),

@@ -234,7 +234,22 @@ def test_what_is_neither_true_nor_false_is_refused_with_its_place(
 ) -> None:
     write(tmp_path, {"A": [{"_id": "a", flag: True}, {"_id": "b", flag: value}]})
     shown = json.dumps(value, separators=(",", ":"))
-    with refuses(InputError, f"A.ndjson), entity 2: `{flag}` is {shown}: "):
+    with refuses(InputError, f"A.ndjson), line 2: `{flag}` is {shown}: "):
+        read(spec("A a"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("A.ndjson", '\n{"_id": "a"}\r\n \n{"_id": "b", "_deleted": 2}\n', "line 4"),
+        ("A.csv", "_id,_deleted\na,0\nb,2\n", "row 3"),
+    ],
+)
+def test_a_flag_that_is_none_is_named_with_its_place_in_the_file(
+    name: str, text: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with refuses(InputError, name, place):
         read(spec("A a"), tmp_path)
 
 

@@ -53,7 +53,9 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     kept = kept_of(context.spec, found.column(ID), np.asarray(found.column(DELETED)))
     found = keep_rows(found, kept)
     signatures = np.asarray(found.column(SIGNATURE))
-    changes = difference(found.column(ID), signatures, written, everything=everything)
+    changes = difference(
+        found.column(ID), found.column(DELETED), signatures, written, everything=everything
+    )
     changed = take_rows(found, changes.clusters).drop_columns(["dataset"])
     rows = len(changes.gone)
     no_entity = build_list(
@@ -87,6 +89,8 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
             "new": changes.new,
             "changed": len(changes.clusters) - changes.new,
             "gone": rows,
+            "living": changes.living_before,
+            "ended": changes.ended,
             "members": members,
         }
     )
