@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.entities.entities import RESERVED, Columns, Entities, entities_of, row_number
+from compactor.entities.entities import RESERVED, Entities, entities_of, row_number
 from compactor.entities.expressions import ID
 from compactor.entities.memory import Charge, unlimited
 from compactor.entities.spec import EntityMergeSpec
@@ -32,12 +35,15 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
+_MIN_DENSITY: Final = 8
+"""Looks up a property in every row if at least one in this many has it."""
 _OFFSET_BYTES: Final = 8
 """Offset size of an Arrow large string, null or not."""
 _SPEC_EXTENSIONS: Final = (".yaml", ".yml")
 """Extensions of files that may share a dataset's name without being one."""
 _TYPED: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT, FileFormat.NDJSON)
 """Formats whose values have types."""
+_Columns = dict[str, pa.Array]
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -50,7 +56,7 @@ class Located:
     """Path of a file, or address of a table."""
     is_file: bool
     types: tuple[tuple[str, str], ...] = ()
-    """Columns of a file of texts that are no texts, with the names of their types in SQL."""
+    """_Columns of a file of texts that are no texts, with the names of their types in SQL."""
 
     @property
     def shown(self) -> str:
@@ -281,7 +287,9 @@ def read_batches(
     return _read(_in_texts(batches, name), name, charge, row_number)
 
 
-def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[tuple[Columns, int]]:
+def columns_in(
+    located: Located, snapshot: Snapshot | None = None
+) -> Iterator[tuple[_Columns, int]]:
     """Yields the rows of a dataset in input order: columns, including `_id`, and the row count.
 
     snapshot: snapshot of a table, or a part of it; None for the latest. Raises `InputError` naming the place.
@@ -311,13 +319,13 @@ def _wide(dtype: pa.DataType) -> pa.DataType:
     return pa.int64() if pt.is_integer(dtype) else dtype
 
 
-def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[Columns, int]]:
+def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[_Columns, int]]:
     for batch in batches:
         yield _texts_of_batch(batch, name), batch.num_rows
 
 
 def _read(
-    found: Iterable[tuple[Columns, int]],
+    found: Iterable[tuple[_Columns, int]],
     name: str,
     charge: Charge,
     place_of: Callable[[int], str],
@@ -360,11 +368,11 @@ def _line_of(path: str, kind: FileKind, row: int) -> int:
     raise AssertionError("the file has become shorter")
 
 
-def _bytes_of(columns: Columns) -> int:
+def _bytes_of(columns: _Columns) -> int:
     return sum(column.nbytes for column in columns.values())
 
 
-def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:
+def _texts_of_batch(batch: pa.RecordBatch, name: str) -> _Columns:
     texts = {}
     for column, array in zip(batch.schema.names, batch.columns, strict=True):
         if array.null_count == len(array) and column not in RESERVED:
@@ -379,7 +387,7 @@ def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:
     return texts
 
 
-def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
+def _ndjson(path: str, kind: FileKind) -> Iterator[_Columns]:
     with reading(path):
         source = FileBytes(path, kind.compression)
     try:
@@ -392,14 +400,36 @@ def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
         source.close()
 
 
-def _columns(lines: bytes) -> Columns:
+def _columns(lines: bytes) -> _Columns:
     """Returns the columns of NDJSON lines."""
     lines.decode()
     rows = _rows.decode_lines(lines)
     _check_one_a_line(lines, len(rows))
-    names = sorted(set().union(*rows))
-    texts = {name: canonical(texts_of([row.get(name) for row in rows])) for name in names}
-    return texts if ID in texts else {ID: pa.nulls(len(rows), pa.large_string()), **texts}
+    counts = Counter(chain.from_iterable(rows))
+    rare = {name for name, count in counts.items() if count * _MIN_DENSITY < len(rows)}
+    texts = _rare_columns(rows, rare) if rare else {}
+    for name in counts.keys() - rare:
+        texts[name] = canonical(texts_of([row.get(name) for row in rows]))
+    texts.setdefault(ID, pa.nulls(len(rows), pa.large_string()))
+    return {name: texts[name] for name in sorted(texts)}
+
+
+def _rare_columns(rows: Sequence[dict[str, msgspec.Raw]], names: set[str]) -> dict[str, pa.Array]:
+    """Returns the columns of properties that few rows have, in time linear in their values."""
+    found: dict[str, tuple[list[int], list[msgspec.Raw]]] = {name: ([], []) for name in names}
+    for number, row in enumerate(rows):
+        for name in row.keys() & names:
+            places, raws = found[name]
+            places.append(number)
+            raws.append(row[name])
+    texts = canonical(texts_of([raw for _, raws in found.values() for raw in raws]))
+    columns, start = {}, 0
+    for name, (places, raws) in found.items():
+        at = np.full(len(rows), -1)
+        at[places] = np.arange(start, start + len(raws))
+        columns[name] = texts.take(pa.array(at, mask=at < 0))
+        start += len(raws)
+    return columns
 
 
 def _check_one_a_line(lines: bytes, rows: int) -> None:

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,28 @@ def test_nulls_of_json_are_kept_and_match_nothing(tmp_path: Path) -> None:
     store = MemoryStore()
     run(spec("A a", "B b", equality=[["eq", "a.k", "b.k"]]), store, tmp_path)
     assert [e.get("k", "missing") for e in by_id(rows(store)).values()] == [None, [None, []]]
+
+
+def test_wide_lines_with_few_properties_each_are_read_by_steps_as_many_as_their_values(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        {"_id": f"a{n:03}", f"p{n % 331}": n, f"q{n % 11}": [n], "r": None} for n in range(600)
+    ]
+    write(tmp_path, {"A": lines})
+    calls = 0
+
+    def count(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event == "c_call"
+
+    sys.setprofile(count)
+    try:
+        [found] = read(spec("A a"), tmp_path)
+    finally:
+        sys.setprofile(None)
+    assert plain(found) == lines
+    assert calls < 40 * 4 * len(lines)  # a look-up of each property in each line is 343 for a line
 
 
 def test_of_lines_with_one_id_the_last_counts(tmp_path: Path) -> None:
