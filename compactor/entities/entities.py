@@ -32,7 +32,8 @@ DELETED: Final = "_deleted"
 REPLACED: Final = "$replaced"
 UPDATED: Final = "_updated"
 SIGNATURE: Final = "$signature"
-RESERVED: Final = (ID, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
+KEY: Final = "$key"
+RESERVED: Final = (ID, KEY, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
 """Columns that an entity merge writes itself, never properties."""
 _TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
 _FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from compactor.entities.clusters import Clusters
 from compactor.entities.entities import (
     DELETED,
+    KEY,
     REPLACED,
     SIGNATURE,
     UPDATED,
@@ -22,6 +23,7 @@ from compactor.entities.entities import (
 )
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.fold import MERGED, folded, ids_of, taken
+from compactor.entities.keys import keys_of
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import DataError
@@ -38,6 +40,7 @@ _BATCH_BYTES: Final = 64 << 20
 """Target size of clusters folded at a time, at least one."""
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
+    pa.field(KEY, pa.string()),
     pa.field(IDS, pa.list_(pa.string())),
     pa.field(DELETED, pa.bool_()),
     pa.field(REPLACED, pa.bool_()),
@@ -237,8 +240,10 @@ class EntityBatches(FileBatches):
         numbers = np.cumsum(~is_gone) - 1
         at = pa.array(numbers, mask=is_gone)
         gone = pa.array(is_gone)
+        names = ids.take(pa.array(rows))
         values = {
-            ID: ids.take(pa.array(rows)).cast(pa.string()),
+            ID: names.cast(pa.string()),
+            KEY: keys_of(names).cast(pa.string()),
             IDS: take(ids_of(entities, counts), np.where(is_gone, -1, numbers)),
             DELETED: pc.or_(
                 gone, pc.fill_null(clusters.deleted.take(pa.array(chosen)).take(at), True)

@@ -14,7 +14,7 @@ from compactor.entities.spark_flows import TO_HOMES
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
 from compactor.entities.tasks import differing, folding
-from compactor.entities.tasks.context import NODE, TARGET, Context, Partition
+from compactor.entities.tasks.context import BY_ID, NODE, TARGET, Context, Partition
 from compactor.entities.texts import I64
 from compactor.spark.session import as_job_error
 from compactor.spark.shuffle.exchange import ByNumber, ByRange, from_bytes, splitters, to_bytes
@@ -52,7 +52,7 @@ def write_clusters(
     bytes_at_home = sum(home.bytes for home in homes.values())
     size = changes.bytes + bytes_at_home * members // max(1, rows_at_home)
     parts = jobs.parts(size)
-    ranges = ByRange(splitters(changes.feeds[0].samples, SORT, parts), SORT)
+    ranges = ByRange(splitters(changes.feeds[0].samples, BY_ID, parts), BY_ID)
     to_target = ByNumber(TARGET)
     heads = partial(_heads, ranges, parts)
     flows = [changes.flow(folding.HEADS, to_target, prepare=heads)]

@@ -7,9 +7,8 @@ from typing import Final
 
 from compactor.entities.breaker import check_gone
 from compactor.entities.datasets import Located, check_not_read, check_there, locate
-from compactor.entities.entities import UPDATED
+from compactor.entities.entities import KEY, UPDATED
 from compactor.entities.entity_report import EntityMergeReport
-from compactor.entities.expressions import ID
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets
@@ -24,7 +23,7 @@ from lsm_fragment.keys.sort_schema import SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
 """Keeps the newest row per id, including deleted and replaced entities, which readers see."""
-SORT: Final = (SortColumn(ID),)
+SORT: Final = (SortColumn(KEY),)
 
 
 class Target:

@@ -262,7 +262,7 @@ class TestTables:
         table = str(tmp_path / "t")
         run(spec("A a"), open_store(table), tmp_path)
         foreign = tmp_path / "foreign.ndjson"
-        foreign.write_text('{"_id": "x", "_updated": 99}\n')
+        foreign.write_text('{"_id": "x", "$key": "x", "_updated": 99}\n')
         assert command(["ingest", table, str(foreign)]) == 0
         for full in (False, True):
             with refuses(DataError):

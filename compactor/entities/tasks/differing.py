@@ -12,8 +12,7 @@ from compactor.entities.clusters import kept_of
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.expressions import ID
 from compactor.entities.output import difference, written_batches, written_of
-from compactor.entities.target import SORT
-from compactor.entities.tasks.context import LABEL, NODE, TARGET, Context
+from compactor.entities.tasks.context import BY_ID, LABEL, NODE, TARGET, Context
 from compactor.entities.tasks.lines import CLUSTER
 from compactor.entities.tasks.reading import SAMPLED_CHARACTERS
 from compactor.entities.texts import TEXT
@@ -82,7 +81,7 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     )
     weights = np.concatenate([counts, np.ones(rows, np.int64)])
     at = np.repeat(np.arange(len(weights)), weights)
-    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}), SORT)
+    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}), BY_ID)
     yield TaskSummary(
         {
             "clusters": found.num_rows,
