@@ -222,6 +222,15 @@ class TestRuns:
         (tmp_path / "B.ndjson").unlink()
         assert "dataset B is not there" in both.run(chosen, allow_changes=False)
 
+    def test_ids_longer_than_a_sort_key_may_be(self, both: Both, tmp_path: Path) -> None:
+        names = [f"{'x' * 3000}{n}" for n in range(400)]
+        write(tmp_path, {"A": [{"_id": "a", "k": 1}], "B": [{"_id": n, "k": 1} for n in names]})
+        chosen = spec("A a", "B b", equality=ON_K)
+        both.run(chosen)
+        assert len(rows(both.many)[0]["_id"]) > 1 << 20
+        write(tmp_path, {"B": [{"_id": n, "k": n} for n in names]})
+        assert "replaced=1" in both.run(chosen)
+
     def test_all_entities_gone_leave_tombstones(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": str(n), "k": n} for n in range(9)], "B": []})
         chosen = spec("A a", "B b", equality=ON_K)

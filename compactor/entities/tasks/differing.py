@@ -11,6 +11,7 @@ import pyarrow as pa
 from compactor.entities.clusters import kept_of
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.expressions import ID
+from compactor.entities.keys import keys_of
 from compactor.entities.output import difference, written_batches, written_of
 from compactor.entities.tasks.context import BY_ID, LABEL, NODE, TARGET, Context
 from compactor.entities.tasks.lines import CLUSTER
@@ -56,6 +57,9 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
         found.column(ID), found.column(DELETED), signatures, written, everything=everything
     )
     changed = take_rows(found, changes.clusters).drop_columns(["dataset"])
+    # Keys divide changes as ids do, because samples are shorter than the part that both share.
+    place_of_id = changed.schema.get_field_index(ID)
+    changed = changed.set_column(place_of_id, ID, keys_of(changed.column(ID)))
     rows = len(changes.gone)
     no_entity = build_list(
         pa.large_list(pa.int64()), np.zeros(rows, np.int64), pa.array([], pa.int64()), None
