@@ -21,6 +21,7 @@ from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
+from compactor.entities.rule_figures import dropping_sides
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import load_spec
 from compactor.errors import UsageError
@@ -53,6 +54,9 @@ docs/reference/entity-merge.md has all settings. A dataset is a file or table of
 @click.option("--datasets", "folder", metavar="DIR", default=".", show_default=True,
               help="Folder of the datasets for which the spec has no source.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Write every entity again, changed or not.")
+@click.option("--allow-changes", is_flag=True,
+              help="Allow that a dataset is gone, and that any share of the table's entities is replaced or "
+              "deleted.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Report what would be written, and write nothing.")
 @click.option("--ndjson", "lines", metavar="FILE",
               help="Then write the table's entities as NDJSON (- is stdout); with --dry-run, those that "
@@ -81,6 +85,7 @@ def entity_merge_command(
     table: str | None,
     folder: str,
     full: bool,
+    allow_changes: bool,
     dry_run: bool,
     lines: str | None,
     since: int | None,
@@ -121,6 +126,7 @@ def entity_merge_command(
             store=store,
             folder=folder,
             full=full,
+            allow_changes=allow_changes,
             memory_limit_bytes=limit,
             on_progress=show,
         )
@@ -133,6 +139,8 @@ def entity_merge_command(
             else:
                 report = merge.run()
         told.record(lambda label: mapping.of_entity_merge(label, report), of)
+    for warning in report.warnings:
+        warn(f"{spec}: {warning}")
     if as_json:
         echo_json({**report.to_json(), "dry_run": dry_run})
     else:
@@ -194,6 +202,8 @@ def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
         f"{report.changed:,} changed and {report.replaced:,} replaced {done}, {report.unchanged:,} as they "
         f"were; version {report.version}"
     )
+    for side in dropping_sides(report.rules):
+        say(f"{side.expression} left out {counted(side.dropped, 'value')}")
 
 
 def _write_lines(path: str, batches: Iterable[pa.RecordBatch]) -> None:

@@ -62,15 +62,14 @@ def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64
         members[firsts]
     ]
     all_ids = pa.concat_arrays([pa.array([], TEXT), *(d.ids for d in datasets)])
+    offsets = np.repeat(np.arange(len(datasets)), np.diff(starts))
+    ids = cluster_ids(spec.identity, offsets[members], all_ids.take(pa.array(members)), counts)
     if spec.identity is Identity.FIRST:
-        ids = all_ids.take(pa.array(members[firsts]))
         kept = _kept_by_first(ids, deleted)
         members = members[np.repeat(kept, counts)]
         counts, deleted, ids = counts[kept], deleted[kept], ids.filter(pa.array(kept))
-    else:
-        ids = _composite(datasets, all_ids, starts, members, counts)
-        if pc.any(pc.match_substring(all_ids, "|")).as_py():  # without "|", ids are unique
-            _check_composite(ids)
+    elif pc.any(pc.match_substring(all_ids, "|")).as_py():  # without "|", ids are unique
+        _check_composite(ids)
     hashes = _member_hashes(datasets, starts)
     signatures = _signatures(spec, hashes[members], counts)
     return Clusters(members, counts, ids, pa.array(deleted), signatures)
@@ -88,12 +87,12 @@ def _check_size(
     raise too_many(spec, count, dataset, str(entity))
 
 
-def _composite(
-    datasets: Sequence[Entities], all_ids: pa.Array, starts: I64, members: I64, counts: I64
-) -> pa.Array:
-    offsets = pa.array(np.repeat(np.arange(len(datasets)), np.diff(starts))).cast(TEXT)
-    parts = pc.binary_join_element_wise(offsets, all_ids, text_scalar("|"))
-    lists = build_list(pa.large_list(TEXT), counts, parts.take(pa.array(members)), None)
+def cluster_ids(identity: Identity, offsets: I64, ids: pa.Array, counts: I64) -> pa.Array:
+    """Returns the ids of clusters from those of their members. offsets: of the members' datasets."""
+    if identity is Identity.FIRST:
+        return ids.take(pa.array(np.cumsum(counts) - counts))
+    parts = pc.binary_join_element_wise(pa.array(offsets).cast(TEXT), ids, text_scalar("|"))
+    lists = build_list(pa.large_list(TEXT), counts, parts, None)
     return pc.binary_join(lists, text_scalar("|"))
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+from pyarrow import types as pt
 
-from compactor.entities.entities import RESERVED, Columns, Entities, entities_of
+from compactor.entities.entities import RESERVED, Entities, entities_of, row_number
 from compactor.entities.expressions import ID
 from compactor.entities.memory import Charge, unlimited
 from compactor.entities.spec import EntityMergeSpec
@@ -24,16 +29,22 @@ from compactor.files.ndjson import LineBlock, line_blocks
 from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
 from compactor.files.read import open_table_file
+from compactor.predicate.expressions.types import sql_type
 from compactor.read.scan import scan
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
+_MIN_DENSITY: Final = 8
+"""Looks up a property in every row if at least one in this many has it."""
 _OFFSET_BYTES: Final = 8
 """Offset size of an Arrow large string, null or not."""
 _SPEC_EXTENSIONS: Final = (".yaml", ".yml")
 """Extensions of files that may share a dataset's name without being one."""
+_TYPED: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT, FileFormat.NDJSON)
+"""Formats whose values have types."""
+_Columns = dict[str, pa.Array]
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -45,6 +56,8 @@ class Located:
     place: str
     """Path of a file, or address of a table."""
     is_file: bool
+    types: tuple[tuple[str, str], ...] = ()
+    """_Columns of a file of texts that are no texts, with the names of their types in SQL."""
 
     @property
     def shown(self) -> str:
@@ -63,12 +76,29 @@ def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
     """
     sources = dict(spec.sources)
     in_folder = _remote if _is_remote(folder) else _InFolder(folder)
-    return [
+    found = [
         _given(name, sources[name])
         if name in sources
         else in_folder(name, f"{folder.rstrip('/')}/{name}")
         for name, _alias in spec.datasets
     ]
+    types = dict(spec.types)
+    return [at and _typed(at, types.get(at.name, ())) for at in found]
+
+
+def _typed(at: Located, types: tuple[tuple[str, str], ...]) -> Located:
+    """Declares columns. Raises `InputError` if the dataset has types of its own."""
+    if types and not (at.is_file and _has_texts(at.place)):
+        raise InputError(
+            f"dataset {at.shown}: has types of its own: leave it out of `types`, which is for CSV, XML "
+            "and other files of texts"
+        )
+    return replace(at, types=types)
+
+
+def _has_texts(path: str) -> bool:
+    kind = kind_of(path)
+    return kind is not None and kind.format not in _TYPED
 
 
 def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder: str) -> None:
@@ -245,7 +275,7 @@ def read_dataset(located: Located | None, name: str, charge: Charge = unlimited)
     """
     if located is None:
         return entities_of([], [], name)
-    return _read(columns_in(located), located.shown, charge)
+    return _read(columns_in(located), located.shown, charge, partial(place_in, located))
 
 
 def read_batches(
@@ -255,10 +285,12 @@ def read_batches(
 
     name: the dataset's name, for errors. Raises `InputError`, and the errors of `charge`.
     """
-    return _read(_in_texts(batches, name), name, charge)
+    return _read(_in_texts(batches, name), name, charge, row_number)
 
 
-def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[tuple[Columns, int]]:
+def columns_in(
+    located: Located, snapshot: Snapshot | None = None
+) -> Iterator[tuple[_Columns, int]]:
     """Yields the rows of a dataset in input order: columns, including `_id`, and the row count.
 
     snapshot: snapshot of a table, or a part of it; None for the latest. Raises `InputError` naming the place.
@@ -272,16 +304,33 @@ def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[t
         for columns in _ndjson(located.place, kind):
             yield columns, len(columns[ID])
         return
-    with open_table_file(located.place) as file:
+    known = pa.schema([(column, _wide(sql_type(dtype))) for column, dtype in located.types])
+    with open_table_file(located.place, known, in_one_pass=True, infers_types=False) as file:
+        for column in (ID, *known.names) if _has_texts(located.place) else ():
+            if column not in file.schema.names:
+                raise InputError(
+                    f"dataset {located.shown}: has no column {column!r}: add it"
+                    + ("" if column == ID else ", or leave it out of `types`")
+                )
         yield from _in_texts(file, located.shown)
 
 
-def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[Columns, int]]:
+def _wide(dtype: pa.DataType) -> pa.DataType:
+    """Returns int64 for any integer type, because integers have one type here."""
+    return pa.int64() if pt.is_integer(dtype) else dtype
+
+
+def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[_Columns, int]]:
     for batch in batches:
         yield _texts_of_batch(batch, name), batch.num_rows
 
 
-def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> Entities:
+def _read(
+    found: Iterable[tuple[_Columns, int]],
+    name: str,
+    charge: Charge,
+    place_of: Callable[[int], str],
+) -> Entities:
     columns = []
     rows: list[int] = []
     names: set[str] = set()
@@ -294,14 +343,36 @@ def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> En
         charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
         rows.append(count)
-    return entities_of(columns, rows, name)
+    return entities_of(columns, rows, name, place_of)
 
 
-def _bytes_of(columns: Columns) -> int:
+def place_in(located: Located, row: int) -> str:
+    """Returns the line or row of a dataset's file that has its row `row`, from 0."""
+    kind = kind_of(located.place) if located.is_file else None
+    if kind is not None and kind.format is FileFormat.NDJSON:
+        return f"line {_line_of(located.place, kind, row):,}"
+    return row_number(row)
+
+
+def _line_of(path: str, kind: FileKind, row: int) -> int:
+    with reading(path):
+        source = FileBytes(path, place_of(path), kind.compression)
+    try:
+        for block in line_blocks(path, source, _BLOCK_BYTES):
+            for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+                row -= bool(line.strip())
+                if row < 0:
+                    return number
+    finally:
+        source.close()
+    raise AssertionError("the file has become shorter")
+
+
+def _bytes_of(columns: _Columns) -> int:
     return sum(column.nbytes for column in columns.values())
 
 
-def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:
+def _texts_of_batch(batch: pa.RecordBatch, name: str) -> _Columns:
     texts = {}
     for column, array in zip(batch.schema.names, batch.columns, strict=True):
         if array.null_count == len(array) and column not in RESERVED:
@@ -316,7 +387,7 @@ def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:
     return texts
 
 
-def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
+def _ndjson(path: str, kind: FileKind) -> Iterator[_Columns]:
     with reading(path):
         source = FileBytes(path, place_of(path), kind.compression)
     try:
@@ -329,14 +400,36 @@ def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
         source.close()
 
 
-def _columns(lines: bytes) -> Columns:
+def _columns(lines: bytes) -> _Columns:
     """Returns the columns of NDJSON lines."""
     lines.decode()
     rows = _rows.decode_lines(lines)
     _check_one_a_line(lines, len(rows))
-    names = sorted(set().union(*rows))
-    texts = {name: canonical(texts_of([row.get(name) for row in rows])) for name in names}
-    return texts if ID in texts else {ID: pa.nulls(len(rows), pa.large_string()), **texts}
+    counts = Counter(chain.from_iterable(rows))
+    rare = {name for name, count in counts.items() if count * _MIN_DENSITY < len(rows)}
+    texts = _rare_columns(rows, rare) if rare else {}
+    for name in counts.keys() - rare:
+        texts[name] = canonical(texts_of([row.get(name) for row in rows]))
+    texts.setdefault(ID, pa.nulls(len(rows), pa.large_string()))
+    return {name: texts[name] for name in sorted(texts)}
+
+
+def _rare_columns(rows: Sequence[dict[str, msgspec.Raw]], names: set[str]) -> dict[str, pa.Array]:
+    """Returns the columns of properties that few rows have, in time linear in their values."""
+    found: dict[str, tuple[list[int], list[msgspec.Raw]]] = {name: ([], []) for name in names}
+    for number, row in enumerate(rows):
+        for name in row.keys() & names:
+            places, raws = found[name]
+            places.append(number)
+            raws.append(row[name])
+    texts = canonical(texts_of([raw for _, raws in found.values() for raw in raws]))
+    columns, start = {}, 0
+    for name, (places, raws) in found.items():
+        at = np.full(len(rows), -1)
+        at[places] = np.arange(start, start + len(raws))
+        columns[name] = texts.take(pa.array(at, mask=at < 0))
+        start += len(raws)
+    return columns
 
 
 def _check_one_a_line(lines: bytes, rows: int) -> None:

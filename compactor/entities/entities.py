@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -32,7 +32,8 @@ DELETED: Final = "_deleted"
 REPLACED: Final = "$replaced"
 UPDATED: Final = "_updated"
 SIGNATURE: Final = "$signature"
-RESERVED: Final = (ID, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
+KEY: Final = "$key"
+RESERVED: Final = (ID, KEY, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
 """Columns that an entity merge writes itself, never properties."""
 _TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
 _FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)
@@ -109,28 +110,44 @@ class Entities:
         return mix(total)
 
 
-def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> Entities:
+def row_number(row: int) -> str:
+    """Returns the place of a row, from 0, in a source without a header."""
+    return f"row {row + 1:,}"
+
+
+def entities_of(
+    batches: Sequence[dict[str, pa.Array]],
+    rows: Sequence[int],
+    name: str,
+    place_of: Callable[[int], str] = row_number,
+) -> Entities:
     """Builds entities from batches of columns, including `_id`. rows: row count of each batch.
 
+    Empties the batches, so that each column is there twice only while its rows are put in order.
     The last row of an id wins; if it is marked as replaced, the id has no entity.
-    name: the dataset's name, for errors. Raises `InputError` for an invalid `_id`, `$ids` or flag.
+    name: the dataset's name, for errors. place_of: returns the place of a row, for errors.
+    Raises `InputError` for an invalid `_id`, `$ids` or flag.
     """
     names = dict.fromkeys(column for batch in batches for column in batch)
-    columns = {n: _end_to_end([batch.get(n) for batch in batches], rows) for n in names}
+    columns: dict[str, pa.Array] = {n: _taken_out(n, batches, rows) for n in RESERVED if n in names}
     total = sum(rows)
     if (mistake := first_mistake(columns, total)) is not None:
-        raise no_entity(name, *mistake)
+        raise no_entity(name, place_of(mistake[0]), mistake[1])
     ids = unquoted(columns.pop(ID, pa.nulls(0, TEXT)))
     is_deleted = _is_true(columns.pop(DELETED, pa.nulls(total, TEXT)))
     carried = _carried(columns.pop(IDS, None), ids, name)
-    properties = {n: column for n, column in columns.items() if n not in RESERVED}
     last = _last_of_each(ids)
     if REPLACED in columns:
         last = last[~_is_true(columns[REPLACED])[last]]
-    return Entities(ids, is_deleted, carried, properties).take(last)
+    indices = pa.array(last)
+    properties = {n: _taken_out(n, batches, rows).take(indices) for n in names if n not in RESERVED}
+    found = Entities(ids, is_deleted, carried, {}).take(last)
+    return replace(found, properties=properties)
 
 
-def _end_to_end(parts: Sequence[pa.Array | None], rows: Sequence[int]) -> pa.Array:
+def _taken_out(name: str, batches: Sequence[dict[str, pa.Array]], rows: Sequence[int]) -> pa.Array:
+    """Returns a column of all batches, and takes it out of them."""
+    parts = [batch.pop(name, None) for batch in batches]
     arrays = [
         pa.nulls(n, TEXT) if part is None else part for part, n in zip(parts, rows, strict=True)
     ]
@@ -168,9 +185,9 @@ def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
     return min(found, default=None)
 
 
-def no_entity(name: str, row: int, why: str) -> InputError:
-    """Returns the error naming row `row` of dataset `name`."""
-    return InputError(f"dataset {name}, entity {row + 1:,}: {why}")
+def no_entity(name: str, place: str, why: str) -> InputError:
+    """Returns the error naming a place in dataset `name`."""
+    return InputError(f"dataset {name}, {place}: {why}")
 
 
 def _is_true(texts: pa.Array) -> npt.NDArray[np.bool_]:

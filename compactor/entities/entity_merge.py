@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from compactor.common.clock import Ids, random_id
+from compactor.entities.breaker import check_ended
 from compactor.entities.clusters import Clusters, clusters_of
 from compactor.entities.components import Components, components
 from compactor.entities.datasets import Located, read_batches, read_dataset
@@ -25,9 +26,9 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
+from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
 from compactor.write.ingest import IngestOptions, ingest_batches
 
@@ -39,6 +40,7 @@ class MergedClusters:
     spec: EntityMergeSpec
     datasets: Sequence[Entities]
     clusters: Clusters
+    rules: list[RuleFigures]
 
     def batches(self, changes: Difference, first_updated: int) -> EntityBatches:
         return EntityBatches(self.spec, self.datasets, self.clusters, changes, first_updated)
@@ -54,9 +56,9 @@ def merge_entities(
 
     Raises `JobError` for a cluster of more than `max_merged` entities, `ConfigError` for duplicate ids.
     """
-    left, right = edges(spec, datasets, charge)
+    (left, right), rules = edges(spec, datasets, charge)
     labels = connect(int(starts_of(datasets)[-1]), left, right)
-    return MergedClusters(spec, datasets, clusters_of(spec, datasets, labels))
+    return MergedClusters(spec, datasets, clusters_of(spec, datasets, labels), rules)
 
 
 def merged_batches(
@@ -75,7 +77,8 @@ def merged_batches(
     datasets = [read_batches(batches, dataset.name, charge) for dataset, batches in pairs]
     merged = merge_entities(spec, datasets, connect)
     clusters = merged.clusters
-    return merged.batches(difference(clusters.ids, clusters.signatures, NOTHING_WRITTEN), 0)
+    changes = difference(clusters.ids, clusters.deleted, clusters.signatures, NOTHING_WRITTEN)
+    return merged.batches(changes, 0)
 
 
 class EntityMerge:
@@ -88,7 +91,7 @@ class EntityMerge:
         self, run: EntityRun, *, connect: Components = components, ids: Ids = random_id
     ) -> None:
         self._memory = EntityMemory(run.memory_limit_bytes)
-        self._spec, self._full, self._on_progress = run.spec, run.full, run.on_progress
+        self._spec, self._on_progress = run.spec, run.on_progress
         self._run, self._connect, self._ids = run, connect, ids
         self._target = Target(run.store)
 
@@ -102,7 +105,7 @@ class EntityMerge:
         target = self._target
         if target.store is None or target.log is None or report.waiting_for:
             return report
-        after = State(self._spec.datasets, report.next_updated)
+        after = target.state_after(self._spec, report)
         if batches is None:
             report.version = target.remember(after) or report.version
             return report
@@ -122,8 +125,8 @@ class EntityMerge:
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
         """Returns the report of a dry run, and the rows it would write; None without rows.
 
-        Raises `InputError` for unreadable datasets, `UsageError` if they need a full run, `JobError` for too
-        large a cluster or too much memory.
+        Raises `InputError` for unreadable datasets, `UsageError` if they need a full run or `allow_changes`,
+        `JobError` for too large a cluster or too much memory.
         """
         located, report = self._target.begin(self._run)
         if report.waiting_for:
@@ -135,11 +138,14 @@ class EntityMerge:
         )
         changes = self._changes(merged.clusters)
         report.entities_read = sum(d.rows for d in datasets)
+        report.rules = merged.rules
         report.clusters = len(merged.clusters.ids)
         report.new = changes.new
         report.changed = len(changes.clusters) - changes.new
         report.replaced = len(changes.gone)
         report.unchanged = report.clusters - len(changes.clusters)
+        report.living_before, report.ended = changes.living_before, changes.ended
+        check_ended(report, self._run)
         first = self._target.first_updated
         report.next_updated = first + changes.rows
         return report, merged.batches(changes, first) if changes.rows else None
@@ -157,4 +163,6 @@ class EntityMerge:
         written = NOTHING_WRITTEN
         if target.store is not None and target.before is not None:
             written = read_written(target.store, target.snapshot)
-        return difference(clusters.ids, clusters.signatures, written, everything=self._full)
+        return difference(
+            clusters.ids, clusters.deleted, clusters.signatures, written, everything=self._run.full
+        )

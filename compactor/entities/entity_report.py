@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from compactor.entities.rule_figures import RuleFigures, warnings_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,12 +22,23 @@ class EntityMergeReport:
     replaced: int = 0
     """Ids that no longer name an entity."""
     unchanged: int = 0
+    living_before: int = 0
+    """Living entities of the table before the run."""
+    ended: int = 0
+    """How many of them were replaced or deleted."""
     next_updated: int = 0
     """`_updated` of the next entity to be written."""
     missing_datasets: tuple[str, ...] = ()
     """Datasets that do not exist and count as empty."""
+    rules: list[RuleFigures] = field(default_factory=list)
+    """Figures of each rule, in the order of the spec."""
     waiting_for: tuple[str, ...] = ()
     """Initial datasets that do not exist yet; if any, the run did nothing."""
 
+    @property
+    def warnings(self) -> list[str]:
+        """Lines about rules that match nothing."""
+        return list(warnings_of(self.rules))
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"warnings": self.warnings}

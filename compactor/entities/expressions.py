@@ -7,8 +7,10 @@ nothing for null, the empty list and values outside a function's domain.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.common.counts import counted
+from compactor.entities.moments import instants
 from compactor.entities.texts import (
     I64,
     TEXT,
@@ -84,10 +87,14 @@ class Values(NamedTuple):
     """Entity of each value, ascending."""
     texts: pa.Array
     """Canonical texts without nulls, parallel to `rows`."""
+    dropped: int = 0
+    """Number of values that functions left out."""
 
     def kept(self, mask: Any) -> Values:
         mask = np.asarray(mask)
-        return self if mask.all() else Values(self.rows[mask], self.texts.filter(pa.array(mask)))
+        if mask.all():
+            return self
+        return self._replace(rows=self.rows[mask], texts=self.texts.filter(pa.array(mask)))
 
 
 def parse_operand(value: Any) -> Operand:
@@ -130,6 +137,22 @@ def _parse(value: Any, aliases: set[str]) -> Expression:
     return FunctionCall(name, tuple(_parse(argument, aliases) for argument in arguments))
 
 
+def shown(operand: Operand) -> str:
+    """Returns an operand as it stands in a spec."""
+
+    def text(expression: Expression) -> str:
+        match expression:
+            case PropertyPath(steps):
+                return ".".join((operand.alias, *steps))
+            case Literal(literal):
+                return f"[literal, {json.dumps(literal, ensure_ascii=False)}]"
+            case FunctionCall(function, arguments):
+                return f"[{', '.join((function, *map(text, arguments)))}]"
+        raise AssertionError(expression)
+
+    return text(operand.expression)
+
+
 def first_steps(expression: Expression) -> Iterator[str]:
     """Yields the properties that an expression reads."""
     match expression:
@@ -154,11 +177,8 @@ def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int)
         case Literal(text):
             return Values(np.arange(rows), pa.repeat(quoted(pa.array([text]))[0], rows))
         case FunctionCall("concat", arguments):
-            first, *others = (evaluate(a, columns, rows) for a in arguments)
-            result = first.kept(is_string(first.texts))
-            for other in others:
-                result = _concat(result, other.kept(is_string(other.texts)), rows)
-            return result
+            first, *others = (_called(_text_of, evaluate(a, columns, rows)) for a in arguments)
+            return reduce(partial(_concat, rows=rows), others, first)
         case FunctionCall(name, (argument,)):
             return _called(_FUNCTIONS[name], evaluate(argument, columns, rows))
     raise AssertionError(expression)
@@ -182,7 +202,7 @@ def _inside(values: Values, name: str) -> Values:
     return _flattened(Values(values.rows, members(values.texts, name)))
 
 
-def _concat(left: Values, right: Values, rows: int) -> Values:
+def _concat(left: Values, right: Values, *, rows: int) -> Values:
     """Combines each left value of an entity with each right one."""
     per_row = np.bincount(right.rows, minlength=rows)
     starts = np.cumsum(per_row) - per_row
@@ -198,24 +218,34 @@ def _concat(left: Values, right: Values, rows: int) -> Values:
         pc.utf8_slice_codeunits(left.texts, 0, -1).take(pa.array(from_left)),
         pc.utf8_slice_codeunits(right.texts, 1).take(pa.array(from_right)),
     )
-    return Values(left.rows[from_left], texts)
+    return Values(left.rows[from_left], texts, left.dropped + right.dropped)
 
 
 def _called(function: Callable[[pa.Array], pa.Array], values: Values) -> Values:
     """Applies a function to each distinct value."""
     coded = values.texts.dictionary_encode()
     results = function(coded.dictionary).take(coded.indices)
-    return Values(values.rows, results).kept(results.is_valid())
+    found = values._replace(texts=results).kept(results.is_valid())
+    return found._replace(dropped=values.dropped + len(values.rows) - len(found.rows))
 
 
 def _of_strings(change: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """Makes a function of JSON strings; other values have no result."""
+    """Makes a function of JSON strings and numbers; other values have no result."""
 
     def function(texts: pa.Array) -> pa.Array:
-        strings = pc.if_else(pa.array(is_string(texts)), texts, pa.scalar(None, TEXT))
-        return quoted(change(unquoted(strings)))
+        return quoted(change(unquoted(_text_of(texts))))
 
     return function
+
+
+def _text_of(texts: pa.Array) -> pa.Array:
+    """Returns strings as they are, and the shortest text of numbers, without a fraction of zero."""
+    if is_string(texts).all():
+        return texts
+    is_number = pc.match_substring_regex(texts, "^-?[0-9]")
+    shortest = pc.replace_substring_regex(texts, r"\.0$", "")
+    numbers = pc.if_else(is_number, quoted(shortest), pa.scalar(None, TEXT))
+    return pc.if_else(pa.array(is_string(texts)), texts, numbers)
 
 
 def _string(texts: pa.Array) -> pa.Array:
@@ -280,6 +310,7 @@ _FUNCTIONS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "normalize": _of_strings(lambda strings: pc.utf8_normalize(strings, "NFKC")),
     "digits": _of_strings(_digits),
     "string": _string,
+    "timestamp": _of_strings(instants),
     "integer": _integer,
     "float": _float,
 }

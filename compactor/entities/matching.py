@@ -25,6 +25,7 @@ from compactor.entities.expressions import (
     first_steps,
 )
 from compactor.entities.memory import Charge, unlimited
+from compactor.entities.rule_figures import RuleFigures, counts_of
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64
 from compactor.errors import JobError
@@ -42,9 +43,17 @@ def starts_of(datasets: Sequence[Entities]) -> I64:
     return np.concatenate([[0], np.cumsum([d.rows for d in datasets])]).astype(np.int64)
 
 
-def edges(spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited) -> Edges:
-    """Returns the edges of all rules. Deleted entities have none."""
-    return _all_of([edges_of_rule(*sides) for sides in values_of_rules(spec, datasets, charge)])
+def edges(
+    spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
+) -> tuple[Edges, list[RuleFigures]]:
+    """Returns the edges of all rules, and figures of each. Deleted entities have no edges."""
+    found, figures = [], [RuleFigures.none_of(rule) for rule in spec.rules]
+    for sides, of_rule in zip(values_of_rules(spec, datasets, charge), figures, strict=True):
+        groups = groups_of_rule(*sides)
+        found.append(edges_of_groups(groups))
+        of_rule.add(counts_of(sides))
+        of_rule.matches = int(np.count_nonzero(groups.on_left & groups.on_right))
+    return _all_of(found), figures
 
 
 def values_of_rules(
@@ -70,7 +79,7 @@ def values_of_rules(
                     f"{MAX_COMBINATIONS:,} are allowed: nothing was written; compare shorter lists"
                 ) from None
             charge(found.rows.nbytes + found.texts.nbytes)
-            known[operand] = Values(found.rows + starts[number], found.texts)
+            known[operand] = found._replace(rows=found.rows + starts[number])
         return known[operand]
 
     last_use = {operand: n for n, rule in enumerate(spec.rules) for operand in rule}
@@ -89,14 +98,15 @@ def _paths(operand: Operand) -> list[str]:
 
 def values_of(expression: Expression, entities: Entities) -> Values:
     """Evaluates an expression on the live entities."""
+    living = np.flatnonzero(~entities.deleted)
     columns = {name: entities.as_texts(name) for name in first_steps(expression)}
-    there = {name: column for name, column in columns.items() if column is not None}
-    return _living(evaluate(expression, there, entities.rows), entities)
+    there = {name: c.take(pa.array(living)) for name, c in columns.items() if c is not None}
+    found = evaluate(expression, there, len(living))
+    return found._replace(rows=living[found.rows])
 
 
-def edges_of_rule(left: Values, right: Values) -> Edges:
-    """Returns the edges of a rule from its sides' values."""
-    groups = groups_of_rule(left, right)
+def edges_of_groups(groups: Groups) -> Edges:
+    """Returns the edges of a rule."""
     matches = (groups.on_left & groups.on_right)[groups.of]
     centers, nodes = groups.firsts[groups.of[matches]], groups.nodes[matches]
     is_edge = centers != nodes
@@ -138,10 +148,6 @@ def groups_of_rule(left: Values, right: Values) -> Groups:
         nodes=nodes,
         of=codes,
     )
-
-
-def _living(values: Values, entities: Entities) -> Values:
-    return values.kept(~entities.deleted[values.rows]) if len(values.rows) else values
 
 
 def _all_of(found: Sequence[Edges]) -> Edges:

@@ -22,11 +22,14 @@ from typing import TYPE_CHECKING, Final
 
 from compactor.common.clock import random_id
 from compactor.common.counts import counted
+from compactor.entities.breaker import check_ended
 from compactor.entities.clusters import too_many
+from compactor.entities.datasets import place_in
 from compactor.entities.entities import no_entity
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
+from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
@@ -36,7 +39,6 @@ from compactor.entities.spark_flows import (
     labels_home,
 )
 from compactor.entities.spark_write import FoundClusters, write_clusters
-from compactor.entities.state import State
 from compactor.entities.target import Target
 from compactor.entities.tasks import clustering, differing, matching, reading
 from compactor.entities.tasks.context import (
@@ -68,7 +70,7 @@ class SparkEntityMerge:
 
     def __init__(self, run: EntityRun, *, connector: Connector = _CONNECTOR) -> None:
         """Raises `CompactorError` for mistakes that are visible without Spark."""
-        self._spec, self._full, self._on_progress = run.spec, run.full, run.on_progress
+        self._asked, self._spec, self._on_progress = run, run.spec, run.on_progress
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector = connector
         self._target = Target(run.store)
@@ -102,7 +104,7 @@ class SparkEntityMerge:
             target = self._target
             if not writes or target.store is None:
                 return self.report
-            after = State(self._spec.datasets, self.report.next_updated)
+            after = target.state_after(self._spec, self.report)
             if found is None or not found.rows:
                 self.report.version = target.remember(after) or self.report.version
             else:
@@ -115,6 +117,7 @@ class SparkEntityMerge:
         """Returns the changes; None if the table and the datasets have no entities."""
         values = self._settle(jobs, context)
         homes = {} if values is None else homes_of(values)
+        self._count_values(values)
         self.report.entities_read = sum(sum(home.rows) for home in homes.values())
         clusters = self._clusters(jobs, context, homes, values) if values and homes else None
         written = self._written(jobs)
@@ -127,7 +130,7 @@ class SparkEntityMerge:
         if not inputs:
             return None
         self._on_progress("comparing with the table")
-        everything = self._full
+        everything = self._asked.full
         done = jobs.run(
             [each.flow(rank, ByKeys((ID,))) for rank, each in inputs.items()],
             jobs.parts(sum(each.bytes for each in inputs.values())),
@@ -139,6 +142,8 @@ class SparkEntityMerge:
         report.clusters = done.total("clusters")
         report.new, report.changed = done.total("new"), done.total("changed")
         report.replaced = done.total("gone")
+        report.living_before, report.ended = done.total("living"), done.total("ended")
+        check_ended(report, self._asked)
         report.unchanged = report.clusters - report.new - report.changed
         rows = report.new + report.changed + report.replaced
         report.next_updated += rows
@@ -156,7 +161,9 @@ class SparkEntityMerge:
             dataset = pieces[number].dataset
             if "bad_row" in said:
                 row = before[dataset] + said["bad_row"]
-                raise no_entity(context.names[dataset], row, said["why"])
+                at = self._located[dataset]
+                assert at is not None
+                raise no_entity(at.shown, place_in(at, row), said["why"])
             before[dataset] += said["rows"]
         if not read.rows:
             return None
@@ -205,6 +212,7 @@ class SparkEntityMerge:
             lambda _part, given: matching.match(context, given),
         )
         values.release()
+        self._count_matches(matched)
         if not matched.rows:
             return None
 
@@ -226,6 +234,18 @@ class SparkEntityMerge:
             matched.release()
             self._check_sizes(jobs, context, homes, labels)
         return labels
+
+    def _count_values(self, values: Done | None) -> None:
+        rules = [RuleFigures.none_of(rule) for rule in self._spec.rules]
+        for said in () if values is None else values.summaries.values():
+            for rule, sides in zip(rules, said.get("rules", ()), strict=False):
+                rule.add(sides)
+        self.report.rules = rules
+
+    def _count_matches(self, matched: Done) -> None:
+        for said in matched.summaries.values():
+            for rule, matches in zip(self.report.rules, said["matches"], strict=True):
+                rule.matches += matches
 
     def _show_round(self, round_: Round) -> None:
         self._on_progress(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from compactor.entities.clusters import Clusters
 from compactor.entities.entities import (
     DELETED,
+    KEY,
     REPLACED,
     SIGNATURE,
     UPDATED,
@@ -22,6 +23,7 @@ from compactor.entities.entities import (
 )
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.fold import MERGED, folded, ids_of, taken
+from compactor.entities.keys import keys_of
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import DataError
@@ -38,6 +40,7 @@ _BATCH_BYTES: Final = 64 << 20
 """Target size of clusters folded at a time, at least one."""
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
+    pa.field(KEY, pa.string()),
     pa.field(IDS, pa.list_(pa.string())),
     pa.field(DELETED, pa.bool_()),
     pa.field(REPLACED, pa.bool_()),
@@ -121,6 +124,10 @@ class Difference:
     """How many of them have an id that is new, or was deleted."""
     gone: pa.Array
     """Ids that no longer name an entity, as large strings."""
+    living_before: int = 0
+    """Number of living entities in the table."""
+    ended: int = 0
+    """How many of them are replaced or deleted now."""
 
     @property
     def rows(self) -> int:
@@ -128,11 +135,16 @@ class Difference:
 
 
 def difference(
-    ids: pa.Array, signatures: I64, written: WrittenRows, *, everything: bool = False
+    ids: pa.Array,
+    deleted: pa.Array,
+    signatures: I64,
+    written: WrittenRows,
+    *,
+    everything: bool = False,
 ) -> Difference:
     """Compares clusters with the written rows.
 
-    ids, signatures: of the clusters. everything: treats all clusters as changed.
+    ids, deleted, signatures: of the clusters. everything: treats all clusters as changed.
     """
     at = pc.index_in(ids, value_set=written.ids)
     before = written.signatures.take(at)
@@ -140,8 +152,11 @@ def difference(
     changed = np.flatnonzero(~same | everything)
     was_living = np.asarray(pc.fill_null(pc.invert(written.deleted.take(at)), False))
     stays = pc.is_in(written.ids, value_set=ids)
-    gone = written.ids.filter(pc.invert(pc.or_(stays, written.deleted)))
-    return Difference(changed, int(np.count_nonzero(~was_living[changed])), gone)
+    gone = written.ids.filter(pc.and_not(written.signatures.is_valid(), stays))
+    living = len(written.ids) - written.deleted.true_count
+    lives_on = np.count_nonzero(was_living & ~np.asarray(deleted))
+    new = int(np.count_nonzero(~was_living[changed]))
+    return Difference(changed, new, gone, living, living - int(lives_on))
 
 
 def written_schema(names: Sequence[str]) -> pa.Schema:
@@ -225,8 +240,10 @@ class EntityBatches(FileBatches):
         numbers = np.cumsum(~is_gone) - 1
         at = pa.array(numbers, mask=is_gone)
         gone = pa.array(is_gone)
+        names = ids.take(pa.array(rows))
         values = {
-            ID: ids.take(pa.array(rows)).cast(pa.string()),
+            ID: names.cast(pa.string()),
+            KEY: keys_of(names).cast(pa.string()),
             IDS: take(ids_of(entities, counts), np.where(is_gone, -1, numbers)),
             DELETED: pc.or_(
                 gone, pc.fill_null(clusters.deleted.take(pa.array(chosen)).take(at), True)

@@ -23,6 +23,8 @@ class EntityRun:
     """Folder of datasets not listed in `spec.sources`."""
     full: bool = False
     """Rewrites every entity, with the current list of datasets."""
+    allow_changes: bool = False
+    """Allows a dataset to be gone, and any share of the table's entities to be replaced or deleted."""
     memory_limit_bytes: int | None = None
     """Memory limit for entities, in this process or per Spark task, checked while reading. None means no
     limit in this process, and 1 GiB in a task."""

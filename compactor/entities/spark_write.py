@@ -9,13 +9,15 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from compactor.entities.entities import REPLACED
+from compactor.entities.expressions import ID
 from compactor.entities.output import written_schema
 from compactor.entities.spark_flows import TO_HOMES
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
 from compactor.entities.tasks import differing, folding
-from compactor.entities.tasks.context import NODE, TARGET, Context, Partition
-from compactor.entities.texts import I64
+from compactor.entities.tasks.context import BY_ID, NODE, TARGET, Context, Partition
+from compactor.entities.texts import I64, TEXT
 from compactor.spark.session import as_job_error
 from compactor.spark.shuffle.exchange import ByNumber, ByRange, from_bytes, splitters, to_bytes
 from compactor.spark.shuffle.jobs import Done, Flow, Jobs
@@ -23,6 +25,7 @@ from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput
 from compactor.table.entry import FragmentEntry
 from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest
+from lsm_fragment import compute as pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def write_clusters(
     bytes_at_home = sum(home.bytes for home in homes.values())
     size = changes.bytes + bytes_at_home * members // max(1, rows_at_home)
     parts = jobs.parts(size)
-    ranges = ByRange(splitters(changes.feeds[0].samples, SORT, parts), SORT)
+    ranges = ByRange(splitters(changes.feeds[0].samples, BY_ID, parts), BY_ID)
     to_target = ByNumber(TARGET)
     heads = partial(_heads, ranges, parts)
     flows = [changes.flow(folding.HEADS, to_target, prepare=heads)]
@@ -117,7 +120,10 @@ def _changes(
 
 def _heads(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
     for place, batch, targets in _changes(ranges, parts, batches):
-        heads = batch.drop_columns([NODE]).append_column(TARGET, pa.array(targets))
+        place_of_id = batch.schema.get_field_index(ID)
+        gone = pc.if_else(batch.column(REPLACED), batch.column(ID), pa.scalar(None, TEXT))
+        heads = batch.set_column(place_of_id, ID, gone).drop_columns([NODE])
+        heads = heads.append_column(TARGET, pa.array(targets))
         yield Packet(ROWS, 0, place, to_bytes([heads]))
 
 

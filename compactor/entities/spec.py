@@ -20,10 +20,12 @@ from compactor.entities.expressions import (
     first_steps,
     parse_operand,
 )
+from compactor.predicate.expressions.types import sql_type
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, instead_of
 
 DEFAULT_MAX_MERGED: Final = 50_000
+DEFAULT_MAX_ENDED_PERCENT: Final = 20
 _ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NO_NAME: Final = re.compile(r"[/*?\[\]\x00-\x1f\x7f]|^\.{1,2}$")
 _LONGEST_NAME: Final = 200
@@ -71,9 +73,11 @@ class _MergeSettings(BaseModel):
     identity: Identity = Identity.COMPOSITE
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
+    max_ended_percent: int = Field(default=DEFAULT_MAX_ENDED_PERCENT, ge=0, le=100, strict=True)
     initial_datasets: tuple[str, ...] = ()
     ignore_non_existent_datasets: bool = Field(default=True, strict=True)
     sources: dict[str, str] = Field(default_factory=dict)
+    types: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +91,16 @@ class EntityMergeSpec:
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = DEFAULT_MAX_MERGED
     """Maximum entities in a cluster."""
+    max_ended_percent: int = DEFAULT_MAX_ENDED_PERCENT
+    """Maximum share of the table's living entities that a run may replace or delete."""
     initial_datasets: tuple[str, ...] = ()
     """Datasets that must exist before the first run."""
     ignore_non_existent_datasets: bool = True
     """Treats a missing dataset as empty."""
     sources: tuple[tuple[str, str], ...] = ()
     """Pairs of dataset name and file or table."""
+    types: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """Pairs of dataset name and types by column, in SQL's words."""
     warnings: tuple[str, ...] = ()
 
 
@@ -123,11 +131,30 @@ def spec_of(document: Document) -> EntityMergeSpec:
         identity=settings.identity,
         strategy=settings.strategy,
         max_merged=settings.max_merged,
+        max_ended_percent=settings.max_ended_percent,
         initial_datasets=settings.initial_datasets,
         ignore_non_existent_datasets=settings.ignore_non_existent_datasets,
         sources=tuple(settings.sources.items()),
+        types=tuple(_types(document, settings, names)),
         warnings=(_DEPRECATED,) if settings.version == 1 else (),
     )
+
+
+def _types(
+    document: Document, settings: _MergeSettings, names: set[str]
+) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    for name, types in settings.types.items():
+        if name not in names:
+            raise document.fail_at(("types", name), _unknown(name, names))
+        for column, dtype in types.items():
+            place = ("types", name, column)
+            if column in RESERVED:
+                raise document.fail_at(place, "only properties have types; leave it out")
+            try:
+                sql_type(dtype)
+            except ValueError as error:
+                raise document.fail_at(place, str(error)) from None
+        yield name, tuple(types.items())
 
 
 def _unknown(name: str, names: set[str]) -> str:

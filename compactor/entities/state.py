@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 from compactor.entities.entities import RESERVED
@@ -23,6 +23,8 @@ class State:
 
     datasets: tuple[Dataset, ...] = ()
     """Datasets in the order of their offsets in composite ids."""
+    found: tuple[str, ...] = ()
+    """Names of the datasets that existed."""
     next_updated: int = 0
     """`_updated` of the next entity to be written."""
 
@@ -43,14 +45,18 @@ class State:
             )
         try:
             value = json.loads(text)
-            return cls(tuple(Dataset(*d) for d in value["datasets"]), int(value["next_updated"]))
+            return cls(
+                tuple(Dataset(*d) for d in value["datasets"]),
+                tuple(map(str, value["found"])),
+                int(value["next_updated"]),
+            )
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 f"{url}: the state of the entity merge is damaged ({cause_of(error)})"
             ) from error
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:
-        value = {"datasets": self.datasets, "next_updated": self.next_updated}
+        value = asdict(self)
         properties = {**dict(metadata.properties), _PROPERTY: json.dumps(value)}
         return replace(metadata, properties=tuple(properties.items()))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from compactor.entities.breaker import check_gone
 from compactor.entities.datasets import Located, check_not_read, check_there, locate
-from compactor.entities.entities import UPDATED
+from compactor.entities.entities import KEY, UPDATED
 from compactor.entities.entity_report import EntityMergeReport
-from compactor.entities.expressions import ID
 from compactor.entities.run import EntityRun
+from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets
 from compactor.errors import CommitConflictError
 from compactor.rows.policy import RowKind, RowPolicy
@@ -22,7 +23,7 @@ from lsm_fragment.keys.sort_schema import SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
 """Keeps the newest row per id, including deleted and replaced entities, which readers see."""
-SORT: Final = (SortColumn(ID),)
+SORT: Final = (SortColumn(KEY),)
 
 
 class Target:
@@ -55,11 +56,18 @@ class Target:
         report.missing_datasets = tuple(absent)
         if self.before is None:
             report.waiting_for = tuple(n for n in spec.initial_datasets if n in absent)
-        elif not run.full:
-            check_datasets(self.before.datasets, spec.datasets, self.url)
+        else:
+            if not run.full:
+                check_datasets(self.before.datasets, spec.datasets, self.url)
+            check_gone(self.before, spec.datasets, located, run)
         if not report.waiting_for:
             check_there(spec, located, folder)
         return located, report
+
+    def state_after(self, spec: EntityMergeSpec, report: EntityMergeReport) -> State:
+        names = (dataset.name for dataset in spec.datasets)
+        found = tuple(name for name in names if name not in report.missing_datasets)
+        return State(spec.datasets, found, report.next_updated)
 
     def amending(self, after: State) -> Amend:
         """Returns the amendment that stores state `after` with a commit of rows.
@@ -77,7 +85,7 @@ class Target:
     def remember(self, after: State) -> int | None:
         """Commits changed dataset names if there are no rows to write. Returns the committed version; None if
         there is nothing to commit."""
-        if self.log is None or self.before is None or self.before.datasets == after.datasets:
+        if self.log is None or self.before is None or self.before == after:
             return None
 
         def remembering(latest: Snapshot) -> Changes:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.entities.moments import without_units
 from compactor.files.jsontext import checked_json, json_values, text_bytes
 from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
@@ -63,12 +64,13 @@ def canonical(texts: pa.Array) -> pa.Array:
 def from_arrow(array: pa.Array) -> pa.Array:
     """Converts any Arrow array to canonical texts; nulls stay null.
 
-    Columns of type arrow.json hold JSON texts already. Raises `UnwritableError` for types without a JSON
-    form, `ValueError` for invalid JSON in an arrow.json column.
+    Columns of type arrow.json hold JSON texts already. Times have the shortest text, whatever their unit.
+    Raises `UnwritableError` for types without a JSON form, `ValueError` for invalid JSON in an arrow.json
+    column.
     """
     if isinstance(array.type, pa.JsonType):
         return canonical(checked_json(array.storage))
-    return canonical(with_nulls_of(array, json_values(array)))
+    return canonical(with_nulls_of(array, json_values(without_units(array))))
 
 
 def texts_of(raws: Sequence[Any]) -> pa.Array:

@@ -56,6 +56,9 @@ class CsvBatches(TextBatches[CsvRows]):
             self._names.append(self._kept_column)
         self._at = {name: self._header.names.index(name) for name in self._names}
         self._given = {} if known is None else {field.name: field for field in known}
+        if not self._infers_types:
+            texts = {name: pa.field(name, pa.string()) for name in self._header.names}
+            self._given = texts | self._given
         self._check_types()
         self._readings = {
             name: Readings(ALL_READINGS, self._cells.scalars)
@@ -154,10 +157,10 @@ class CsvBatches(TextBatches[CsvRows]):
         }
         return pa.schema([(self._given | found)[name] for name in self._names])
 
-    def _declared(self, known: pa.Schema) -> pa.Schema | None:
+    def _declared(self, _known: pa.Schema) -> pa.Schema | None:
         if self._readings:
             return None
-        return pa.schema([known.field(name) for name in self._names])
+        return pa.schema([self._given[name] for name in self._names])
 
     def _bad_rows(self) -> list[BadRow]:
         return [BadRow(*bad) for bad in sorted((self._unfit | self._odd).items())]

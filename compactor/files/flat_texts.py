@@ -48,7 +48,9 @@ class FlatTextBatches(TextBatches[TextRows]):
         given = {name: pa.field(name, dtype) for name, dtype in own.items()}
         self._given = given | {field.name: field for field in known or ()}
         self._readings = {
-            name: Readings(ALL_READINGS) for name in self._columns() if name not in self._given
+            name: Readings(ALL_READINGS if self._infers_types else ())
+            for name in self._columns()
+            if name not in self._given
         }
         for readings in self._readings.values() if self.is_stream else ():
             readings.outcome = pa.string()  # a type could change at a later row

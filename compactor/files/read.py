@@ -41,6 +41,7 @@ def open_table_file(
     takes_streams: bool = False,
     held_bytes: int | None = None,
     guesses: bool = False,
+    infers_types: bool = True,
 ) -> FileBatches:
     """Opens a file in the format of its layout or ending; reads a text file once for its types.
 
@@ -66,6 +67,8 @@ def open_table_file(
     held_bytes: how much of its rows a text file may keep from the pass that tells its types; None for 16
         times `batch_bytes`.
     guesses: takes the types of the rows that are kept for those of a text file; see `FileBatches.is_guess`.
+    infers_types: if false, the cells of CSV, XML and other files of texts stay texts where `known_schema`
+        has no type for them.
     Raises `InputError`, here and while iterating.
     """
     place = place_of(path)
@@ -103,6 +106,7 @@ def open_table_file(
         kept_column=kept_column,
         held_bytes=_HELD_BATCHES * batch_bytes if held_bytes is None else held_bytes,
         guesses=guesses,
+        infers_types=infers_types,
     )
 
 

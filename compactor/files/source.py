@@ -215,6 +215,7 @@ class TextBatches(FileBatches, Generic[Block]):
         kept_column: str | None = None,
         held_bytes: int = 0,
         guesses: bool = False,
+        infers_types: bool = True,
     ) -> None:
         super().__init__(path, place, batch_bytes)
         self._place = place
@@ -233,6 +234,7 @@ class TextBatches(FileBatches, Generic[Block]):
         self._is_as_guessed = True
         self._mistake: InputError | None = None
         """What ended the pass for the types."""
+        self._infers_types = infers_types
         self._source = self._opened()
         self._bytes_consumed = 0
         self._held: deque[tuple[int, list[Piece]]] = deque()

@@ -14,6 +14,7 @@ from compactor.files.flat_texts import FlatTextBatches, TextRows
 from compactor.files.json_arrays import MAX_COLUMNS
 from compactor.files.layouts import XmlLayout
 from compactor.files.problems import PROBLEMS, one_line
+from compactor.files.readings import ALL_READINGS
 from compactor.files.source import Piece
 from compactor.files.xml_elements import Element, XmlRow, XmlRows
 from compactor.files.xml_shapes import (
@@ -39,6 +40,7 @@ class XmlBatches(FlatTextBatches):
         """settings, options: those of `TextBatches`."""
         self._layout = layout
         self._shapes: dict[str, Shape] = {}
+        self._readings_from = ALL_READINGS if options.get("infers_types", True) else ()
         super().__init__(*settings, **options)
 
     def _columns(self) -> Mapping[str, pa.DataType | None]:
@@ -53,7 +55,7 @@ class XmlBatches(FlatTextBatches):
 
     def _learn(self, found: _Found, line: int) -> None:
         for name, (_, groups) in found.items():
-            self._shapes.setdefault(name, Shape()).learn(groups)
+            self._shapes.setdefault(name, Shape(self._readings_from)).learn(groups)
         if sum(shape.width for shape in self._shapes.values()) > MAX_COLUMNS:
             raise InputError(
                 f"{self.path}, line {line:,} or later: has more than {counted(MAX_COLUMNS, 'column')}, "

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.files.readings import ALL_READINGS, Readings
+from compactor.files.readings import Readings
 from compactor.files.text_values import CellReader
 from compactor.files.xml_elements import Element
 from lsm_fragment import compute as pc
@@ -32,10 +32,12 @@ Group = Sequence[Element]
 class Shape:
     """What the elements of one place have had so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, candidates: tuple[pa.DataType, ...]) -> None:
+        """candidates: the types that texts may have."""
+        self._candidates = candidates
         self.children: dict[str, Shape] = {}
         self._is_repeated = self._has_mixed_text = self._has_blank = False
-        self._readings = Readings(ALL_READINGS)
+        self._readings = Readings(candidates)
 
     @property
     def width(self) -> int:
@@ -59,7 +61,7 @@ class Shape:
                 texts.append(text.strip() or None)
         self._readings.read(pa.array(texts, pa.string()))
         for name, found in inner.items():
-            self.children.setdefault(name, Shape()).learn(found)
+            self.children.setdefault(name, Shape(self._candidates)).learn(found)
 
     def dtype(self, *, as_text: bool, is_item: bool = False) -> pa.DataType:
         """Returns the type of the elements. as_text: with strings for all values."""

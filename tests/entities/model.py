@@ -150,5 +150,5 @@ def tombstone(name: str) -> Entity:
 
 def after_run(before: Mapping[str, Entity], result: Mapping[str, Entity]) -> dict[str, Entity]:
     """The newest row of each id after a run, of those before it and what the datasets are now."""
-    gone = [i for i, e in before.items() if i not in result and not e.get("_deleted")]
+    gone = [i for i, e in before.items() if i not in result and not e.get("$replaced")]
     return {**before, **result, **{i: tombstone(i) for i in gone}}

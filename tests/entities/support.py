@@ -35,9 +35,17 @@ def write(folder: Path, datasets: Mapping[str, Sequence[Entity]]) -> None:
 
 
 def run(
-    chosen: EntityMergeSpec, store: Store, folder: Path, *, full: bool = False
+    chosen: EntityMergeSpec,
+    store: Store,
+    folder: Path,
+    *,
+    full: bool = False,
+    allow_changes: bool = True,
 ) -> EntityMergeReport:
-    return EntityMerge(EntityRun(spec=chosen, store=store, folder=str(folder), full=full)).run()
+    asked = EntityRun(
+        spec=chosen, store=store, folder=str(folder), full=full, allow_changes=allow_changes
+    )
+    return EntityMerge(asked).run()
 
 
 def rows(store: Store, since: int | None = None) -> list[Entity]:

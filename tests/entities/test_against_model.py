@@ -162,6 +162,24 @@ def test_runs_after_changes_write_what_changed_and_nothing_else(
 
 
 @settings(max_examples=60, deadline=None)
+@given(DATASETS, EDITS, RULES, st.permutations(range(3)))
+def test_a_full_run_with_datasets_in_any_order_leaves_what_a_fresh_one_writes(
+    first: Any, edits: Any, rules: Any, order: list[int]
+) -> None:
+    equality = [["eq", *rule] for rule in rules]
+    store, fresh = MemoryStore(), MemoryStore()
+    with tempfile.TemporaryDirectory() as folder:
+        for datasets in (first, edited(first, edits)):
+            write(Path(folder), dict(zip("ABC", datasets, strict=True)))
+            run(spec(*NAMES, equality=equality), store, Path(folder))
+        chosen = spec(*(NAMES[n] for n in order), equality=equality)
+        run(chosen, store, Path(folder), full=True)
+        run(chosen, fresh, Path(folder))
+    left = {i: e for i, e in by_id(rows(store)).items() if "$replaced" not in e}
+    assert strict(left) == strict(by_id(rows(fresh)))
+
+
+@settings(max_examples=60, deadline=None)
 @given(DATASETS, STRATEGIES)
 def test_the_first_id_is_that_of_all_where_equal_ids_are_equal_entities(
     datasets: Any, strategy: str

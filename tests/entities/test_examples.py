@@ -121,6 +121,26 @@ def test_what_is_really_deleted_is_not_replaced(linked: MemoryStore, tmp_path: P
     }
 
 
+def test_a_deleted_entity_that_lives_again_in_another_is_replaced(
+    linked: MemoryStore, tmp_path: Path
+) -> None:
+    chosen = spec("A a", "B b", equality=ON_K)
+    for b in ({"_deleted": True}, {}):
+        write(tmp_path, {"B": [{"_id": "b1", "k": 1, **b}]})
+        run(chosen, linked, tmp_path)
+    assert by_id(rows(linked))["1|b1"] == {"_id": "1|b1", "_deleted": True, "$replaced": True}
+
+
+def test_a_deleted_entity_that_its_dataset_no_longer_has_is_replaced(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for a in ([{"_id": "x", "_deleted": True}], []):
+        write(tmp_path, {"A": a})
+        report = run(spec("A a"), store, tmp_path)
+    assert report.replaced == 1
+    assert by_id(rows(store)) == {"0|x": {"_id": "0|x", "_deleted": True, "$replaced": True}}
+    assert run(spec("A a"), store, tmp_path).replaced == 0
+
+
 @pytest.mark.parametrize(
     ("strategy", "expected"),
     [

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,8 @@ def test_every_kind_of_file_and_a_table_hold_the_same_entities(tmp_path: Path) -
     pa.csv.write_csv(table, tmp_path / "csv.csv")
     append_table(open_store(str(tmp_path / "table")), table, "n")
     names = ["lines", "packed", "parquet", "arrow", "csv", "table"]
-    for name, entities in zip(
-        names, read(spec(*(f"{n} {n}" for n in names)), tmp_path), strict=True
-    ):
+    chosen = spec(*(f"{n} {n}" for n in names), types={"csv": {"n": "integer", "f": "double"}})
+    for name, entities in zip(names, read(chosen, tmp_path), strict=True):
         assert plain(entities) == PLAIN, name
 
 
@@ -87,7 +87,7 @@ def test_typed_values_are_the_json_that_export_writes_of_them(tmp_path: Path) ->
     assert entities.deleted.tolist() == [False, True]
     # Of a column with types a null is a property that is missing; NaN, which JSON has not, is null.
     assert {n: c.to_pylist() for n, c in entities.properties.items()} == {
-        "when": ['"2026-11-21T08:30:00.000000Z"', None],
+        "when": ['"2026-11-21T08:30:00Z"', None],
         "amount": ['"1.50"', None],
         "whole": ["2.0", "null"],
         "tags": ['["x",null]', "[]"],
@@ -95,11 +95,68 @@ def test_typed_values_are_the_json_that_export_writes_of_them(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Kolkata"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_one_instant_is_one_value_in_every_unit(
+    zone: str | None, nested: bool, tmp_path: Path
+) -> None:
+    moments = [datetime.datetime(2026, 11, 21, 8, 30), datetime.datetime(1901, 1, 1)]
+    texts = []
+    for unit in ("s", "ms", "us", "ns"):
+        column = pa.array([*moments, None], pa.timestamp(unit, zone))
+        if nested:
+            lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), column)
+            column = pa.StructArray.from_arrays([lists, column.dictionary_encode()], ["l", "d"])
+        table = pa.table({"_id": ["a", "b", "c"], "t": column})
+        pq.write_table(table, tmp_path / f"{unit}.parquet", store_schema=True)
+        texts.append(from_arrow(table["t"].combine_chunks()).to_pylist())
+    assert texts[0] == texts[1] == texts[2] == texts[3]
+    chosen = spec("s s", "ms m", "us u", "ns n", equality_sets=[["s.t", "m.t", "u.t", "n.t"]])
+    if not nested:
+        store = MemoryStore()
+        run(chosen, store, tmp_path)
+        merged = ["0|a|1|a|2|a|3|a", "0|b|1|b|2|b|3|b"]
+        assert list(by_id(rows(store))) == [*merged, "0|c", "1|c", "2|c", "3|c"]
+
+
+def test_times_of_day_and_maps_have_texts_without_their_unit() -> None:
+    day = datetime.time(8, 30, 0, 120_000)
+    times = [
+        pa.array([day], dtype) for dtype in (pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
+    ]
+    assert [from_arrow(array).to_pylist() for array in times] == [['"08:30:00.12"']] * 3
+    pairs = [[("k", datetime.datetime(2026, 1, 1))], None, []]
+    found = from_arrow(pa.array(pairs, pa.map_(pa.string(), pa.timestamp("ns"))))
+    assert found.to_pylist() == ['[{"key":"k","value":"2026-01-01T00:00:00"}]', None, "[]"]
+
+
 def test_nulls_of_json_are_kept_and_match_nothing(tmp_path: Path) -> None:
     write(tmp_path, {"A": [{"_id": "a", "k": None}], "B": [{"_id": "b", "k": [None, []]}]})
     store = MemoryStore()
     run(spec("A a", "B b", equality=[["eq", "a.k", "b.k"]]), store, tmp_path)
     assert [e.get("k", "missing") for e in by_id(rows(store)).values()] == [None, [None, []]]
+
+
+def test_wide_lines_with_few_properties_each_are_read_by_steps_as_many_as_their_values(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        {"_id": f"a{n:03}", f"p{n % 331}": n, f"q{n % 11}": [n], "r": None} for n in range(600)
+    ]
+    write(tmp_path, {"A": lines})
+    calls = 0
+
+    def count(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event == "c_call"
+
+    sys.setprofile(count)
+    try:
+        [found] = read(spec("A a"), tmp_path)
+    finally:
+        sys.setprofile(None)
+    assert plain(found) == lines
+    assert calls < 40 * 4 * len(lines)  # a look-up of each property in each line is 343 for a line
 
 
 def test_of_lines_with_one_id_the_last_counts(tmp_path: Path) -> None:
@@ -200,7 +257,22 @@ def test_what_is_neither_true_nor_false_is_refused_with_its_place(
 ) -> None:
     write(tmp_path, {"A": [{"_id": "a", flag: True}, {"_id": "b", flag: value}]})
     shown = json.dumps(value, separators=(",", ":"))
-    with refuses(InputError, f"A.ndjson), entity 2: `{flag}` is {shown}: "):
+    with refuses(InputError, f"A.ndjson), line 2: `{flag}` is {shown}: "):
+        read(spec("A a"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("A.ndjson", '\n{"_id": "a"}\r\n \n{"_id": "b", "_deleted": 2}\n', "line 4"),
+        ("A.csv", "_id,_deleted\na,0\nb,2\n", "row 2"),
+    ],
+)
+def test_a_flag_that_is_none_is_named_with_its_place_in_the_file(
+    name: str, text: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with refuses(InputError, name, place):
         read(spec("A a"), tmp_path)
 
 

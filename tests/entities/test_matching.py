@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.entities.components import components
 from compactor.entities.expressions import Values, evaluate, parse_operand
-from compactor.entities.matching import edges_of_rule
+from compactor.entities.matching import edges_of_groups, groups_of_rule
 from compactor.entities.texts import canonical
 from tests.support.wording import refuses
 
@@ -39,12 +39,16 @@ def values_of(expression: Any, *entities: dict[str, Any]) -> list[list[Any]]:
 @pytest.mark.parametrize(
     ("function", "value", "expected"),
     [
-        ("lower", ["ÄB\n", 1, None, [2]], ["äb\n"]),
+        ("lower", ["ÄB\n", 1, None, [2]], ["äb\n", "1"]),
         ("upper", "straé\\", ["STRAÉ\\"]),
         ("trim", ["\t x y ", True], ["x y"]),
         ("normalize", ["ﬁ", "e\u0301"], ["fi", "é"]),
-        ("digits", ["+47 22-33", "none", 4], ["4722" + "33"]),
+        ("digits", ["+47 22-33", "none", 4, 5.0, 1.5, True], ["4722" + "33", "4", "5", "15"]),
         ("string", [1, "1", 1.0, True, {"a": [1]}], ["1", "1", "1.0", "true", '{"a":[1]}']),
+        ("timestamp", ["2024-01-31T10:00:00.500+01:00", " 2024-01-31 09:00:00.5", "2024-01-31", "x", 2024,
+                       "2024-01-31T09:00:00.000000001Z", "+12024-01-31T00:00Z", "2024-02-30"],
+         ["2024-01-31T09:00:00.5Z", "2024-01-31T09:00:00.5Z", "2024-01-31T00:00:00Z",
+          "2024-01-31T09:00:00.000000001Z", "+12024-01-31T00:00:00Z"]),
         ("integer", [1, "01", " +7 ", 2.0, 2.5, "x", True, "1.0", 10**30, "-0"], [1, 1, 7, 2, 10**30, 0]),
         ("float", [1, "01.50", 2.5, "1e3", "x", "1e999", True], [1.0, 1.5, 2.5, 1000.0]),
     ],
@@ -86,7 +90,7 @@ def test_concat_pairs_each_value_with_each() -> None:
         {"x": "D", "y": "9"},
     ]
     assert values_of(expression, *entities) == [
-        ['a"-1', 'a"-2', 'b"-1', 'b"-2'], [], ['d"-9'],
+        ['a"-1', 'a"-2', 'a"-3', 'b"-1', 'b"-2', 'b"-3'], [], ['d"-9'],
     ]  # fmt: skip
 
 
@@ -98,8 +102,8 @@ def values(pairs: list[tuple[int, str]]) -> Values:
 
 def test_a_value_that_only_one_side_has_joins_nobody() -> None:
     left, right = values([(0, "1"), (1, "1"), (2, "2")]), values([(5, "3")])
-    assert len(edges_of_rule(left, right).left) == 0
-    found = edges_of_rule(left, values([(5, "1")]))
+    assert len(edges_of_groups(groups_of_rule(left, right)).left) == 0
+    found = edges_of_groups(groups_of_rule(left, values([(5, "1")])))
     assert sorted(zip(found.left.tolist(), found.right.tolist(), strict=True)) == [(0, 1), (0, 5)]
 
 
@@ -107,7 +111,7 @@ def test_a_value_shared_by_a_million_gives_a_million_edges() -> None:
     rows = 500_000
     shared = pa.repeat(pa.scalar('"x"', TEXT), rows)
     left, right = Values(np.arange(rows), shared), Values(np.arange(rows, 2 * rows), shared)
-    found = edges_of_rule(left, right)
+    found = edges_of_groups(groups_of_rule(left, right))
     assert len(found.left) == 2 * rows - 1
     assert not components(2 * rows, *found).any()
 

@@ -262,7 +262,7 @@ class TestTables:
         table = str(tmp_path / "t")
         run(spec("A a"), open_store(table), tmp_path)
         foreign = tmp_path / "foreign.ndjson"
-        foreign.write_text('{"_id": "x", "_updated": 99}\n')
+        foreign.write_text('{"_id": "x", "$key": "x", "_updated": 99}\n')
         assert command(["ingest", table, str(foreign)]) == 0
         for full in (False, True):
             with refuses(DataError):
@@ -320,7 +320,9 @@ class TestTables:
         self, store: MemoryStore, tmp_path: Path
     ) -> None:
         chosen = spec("A a", "B b", equality=ON_K)
-        slow = EntityMerge(EntityRun(spec=chosen, store=store, folder=str(tmp_path)))
+        slow = EntityMerge(
+            EntityRun(spec=chosen, store=store, folder=str(tmp_path), allow_changes=True)
+        )
         write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
         run(chosen, MemoryStore(store.objects), tmp_path)
         expected = rows(store)
@@ -335,7 +337,9 @@ class TestTables:
         write(tmp_path, {"A": A, "B": B})
         store = MemoryStore()
         chosen = spec("A a", "B b", equality=ON_K)
-        slow = EntityMerge(EntityRun(spec=chosen, store=store, folder=str(tmp_path)))
+        slow = EntityMerge(
+            EntityRun(spec=chosen, store=store, folder=str(tmp_path), allow_changes=True)
+        )
         run(chosen, MemoryStore(store.objects), tmp_path)
         expected = rows(store)
         with pytest.raises(CommitConflictError):
@@ -348,7 +352,9 @@ class TestTables:
         chosen = spec("A a", "B b", equality=ON_K)
         write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
         run(chosen, store, tmp_path)
-        slow = EntityMerge(EntityRun(spec=chosen, store=store, folder=str(tmp_path)))
+        slow = EntityMerge(
+            EntityRun(spec=chosen, store=store, folder=str(tmp_path), allow_changes=True)
+        )
         write(tmp_path, {"B": [{"_id": "b1", "k": 1}]})
         compact_table(MemoryStore(store.objects))
         slow.run()

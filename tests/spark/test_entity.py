@@ -47,7 +47,7 @@ def test_two_runs_on_spark_leave_the_table_that_two_in_one_process_do(
 
     def merged(table: str, *options: str) -> Any:
         arguments = ["entity-merge", str(path), "--output", str(tmp_path / table)]
-        given = [*arguments, "--datasets", str(tmp_path), "--json", *options]
+        given = [*arguments, "--datasets", str(tmp_path), "--allow-changes", "--json", *options]
         assert command(given) == 0
         return json.loads(capsys.readouterr().out)
 

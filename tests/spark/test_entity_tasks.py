@@ -35,7 +35,7 @@ from compactor.spark.shuffle.task import TaskRows
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from tests.entities.support import rows, spec, write
+from tests.entities.support import rows, run, spec, write
 from tests.spark.stand_in import FakeFrame, FakeSpark, as_session
 from tests.support.wording import refuses, says
 
@@ -75,6 +75,7 @@ def run_in_tasks(
     looks: bool = False,
     **settings: Any,
 ) -> EntityMergeReport:
+    settings = {"allow_changes": True} | settings
     asked = EntityRun(spec=chosen, store=store, folder=str(folder), full=full, **settings)
     merge = SparkEntityMerge(asked, connector=FakeConnector())
     spark = FakeSpark()
@@ -92,18 +93,31 @@ class Both:
         self._folder = folder
         self.one, self.many = LocalStore(str(folder / "one")), LocalStore(str(folder / "many"))
 
-    def run(self, chosen: EntityMergeSpec, *, full: bool = False, parts: int = 3) -> str:
+    def run(
+        self,
+        chosen: EntityMergeSpec,
+        *,
+        full: bool = False,
+        parts: int = 3,
+        allow_changes: bool = True,
+    ) -> str:
         """What both have come to."""
         outcomes = []
         for store in (self.one, self.many):
             try:
                 if store is self.one:
-                    folder = str(self._folder)
-                    report = EntityMerge(
-                        EntityRun(spec=chosen, store=store, folder=folder, full=full)
-                    ).run()
+                    report = run(
+                        chosen, store, self._folder, full=full, allow_changes=allow_changes
+                    )
                 else:
-                    report = run_in_tasks(chosen, store, self._folder, full=full, parts=parts)
+                    report = run_in_tasks(
+                        chosen,
+                        store,
+                        self._folder,
+                        full=full,
+                        parts=parts,
+                        allow_changes=allow_changes,
+                    )
                 outcomes.append(str(report))
             except CompactorError as error:
                 outcomes.append(f"{type(error).__name__}: {error}")
@@ -196,6 +210,26 @@ class TestRuns:
         assert "version=1" in both.run(chosen)
         both.run(spec("A z", "B b", equality=[["eq", "z.k", "b.k"]]))
         assert CommitLog(both.many).refresh().version == 2
+
+    def test_too_many_changes_are_refused(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": str(n), "k": n} for n in range(9)], "B": []})
+        chosen = spec("A a", "B b", equality=ON_K)
+        both.run(chosen, allow_changes=False)
+        write(tmp_path, {"A": [{"_id": str(n), "k": n, "_deleted": n < 2} for n in range(9)]})
+        assert "2 of the table's 9" in both.run(chosen, allow_changes=False)
+        write(tmp_path, {"A": [{"_id": str(n), "k": n} for n in range(1, 9)]})
+        assert "replaced=1" in both.run(chosen, allow_changes=False)
+        (tmp_path / "B.ndjson").unlink()
+        assert "dataset B is not there" in both.run(chosen, allow_changes=False)
+
+    def test_ids_longer_than_a_sort_key_may_be(self, both: Both, tmp_path: Path) -> None:
+        names = [f"{'x' * 3000}{n}" for n in range(400)]
+        write(tmp_path, {"A": [{"_id": "a", "k": 1}], "B": [{"_id": n, "k": 1} for n in names]})
+        chosen = spec("A a", "B b", equality=ON_K)
+        both.run(chosen)
+        assert len(rows(both.many)[0]["_id"]) > 1 << 20
+        write(tmp_path, {"B": [{"_id": n, "k": n} for n in names]})
+        assert "replaced=1" in both.run(chosen)
 
     def test_all_entities_gone_leave_tombstones(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": str(n), "k": n} for n in range(9)], "B": []})
@@ -291,9 +325,9 @@ class TestRefused:
         self, both: Both, tmp_path: Path
     ) -> None:
         (tmp_path / "A.ndjson").write_text('{"_id":"1"}\n{"_id":"1"}\n{"k":1}\n')
-        assert "entity 3: `_id` is missing" in both.run(spec("A a"))
+        assert "line 3: `_id` is missing" in both.run(spec("A a"))
         write(tmp_path, {"A": [{"_id": "1"}, {"_id": "1"}, {"_id": "2", "_deleted": "yes"}]})
-        assert 'entity 3: `_deleted` is "yes": it has to be true' in both.run(spec("A a"))
+        assert 'line 3: `_deleted` is "yes": it has to be true' in both.run(spec("A a"))
         write(tmp_path, {"A": [{"_id": "1"}, {"_id": "2", "_deleted": 1}]})
         assert "clusters=2" in both.run(spec("A a"))
         assert [row.get("_deleted") for row in rows(both.many)] == [None, True]
@@ -310,7 +344,9 @@ class TestRefused:
         both.run(spec("A a"))
         write(tmp_path, {"A": [{"_id": "2"}]})
 
-        asked = EntityRun(spec=spec("A a"), store=both.one, folder=str(tmp_path))
+        asked = EntityRun(
+            spec=spec("A a"), store=both.one, folder=str(tmp_path), allow_changes=True
+        )
         merge = SparkEntityMerge(asked, connector=FakeConnector())
         EntityMerge(asked).run()
         before = rows(both.one)

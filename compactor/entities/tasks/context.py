@@ -7,13 +7,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from compactor.entities.datasets import Located
+from compactor.entities.expressions import ID
 from compactor.entities.memory import EntityMemory
 from compactor.entities.spec import EntityMergeSpec
 from compactor.spark.shuffle.task import PLACE_BITS
 from compactor.table.snapshot import Snapshot
+from lsm_fragment.keys.sort_schema import SortColumn
 
 PLACE: Final = (1 << PLACE_BITS) - 1
 """Mask of an entity number's position at home."""
+
+BY_ID: Final = (SortColumn(ID),)
+"""The order of clusters, by which tasks divide them to fold and number them."""
 
 # Columns beside the properties, whose names begin with a dot and so never clash.
 NODE: Final = "node"

@@ -11,9 +11,9 @@ import pyarrow as pa
 from compactor.entities.clusters import kept_of
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.expressions import ID
+from compactor.entities.keys import keys_of
 from compactor.entities.output import difference, written_batches, written_of
-from compactor.entities.target import SORT
-from compactor.entities.tasks.context import LABEL, NODE, TARGET, Context
+from compactor.entities.tasks.context import BY_ID, LABEL, NODE, TARGET, Context
 from compactor.entities.tasks.lines import CLUSTER
 from compactor.entities.tasks.reading import SAMPLED_CHARACTERS
 from compactor.entities.texts import TEXT
@@ -53,8 +53,13 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     kept = kept_of(context.spec, found.column(ID), np.asarray(found.column(DELETED)))
     found = keep_rows(found, kept)
     signatures = np.asarray(found.column(SIGNATURE))
-    changes = difference(found.column(ID), signatures, written, everything=everything)
+    changes = difference(
+        found.column(ID), found.column(DELETED), signatures, written, everything=everything
+    )
     changed = take_rows(found, changes.clusters).drop_columns(["dataset"])
+    # Keys divide changes as ids do, because samples are shorter than the part that both share.
+    place_of_id = changed.schema.get_field_index(ID)
+    changed = changed.set_column(place_of_id, ID, keys_of(changed.column(ID)))
     rows = len(changes.gone)
     no_entity = build_list(
         pa.large_list(pa.int64()), np.zeros(rows, np.int64), pa.array([], pa.int64()), None
@@ -80,13 +85,15 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     )
     weights = np.concatenate([counts, np.ones(rows, np.int64)])
     at = np.repeat(np.arange(len(weights)), weights)
-    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}), SORT)
+    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}), BY_ID)
     yield TaskSummary(
         {
             "clusters": found.num_rows,
             "new": changes.new,
             "changed": len(changes.clusters) - changes.new,
             "gone": rows,
+            "living": changes.living_before,
+            "ended": changes.ended,
             "members": members,
         }
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.common.clock import random_id
-from compactor.entities.clusters import Clusters
+from compactor.entities.clusters import Clusters, cluster_ids
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE, Entities
 from compactor.entities.expressions import ID
 from compactor.entities.fold import MERGED, end_to_end
@@ -31,7 +31,7 @@ def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
     places = ints_of(asked, NODE) & PLACE
     names: set[str] = set()
     start = 0
-    for key, count in zip(home.entities, home.rows, strict=True):
+    for dataset, (key, count) in enumerate(zip(home.entities, home.rows, strict=True)):
         end = start + count
         at = start
         for batch in [] if key is None else part_rows(open_store(context.staging), key):
@@ -46,6 +46,7 @@ def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
                 names.update(name[1:] for name in here if name.startswith(PROPERTY))
                 some = asked.slice(low, high - low)
                 here |= {name: array_of(some, name) for name in (LABEL, "position", TARGET)}
+                here["dataset"] = pa.array(np.full(chosen.num_rows, dataset, np.int32))
                 yield TaskRows(pa.RecordBatch.from_pydict(here))
             at += batch.num_rows
         start = end
@@ -77,6 +78,7 @@ def fold(
     parts: list[Entities] = []
     labels = [np.zeros(0, np.int64)]
     positions = [np.zeros(0, np.int64)]
+    offsets = [np.zeros(0, np.int32)]
     for number, batch in given:
         charge(batch.nbytes)
         if number == HEADS:
@@ -85,21 +87,27 @@ def fold(
             parts.append(from_batch(batch))
             labels.append(np.asarray(batch.column(LABEL)))
             positions.append(np.asarray(batch.column("position")))
+            offsets.append(np.asarray(batch.column("dataset")))
     head = pa.Table.from_batches(heads).select([ID, LABEL, DELETED, REPLACED, SIGNATURE])
     is_gone = head.column(REPLACED)
     gone = array_of(head.filter(is_gone), ID)
     head = head.filter(pc.invert(is_gone))
     head = head.take(pc.sort_indices(head.column(LABEL)))
     of = np.searchsorted(ints_of(head, LABEL), np.concatenate(labels))
+    members = np.lexsort((np.concatenate(positions), of))
+    counts = np.bincount(of, minlength=head.num_rows)
+    entities = end_to_end(parts)
+    # Ids of clusters may be long, so they are made of the members' again, and do not travel.
+    in_order = np.concatenate(offsets)[members].astype(np.int64)
     clusters = Clusters(
-        np.lexsort((np.concatenate(positions), of)),
-        np.bincount(of, minlength=head.num_rows),
-        array_of(head, ID),
+        members,
+        counts,
+        cluster_ids(context.spec.identity, in_order, entities.ids.take(pa.array(members)), counts),
         array_of(head, DELETED),
         ints_of(head, SIGNATURE),
     )
     changes = Difference(np.arange(head.num_rows), 0, gone)
-    rows = EntityBatches(context.spec, [end_to_end(parts)], clusters, changes, first_updated, names)
+    rows = EntityBatches(context.spec, [entities], clusters, changes, first_updated, names)
     written = write_fragments(open_store(table), plan, rows, random_id())
     yield TaskSummary({"entries": [entry.to_json() for entry in written.entries]})
 

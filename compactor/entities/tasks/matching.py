@@ -32,7 +32,7 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
     coded = texts.dictionary_encode()
     keys = np.asarray(coded.indices).astype(np.int64) * len(context.spec.rules)
     keys += ints_of(found, RULE)
-    _, of, count = np.unique(keys, return_inverse=True, return_counts=True)
+    found_keys, of, count = np.unique(keys, return_inverse=True, return_counts=True)
     on_left, on_right = (
         np.bincount(of, np.asarray(found.column(side)), len(count)) > 0
         for side in ("on_left", "on_right")
@@ -40,11 +40,15 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
     nodes = ints_of(found, NODE)
     firsts = np.full(len(count), np.iinfo(np.int64).max)
     np.minimum.at(firsts, of, nodes)
-    matched = (on_left & on_right)[of]
+    is_shared = on_left & on_right
+    matched = is_shared[of]
     groups = ints_of(found, GROUP)[matched]
     if len(groups):
         yield TaskRows(pa.RecordBatch.from_pydict({GROUP: groups, NODE: firsts[of[matched]]}))
-    yield TaskSummary({"matched": len(groups)})
+    rules = np.bincount(
+        found_keys[is_shared] % len(context.spec.rules), minlength=len(context.spec.rules)
+    )
+    yield TaskSummary({"matches": rules.tolist()})
 
 
 def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterator[pa.RecordBatch]:

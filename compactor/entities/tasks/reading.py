@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.entities.datasets import columns_in
-from compactor.entities.entities import SIGNATURE, UPDATED, Columns, entities_of, first_mistake
+from compactor.entities.entities import SIGNATURE, UPDATED, entities_of, first_mistake
 from compactor.entities.expressions import ID
 from compactor.entities.matching import groups_of_rule, values_of_rules
+from compactor.entities.rule_figures import counts_of
 from compactor.entities.tasks.context import (
     GROUP,
     NODE,
@@ -55,7 +56,7 @@ def read_piece(piece: DatasetPart) -> TaskOutput:
 def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
     """Numbers and stores the entities of a home. Sends a row per rule and value to the matching parts."""
     charge = context.memory()
-    columns: list[list[Columns]] = [[] for _ in context.names]
+    columns: list[list[dict[str, pa.Array]]] = [[] for _ in context.names]
     for dataset, batch in given:
         charge(batch.nbytes)
         columns[dataset].append(dict(zip(batch.schema.names, batch.columns, strict=True)))
@@ -73,7 +74,9 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
     with ExitStack() as stack:
         groups = new_part(context, part, stack)
         count = 0
+        rules = []
         for rule, sides in enumerate(values_of_rules(context.spec, datasets, charge)):
+            rules.append(counts_of(sides))
             found = groups_of_rule(*sides)
             if not len(found.firsts):
                 continue
@@ -104,4 +107,4 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
         groups.key,
         sum(d.nbytes for d in datasets),
     )
-    yield TaskSummary({"home": home.to_json()})
+    yield TaskSummary({"home": home.to_json(), "rules": rules})

@@ -133,7 +133,7 @@ def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
     """Reads the rules of an entity merge; its inputs are the datasets, under aliases of their names."""
     from compactor.entities.spec import spec_of
 
-    for name in ("sources", "initial_datasets", "ignore_non_existent_datasets"):
+    for name in ("sources", "types", "initial_datasets", "ignore_non_existent_datasets"):
         if name in section.root:
             raise section.fail((name,), f"{name}: the datasets are the `inputs` of the merge")
     aliases = [f"{name} {name.replace('.', '_')}" for name in node.inputs]
