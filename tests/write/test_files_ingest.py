@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -418,6 +418,24 @@ def test_an_integer_that_the_shared_type_does_not_hold_is_refused(
     with refuses(InputError, "1.csv, row 1", "'v'", "9007199254740993", "double"):
         ingest_all(tmp_path, texts, together=together)
     assert CommitLog(LocalStore(str(tmp_path / "table"))).refresh().version == 0
+
+
+@pytest.mark.parametrize("last", ["k,v\n3,2\n", "k,v\n3\n"], ids=["sound", "bad"])
+def test_types_that_differ_follow_the_policy_of_conflicts_whatever_file_is_bad(
+    tmp_path: Path, last: str
+) -> None:
+    paths = [tmp_path / f"{number}.csv" for number in range(3)]
+    for path, text in zip(paths, ("k,v\n1,1\n", "k,v\n2,1.5\n", last), strict=True):
+        path.write_text(text)
+    store = LocalStore(str(tmp_path / "table"))
+    options = IngestOptions(on_conflict=OnConflict.STRING)
+    with (
+        suppress(InputError),
+        FilesIngest(store, CommitLog(store), parse_sort_schema("k"), options) as ingest,
+    ):
+        list(ingest.add([str(path) for path in paths]))
+    rows = Table.open(store.url).scan().to_table().to_pylist()
+    assert [row["v"] for row in rows][:2] == ["1", "1.5"]
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -120,7 +120,7 @@ class FilesIngest:
         Small files share a commit, since each costs syncs, requests and a version. If a file fails, those
         before it are committed, and then the error is raised; `in_one_commit` adds all files or none. If text
         files of a table's first commit have different types for a column, such as integer and double, all
-        are read again by the wider one.
+        are read again by the wider one, if `on_conflict` is an error.
 
         on_file: entered with each path while the file is read and written; yields a progress callback. Raises
         `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a
@@ -147,9 +147,10 @@ class FilesIngest:
             yield from commit.made()
 
     def _agree(self, paths: Sequence[str]) -> bool:
-        """Finds types for all files of text. Returns whether some differ that were not known to."""
+        """Finds types for all files of text, unless `on_conflict` says what to do with other types. Returns
+        whether some differ that were not known to."""
         texts = [path for path in paths if not _has_own_types(path)]
-        if len(texts) < 2 or len(self._agreed):
+        if len(texts) < 2 or len(self._agreed) or self._options.on_conflict is not OnConflict.ERROR:
             return False
         self._agreed = agreed_types(texts, self._options.text)
         self._drop_begun()
