@@ -50,9 +50,10 @@ class Tables:
             pq.write_table(log_rows(40, number), files[-1])
         self.file = files[3]
         self.url = f"s3://{bucket}/template"
-        self._do(
-            "ingest", self.url, *files[:3], "--sort-by", "service,ts", "--skip-index", "id:bloom"
-        )
+        for file in files[:3]:  # each a version
+            self._do(
+                "ingest", self.url, file, "--sort-by", "service,ts", "--skip-index", "id:bloom"
+            )
         self._do("delete", self.url, "--where", "id = '0-1'")
         self._do("alter", self.url, "--rename", "value:v")
         (folder / "d.ndjson").write_text('{"_id": "1", "k": 1}\n')

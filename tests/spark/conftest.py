@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="session")
-def spark(s3_server: S3Server) -> Iterator[SparkSession]:
-    session = open_session("local[2]")
-    yield session
-    session.stop()
+@pytest.fixture(scope="module")
+def spark(s3_server: S3Server) -> SparkSession:
+    """The session that is open in this process, or a new one; it ends with the process."""
+    return open_session("local[2]")

@@ -27,13 +27,15 @@ Edges = tuple[np.ndarray, np.ndarray]
 
 @pytest.fixture(scope="module")
 def spark(s3_server: S3Server) -> Iterator[Any]:
-    # The JVM outlives the session with the environment it began with: that of the S3 server for later tests.
+    # The JVM outlives these tests with the environment it began with: that of the S3 server for later ones.
     session = open_session("local[2]")
-    session.conf.set("spark.sql.shuffle.partitions", "2")
     # Compiling a plan takes longer than running it does on data this small.
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
+    for name, value in settings.items():
+        session.conf.set(name, value)
     yield session
-    session.stop()
+    for name in settings:
+        session.conf.unset(name)
 
 
 def smallest_by_union_find(left: np.ndarray, right: np.ndarray) -> dict[int, int]:
