@@ -57,7 +57,7 @@ class Located:
     """Path of a file, or address of a table."""
     is_file: bool
     types: tuple[tuple[str, str], ...] = ()
-    """_Columns of a file of texts that are no texts, with the names of their types in SQL."""
+    """Columns of a file of texts that are no texts, with the names of their types in SQL."""
 
     @property
     def shown(self) -> str:
@@ -329,7 +329,7 @@ def _read(
     found: Iterable[tuple[_Columns, int]],
     name: str,
     charge: Charge,
-    place_of: Callable[[int], str],
+    place_of_row: Callable[[int], str],
 ) -> Entities:
     columns = []
     rows: list[int] = []
@@ -343,7 +343,7 @@ def _read(
         charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
         rows.append(count)
-    return entities_of(columns, rows, name, place_of)
+    return entities_of(columns, rows, name, place_of_row)
 
 
 def place_in(located: Located, row: int) -> str:
