@@ -69,6 +69,13 @@ cdef inline uint64_t loaded(const uint8_t* at, int64_t size) noexcept nogil:
     return value
 
 
+cdef inline uint64_t bytes_like(uint64_t word, uint64_t byte) noexcept nogil:
+    """Returns a word whose lowest bit is in the first of eight bytes that is `byte`; zero without one."""
+    cdef uint64_t ones = 0x0101010101010101
+    word ^= ones * byte
+    return (word - ones) & ~word & (ones << 7)
+
+
 cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
     """Hashes a string for a table in memory."""
     cdef uint64_t total = <uint64_t>length * <uint64_t>0x9E3779B97F4A7C15ULL

@@ -13,7 +13,7 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from lsm_fragment.native.words cimport lowest_bit
+from lsm_fragment.native.words cimport bytes_like, lowest_bit
 
 cdef enum:
     NO_MARK = -1
@@ -48,13 +48,6 @@ cdef struct Row:
 
 cdef inline bint ends_cell(uint8_t byte, uint8_t delimiter) noexcept nogil:
     return byte == delimiter or byte == LF or byte == CR
-
-
-cdef inline uint64_t bytes_like(uint64_t word, uint64_t byte) noexcept nogil:
-    """Returns a word whose lowest bit is in the first of eight bytes that is `byte`; zero without one."""
-    cdef uint64_t ones = 0x0101010101010101
-    word ^= ones * byte
-    return (word - ones) & ~word & (ones << 7)
 
 
 cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size, uint8_t delimiter) noexcept nogil:

@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from lsm_fragment.native.words cimport lowest_bit
+from lsm_fragment.native.words cimport bytes_like, lowest_bit
 
 cdef extern from *:
     """
@@ -128,18 +128,11 @@ cdef inline bint is_digit(uint8_t byte) noexcept nogil:
     return byte - 48 < 10 and byte >= 48
 
 
-cdef inline uint64_t slashes(uint64_t word) noexcept nogil:
-    """Returns a word whose lowest bit is in the first of eight bytes that is a backslash; zero without one."""
-    cdef uint64_t ones = 0x0101010101010101
-    word ^= ones * 92
-    return (word - ones) & ~word & (ones << 7)
-
-
 cdef inline uint64_t ends_of_run(uint64_t word) noexcept nogil:
     """Returns a word whose lowest bit is in the first of eight bytes that is a quote, a backslash or a control
     character; zero without one."""
-    cdef uint64_t ones = 0x0101010101010101, quote = word ^ (ones * 34)
-    return slashes(word) | (((quote - ones) & ~quote) | ((word - ones * 32) & ~word)) & (ones << 7)
+    cdef uint64_t ones = 0x0101010101010101
+    return bytes_like(word, 34) | bytes_like(word, 92) | ((word - ones * 32) & ~word & (ones << 7))
 
 
 cdef inline Bytes text_end(Bytes p, Bytes end, bint* is_escaped) noexcept nogil:
@@ -243,7 +236,7 @@ cdef int64_t unescape(Bytes p, int64_t size, uint8_t* into) noexcept nogil:
         if p + 8 <= end:
             memcpy(&word, p, 8)
             memcpy(at, &word, 8)
-            found = slashes(word)
+            found = bytes_like(word, 92)
             step = 8 if found == 0 else lowest_bit(found) >> 3
             p += step
             at += step
