@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lsm_fragment import limits
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import FragmentWriter, WriterOptions
-from lsm_fragment.errors import OrderError, SchemaError
+from lsm_fragment.errors import LimitError, OrderError, SchemaError
 from lsm_fragment.threads import ThreadPool
 from tests.support.fragments import (
     BytesSource,
@@ -87,6 +88,39 @@ def test_rows_that_the_caller_has_checked_give_the_same_bytes_in_any_number_of_t
                 writer.write_sorted({n: a.slice(start, rows) for n, a in columns.items()})
             writer.finish()
         assert sink.getvalue() == expected
+
+
+def heavy_texts() -> pa.Table:
+    """Returns three row groups of 20,000 rows, of two columns that threads compress apart."""
+    rows = np.arange(60_000)
+    names = [f"{row * 7919 % 60_013:032x}" * 2 for row in rows.tolist()]
+    logs = [
+        f"request {row} of user {row % 977} took {row % 13} ms at {row * 31:09}" for row in rows
+    ]
+    return pa.table({"k": rows, "name": names, "log": logs})
+
+
+def test_heavy_columns_give_the_same_bytes_in_any_number_of_threads() -> None:
+    table, options = heavy_texts(), WriterOptions(max_rows=20_000)
+    alone = write_fragment(table, "k", options)
+    assert group_rows(alone) == [20_000] * 3
+    assert rows_of(read_random(alone)) == rows_of(table)
+    for threads in (2, 4):
+        with closing(ThreadPool(threads)) as pool:
+            assert write_fragment(table, "k", options, pool=pool) == alone
+
+
+def test_a_heavy_column_that_readers_would_refuse_is_named_in_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "_MAX_CHUNK_BYTES", 100_000)
+    monkeypatch.setattr(limits, "MAX_RATIO", 0)
+    for threads in (1, 2, 4):
+        with (
+            closing(ThreadPool(threads)) as pool,
+            pytest.raises(LimitError, match=r"column .*rows 0 to 19,999"),
+        ):
+            write_fragment(heavy_texts(), "k", WriterOptions(max_rows=20_000), pool=pool)
 
 
 @pytest.mark.parametrize("max_rows", AWKWARD_SIZES)

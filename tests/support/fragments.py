@@ -15,6 +15,7 @@ from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.encodings.null import nulls
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
+from lsm_fragment.threads import ALONE, ThreadPool
 
 
 class NonSeekableSink:
@@ -66,10 +67,11 @@ def write_fragment(
     options: WriterOptions | None = None,
     *,
     batch_rows: int | None = None,
+    pool: ThreadPool = ALONE,
 ) -> bytes:
     """Writes a fragment of a table that is sorted already."""
     sink = NonSeekableSink()
-    with FragmentWriter(sink, table.schema, sort_schema(sort), options) as writer:
+    with FragmentWriter(sink, table.schema, sort_schema(sort), options, pool=pool) as writer:
         for batch in table.to_batches(max_chunksize=batch_rows):
             writer.write(batch)
         writer.finish()

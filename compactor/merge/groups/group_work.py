@@ -33,7 +33,7 @@ from lsm_fragment.arrays.sizes import (
 )
 from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_binary_like, is_templated
-from lsm_fragment.container.chunk import Chunk, make_chunk
+from lsm_fragment.container.chunk import Chunk, encode_chunk, make_chunk
 from lsm_fragment.encodings.dictionary import Coding, by_dictionary, recoded
 from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.errors import LimitError
@@ -150,9 +150,8 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     if len(array):
         laps.begin("encode")
         precedent = Precedent.of_text(rows.searched_rows)
-        made.chunk = make_chunk(
-            array, level=rows.level, coding=coding, seen=seen, precedent=precedent
-        )
+        encoded = encode_chunk(array, coding=coding, seen=seen, precedent=precedent)
+        made.chunk = encoded.compressed(rows.level)
         if rows.summarise is not None:
             made.summary = rows.summarise(text(array))
     laps.end()

@@ -19,7 +19,7 @@ from lsm_fragment.blocks.parts import payload_checksum
 from lsm_fragment.container.footer import ChunkStats
 from lsm_fragment.encodings.coding import EncodedArray
 from lsm_fragment.encodings.dictionary import Coding
-from lsm_fragment.encodings.fitting import encode_fitting
+from lsm_fragment.encodings.fitting import compress_fitting, encode_bounded
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.keys.bounds import Value
@@ -80,20 +80,46 @@ class Chunk:
         )
 
 
-def make_chunk(
+@dataclass(frozen=True, slots=True)
+class EncodedChunk:
+    """A chunk before its compression, which other threads may do while the column's next chunk is encoded."""
+
+    array: pa.Array
+    encoded: EncodedArray
+    compared: pa.Array
+    """The values among which the least and the greatest are."""
+
+    def compressed(self, level: int) -> Chunk:
+        """Raises `LimitError` if readers would refuse the chunk."""
+        array = self.array
+        encoded, codec, stored = compress_fitting(self.encoded, array, level)
+        low, high = min_max(self.compared)
+        return Chunk(
+            meta=encoded.meta,
+            codec=codec,
+            stored=stored,
+            rows=len(array),
+            raw_bytes=encoded.raw_bytes,
+            decoded_bytes=_decoded_bytes(array, encoded),
+            encoding=encoded.encoding.name,
+            null_count=array.null_count,
+            min=low,
+            max=high,
+        )
+
+
+def encode_chunk(
     array: pa.Array,
     *,
-    level: int,
     coding: Coding = Coding.OPEN,
     seen: TextSurvey | None = None,
     precedent: Precedent | None = None,
-) -> Chunk:
-    """Encodes and compresses a storage array, possibly dictionary-coded or templated.
+) -> EncodedChunk:
+    """Encodes a storage array, possibly dictionary-coded or templated.
 
-    level: zstd's; 0 for no compression. coding: `Coding.FINAL` for the result of
-    `lsm_fragment.encodings.dictionary.by_dictionary`. seen: the survey of a final templated array.
-    precedent: what became of the column's last chunks, if they are made one after the other. Raises
-    `LimitError` if readers would refuse the chunk.
+    coding: `Coding.FINAL` for the result of `lsm_fragment.encodings.dictionary.by_dictionary`. seen: the
+    survey of a final templated array. precedent: what became of the column's last chunks, if they are encoded
+    one after the other. Raises `LimitError` for a type with more parts than readers accept.
     """
     is_coded, has_templates = pt.is_dictionary(array.type), is_templated(array.type)
     if (is_coded or has_templates) and coding is not Coding.FINAL:
@@ -102,23 +128,24 @@ def make_chunk(
     if has_templates:
         seen = seen or survey_texts(array)
         compared = seen.extremes
-    is_decided = coding is not Coding.OPEN
-    encoded, codec, stored = encode_fitting(
-        array, level=level, is_decided=is_decided, seen=seen, precedent=precedent
+    encoded = encode_bounded(
+        array, is_decided=coding is not Coding.OPEN, seen=seen, precedent=precedent
     )
-    low, high = min_max(compared)
-    return Chunk(
-        meta=encoded.meta,
-        codec=codec,
-        stored=stored,
-        rows=len(array),
-        raw_bytes=encoded.raw_bytes,
-        decoded_bytes=_decoded_bytes(array, encoded),
-        encoding=encoded.encoding.name,
-        null_count=array.null_count,
-        min=low,
-        max=high,
-    )
+    return EncodedChunk(array, encoded, compared)
+
+
+def make_chunk(
+    array: pa.Array,
+    *,
+    level: int,
+    coding: Coding = Coding.OPEN,
+    seen: TextSurvey | None = None,
+) -> Chunk:
+    """Encodes and compresses a storage array, as `encode_chunk` does.
+
+    level: zstd's; 0 for no compression. Raises `LimitError` if readers would refuse the chunk.
+    """
+    return encode_chunk(array, coding=coding, seen=seen).compressed(level)
 
 
 def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:

@@ -7,12 +7,13 @@ the same rows however the rows are batched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from lsm_fragment.arrays.hashing import U64, add_column, fold_rows
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.type_json import JsonObject
 from lsm_fragment.arrays.validity import ValueCheck
-from lsm_fragment.container.chunk import ByteSink, Chunk, make_chunk
+from lsm_fragment.container.chunk import ByteSink, Chunk, EncodedChunk, encode_chunk, make_chunk
 from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.footer import FragmentSummary
 from lsm_fragment.container.header import FragmentHeader
@@ -35,8 +36,11 @@ from lsm_fragment.errors import LimitError, OrderError, SchemaError
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.normalised import KeyColumns
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.threads import ALONE, ThreadPool
+from lsm_fragment.threads import ALONE, ThreadPool, Work
 from lsm_fragment.version import __version__
+
+_COMPRESSED_APART_BYTES: Final = 1 << 20
+"""Compress columns from this size on in another thread: it takes milliseconds, to hand them over a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,8 @@ class FragmentWriter:
 
         sequence: that of the fragments that the writer continues.
 
-        pool: encodes the columns of a row group; the bytes are the same for any number of threads.
+        pool: encodes the columns of a row group, and compresses heavy ones while the next row group is
+        encoded; the bytes are the same for any number of threads.
         """
         self._pool = pool
         self._on_row_group = on_row_group
@@ -139,6 +144,10 @@ class FragmentWriter:
         self._keys = [column.column for column in sort]
         self._others = header.others
         self._pending = Pending()
+        self._rows = 0
+        """Rows of the row groups so far."""
+        self._encoded: _Group | None = None
+        """The last row group, while its chunks are compressed."""
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
         self._precedents = sequence.precedents
@@ -176,6 +185,7 @@ class FragmentWriter:
         """Writes the pending rows, the other columns and the footer."""
         if self._pending.rows:
             self._cut(final=True)
+        self._write_group()
         for name in self._others:
             self._copy_column(name)
         summary = self._emitter.finish(self._row_hashes)
@@ -194,6 +204,8 @@ class FragmentWriter:
         self._close()
 
     def _close(self) -> None:
+        if self._encoded is not None:
+            self._encoded.drop()
         self._spool.close()
 
     def _check_order(self, columns: Mapping[str, pa.Array]) -> None:
@@ -220,39 +232,61 @@ class FragmentWriter:
     def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
         keys = [columns[name] for name in self._keys]
         names = [*self._keys, *self._others]
-        numbers = _RowNumbers(rows)
-        make = partial(self._chunk, self._emitter.rows, numbers, columns)
-        chunks = self._pool.each(make, names, [columns[name].nbytes for name in names])
-        self._emitter.key_group(chunks[: len(keys)], key_at(keys, 0), key_at(keys, rows - 1))
-        for name, chunk in zip(self._others, chunks[len(keys) :], strict=True):
-            self._spool.append(name, chunk)
-        self._row_hashes.append(numbers.row_hash())
+        group = _Group(self._rows, key_at(keys, 0), key_at(keys, rows - 1), _RowNumbers(rows))
+        self._rows += rows
+        encode = partial(self._chunk, group, columns)
+        group.chunks = self._pool.each(encode, names, [columns[name].nbytes for name in names])
         if self._on_row_group is not None:
             self._on_row_group(columns)
+        # Heavy chunks are compressed while the next row group is encoded.
+        self._write_group()
+        self._encoded = group
+        if self._pool.threads == 1:
+            self._write_group()
 
-    def _chunk(
-        self, first: int, numbers: _RowNumbers, columns: Mapping[str, pa.Array], name: str
-    ) -> Chunk:
-        """Makes a column's chunk of rows from `first` on, and adds the column to their numbers."""
-        array = columns[name]
-        # Coding comes before hashing: then only distinct values need hashing.
-        coded, coding = self._coded(name, array)
-        numbers.add(name, coded)
-        level = self._options.compression_level
+    def _write_group(self) -> None:
+        """Writes the row group that is still being compressed, if there is one."""
+        if (group := self._encoded) is None:
+            return
+        self._encoded = None
         try:
+            chunks = [self._pool.wait(chunk) for chunk in group.chunks]
+        finally:
+            group.drop()
+        self._emitter.key_group(chunks[: len(self._keys)], group.first_key, group.last_key)
+        for name, chunk in zip(self._others, chunks[len(self._keys) :], strict=True):
+            self._spool.append(name, chunk)
+        self._row_hashes.append(group.numbers.row_hash())
+
+    def _chunk(self, group: _Group, columns: Mapping[str, pa.Array], name: str) -> Work[Chunk]:
+        """Makes a column's chunk, or only encodes it if it is heavy, and begins the rest."""
+        array = columns[name]
+        coded, coding = self._coded(name, array)
+        with group.naming(name):
+            precedent = self._precedents.setdefault(name, Precedent())
+            encoded = encode_chunk(coded, coding=coding, precedent=precedent)
+        rest = partial(self._compressed, group, name, array, encoded, coding)
+        if self._pool.threads > 1 and array.nbytes >= _COMPRESSED_APART_BYTES:
+            return self._pool.begin(rest)
+        work = Work(rest)
+        work.do()
+        return work
+
+    def _compressed(
+        self, group: _Group, name: str, array: pa.Array, encoded: EncodedChunk, coding: Coding
+    ) -> Chunk:
+        """Compresses a column's chunk, and adds the column to the numbers of the rows."""
+        # Coding came before hashing: so only distinct values need hashing.
+        group.numbers.add(name, encoded.array)
+        level = self._options.compression_level
+        with group.naming(name):
             try:
-                precedent = self._precedents.setdefault(name, Precedent())
-                return make_chunk(coded, level=level, coding=coding, precedent=precedent)
+                return encoded.compressed(level)
             except LimitError:
-                if coding is Coding.OPEN or not pt.is_dictionary(coded.type):
+                if coding is Coding.OPEN or not pt.is_dictionary(encoded.array.type):
                     raise
                 # The few values of one row group may fit without codes.
                 return make_chunk(plain(array), level=level)
-        except LimitError as error:
-            raise LimitError(
-                f"column {name!r}, rows {first:,} to {first + len(array) - 1:,} in sort order: {error}: "
-                "divide these values into several rows, or leave them out"
-            ) from error
 
     def _coded(self, name: str, array: pa.Array) -> tuple[pa.Array, Coding]:
         """Dictionary-codes a column's rows if that pays, whether they are coded or not."""
@@ -269,17 +303,44 @@ class FragmentWriter:
             self._emitter.copy_block(parts, stats)
 
 
+@dataclass(slots=True)
+class _Group:
+    """A row group whose chunks are being made."""
+
+    first_row: int
+    first_key: Bound
+    last_key: Bound
+    numbers: _RowNumbers
+    chunks: Sequence[Work[Chunk]] = ()
+
+    @contextmanager
+    def naming(self, column: str) -> Iterator[None]:
+        """Names column and rows in a `LimitError`."""
+        try:
+            yield
+        except LimitError as error:
+            first, last = self.first_row, self.first_row + self.numbers.rows - 1
+            raise LimitError(
+                f"column {column!r}, rows {first:,} to {last:,} in sort order: {error}: "
+                "divide these values into several rows, or leave them out"
+            ) from error
+
+    def drop(self) -> None:
+        for chunk in self.chunks:
+            chunk.drop()
+
+
 class _RowNumbers:
     """The row-hash numbers of one row group's rows; several threads add columns."""
 
     def __init__(self, rows: int) -> None:
-        self._rows = rows
+        self.rows = rows
         self._by_thread: dict[int, U64] = {}
 
     def add(self, name: str, array: pa.Array) -> None:
         thread = get_ident()
         if thread not in self._by_thread:
-            self._by_thread[thread] = np.zeros(self._rows, dtype=np.uint64)
+            self._by_thread[thread] = np.zeros(self.rows, dtype=np.uint64)
         add_column(name, array, self._by_thread[thread])
 
     def row_hash(self) -> int:

@@ -29,22 +29,26 @@ _NO_COMPRESSION: Final = 0
 """The compression level that stores bytes as they are."""
 
 
-def encode_fitting(
-    array: pa.Array,
-    *,
-    level: int,
-    is_decided: bool,
-    seen: TextSurvey | None,
-    precedent: Precedent | None,
-) -> tuple[EncodedArray, Codec, bytes]:
-    """Encodes and compresses a chunk. level: see `lsm_fragment.container.chunk.make_chunk`. is_decided,
-    seen, precedent: see `encode_array`.
+def encode_bounded(
+    array: pa.Array, *, is_decided: bool, seen: TextSurvey | None, precedent: Precedent | None
+) -> EncodedArray:
+    """Encodes a chunk. is_decided, seen, precedent: see `encode_array`.
 
-    Raises `LimitError` if readers would refuse the values in every encoding.
+    Raises `LimitError` for a type with more parts than readers accept.
     """
     encoded = encode_array(array, is_decided=is_decided, seen=seen, precedent=precedent)
     if len(encoded.meta) > MAX_META_BYTES:
         raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
+    return encoded
+
+
+def compress_fitting(
+    encoded: EncodedArray, array: pa.Array, level: int
+) -> tuple[EncodedArray, Codec, bytes]:
+    """Compresses an encoded chunk. level: see `lsm_fragment.container.chunk.make_chunk`.
+
+    Raises `LimitError` if readers would refuse the values in every encoding.
+    """
     if (stored := _stored(encoded, array, level)) is not None:
         return encoded, *stored
     is_plain = array.type == value_type(array.type)
