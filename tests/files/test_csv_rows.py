@@ -80,6 +80,28 @@ def test_cells_are_those_of_plain_python_wherever_blocks_end(
     assert sorted([*ordinals, *(place for place, _ in odd)]) == list(range(len(rows) + len(odd)))
 
 
+_LONG_PIECES = [b"x" * 63, b"y" * 15, b"abcdefg", b"z", b"\n", b",", b'""', b'""', b'""' * 40, b'"']
+
+
+@given(st.lists(st.sampled_from(_LONG_PIECES), max_size=30).map(b"".join), st.booleans())
+def test_quotes_of_long_cells_are_found_at_every_distance(text: bytes, is_quoted: bool) -> None:
+    row = b'"' + text.replace(b'"', b'""') + b'"' if is_quoted else b'"' + text
+    expected = plain(row + b",1\n", 2)
+    try:
+        rows = [
+            [cell[0], cell[1]]
+            for block in cut_rows("a.csv", io.BytesIO(b"a,b\n" + row + b",1\n"), 2, 1 << 20)
+            for cell in zip(block.column(0).to_pylist(), block.column(1).to_pylist(), strict=True)
+        ]
+    except InputError:
+        assert expected is None
+        return
+    assert expected is not None
+    assert rows == expected[0]
+    if is_quoted:
+        assert rows == [[text, b"1"]]
+
+
 @pytest.mark.parametrize("lines", [b"x\n", b"\n\r\n\nx\n", b"\xef\xbb\xbf\nx\n"])
 def test_lines_before_the_header_are_no_rows(lines: bytes) -> None:
     [block] = cut_rows("a.csv", io.BytesIO(lines + b"1\n"), 1, 1 << 20)

@@ -116,6 +116,40 @@ def test_a_line_is_taken_if_the_standard_library_takes_it(tmp_path: Path, line: 
         assert _without_nulls(rows[1]) == _without_nulls(expected)
 
 
+_LONG_PIECES = [
+    "x" * 63,
+    "y" * 15,
+    "abcdefg",
+    "z",
+    "\u00e9",
+    '\\"',
+    "\\\\",
+    "\\n",
+    '\\"' * 40,
+    "\\u00e9",
+]
+_RARE_PIECES = ["\\ud83d\\ude00", "\\ud800", "\\x", "\\u12", "\x1f", '"', "\\"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(_LONG_PIECES), max_size=30),
+    st.lists(st.sampled_from(_LONG_PIECES), max_size=4),
+    st.sampled_from(["", "", *_RARE_PIECES]),
+)
+def test_escapes_of_long_texts_are_found_at_every_distance(
+    tmp_path: Path, start: list[str], end: list[str], rare: str
+) -> None:
+    line = '{"a":"' + "".join([*start, rare, *end]) + '"}'
+    path = tmp_path / "a.ndjson"
+    path.write_text('{"a":"first"}\n' + line + "\n")
+    expected = _of_python(line)
+    if expected is None:
+        assert _outcome(path) is None
+    else:
+        assert _outcome(path) == ([{"a": "first"}, expected], [])
+
+
 @given(_object(_values) | _object(_scalars) | _other_lines)
 @example('{"a":{"b":1,"b":2}}')
 @example('{"a":[1,"x",{"y":01}]}')

@@ -24,11 +24,14 @@ ctypedef fused offset:
     int64_t
 
 cdef enum:
+    LANE = 16  # bytes that `copy_lanes` copies at once
+    WINDOW = 64  # bytes of which `places_of` returns the places
     MAX_FRACTION_DIGITS = 15  # of a double stored as an integer (DECIMAL of SPEC section 5)
 
 cdef extern from *:
     """
     #include <stdint.h>
+    #include <string.h>
 
     /* Compiles a loop for several levels of x86-64; the loader picks the machine's. */
     #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
@@ -49,6 +52,41 @@ cdef extern from *:
     static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
     static inline int bits_in(unsigned long long value) { return value ? 64 - __builtin_clzll(value) : 0; }
 
+    /* Bit i of the result tells whether byte i of 64 is `byte`, or less than `bound` (at most 128). */
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #define PLACES(at, matches)                                                                   \
+        uint64_t places = 0;                                                                      \
+        for (int lane = 0; lane < 4; lane++) {                                                    \
+            const __m128i bytes = _mm_loadu_si128((const __m128i*)((at) + 16 * lane));            \
+            places |= (uint64_t)(uint32_t)_mm_movemask_epi8(matches) << (16 * lane);              \
+        }                                                                                         \
+        return places;
+    static inline uint64_t places_of(const uint8_t* at, uint8_t byte) {
+        const __m128i wanted = _mm_set1_epi8((char)byte);
+        PLACES(at, _mm_cmpeq_epi8(bytes, wanted))
+    }
+    static inline uint64_t places_below(const uint8_t* at, uint8_t bound) {
+        const __m128i last = _mm_set1_epi8((char)(bound - 1));
+        PLACES(at, _mm_cmpeq_epi8(_mm_min_epu8(bytes, last), bytes))
+    }
+    #else
+    #define PLACES(at, matches)                                                                   \
+        uint64_t places = 0, bytes;                                                               \
+        for (int lane = 0; lane < 8; lane++) {                                                    \
+            memcpy(&bytes, (at) + 8 * lane, 8);                                                   \
+            places |= ((((matches) >> 7) & ONES) * 0x0102040810204080ULL >> 56) << (8 * lane);    \
+        }                                                                                         \
+        return places;
+    #define ONES 0x0101010101010101ULL
+    static inline uint64_t places_of(const uint8_t* at, uint8_t byte) {
+        PLACES(at, ~((((bytes ^ ONES * byte) & ONES * 127) + ONES * 127) | (bytes ^ ONES * byte)))
+    }
+    static inline uint64_t places_below(const uint8_t* at, uint8_t bound) {
+        PLACES(at, ~(((bytes & ONES * 127) + ONES * (128 - bound)) | bytes))
+    }
+    #endif
+
     static inline double power_of_ten(int digits) {
         static const double powers[] = {
             1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -59,6 +97,8 @@ cdef extern from *:
     uint64_t mixed(uint64_t value) noexcept nogil
     int lowest_bit(uint64_t value) noexcept nogil  # value: not 0
     int bits_in(uint64_t value) noexcept nogil  # position of the highest set bit, plus 1
+    uint64_t places_of(const uint8_t* at, uint8_t byte) noexcept nogil
+    uint64_t places_below(const uint8_t* at, uint8_t bound) noexcept nogil
     double power_of_ten(int digits) noexcept nogil  # digits: 0 to MAX_FRACTION_DIGITS
 
 
@@ -74,6 +114,14 @@ cdef inline uint64_t bytes_like(uint64_t word, uint64_t byte) noexcept nogil:
     cdef uint64_t ones = 0x0101010101010101
     word ^= ones * byte
     return (word - ones) & ~word & (ones << 7)
+
+
+cdef inline void copy_lanes(const uint8_t* start, int64_t size, uint8_t* into) noexcept nogil:
+    """Copies bytes, and up to `LANE` of those that follow."""
+    cdef int64_t at = 0
+    while at < size:
+        memcpy(into + at, start + at, LANE)
+        at += LANE
 
 
 cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:

@@ -13,7 +13,7 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from lsm_fragment.native.words cimport bytes_like, lowest_bit
+from lsm_fragment.native.words cimport LANE, WINDOW, bytes_like, copy_lanes, lowest_bit, places_of
 
 cdef enum:
     NO_MARK = -1
@@ -63,18 +63,34 @@ cdef inline int64_t unquoted_end(const uint8_t* data, int64_t at, int64_t size, 
     return at
 
 
-cdef inline int64_t quote_at(const uint8_t* data, int64_t at, int64_t size, uint8_t quote) noexcept nogil:
-    """Returns the place of the next quote, or `size`. Quotes may be a few bytes apart, as in cells of JSON."""
-    cdef uint64_t word, found
-    while at + 8 <= size:
-        memcpy(&word, data + at, 8)
-        found = bytes_like(word, quote)
-        if found:
-            return at + (lowest_bit(found) >> 3)
-        at += 8
-    while at < size and data[at] != quote:
+cdef inline int64_t single_quote(
+    const uint8_t* data, int64_t at, int64_t size, uint8_t quote, Form* form
+) noexcept nogil:
+    """Returns the place of the next quote that is not doubled, or `size`. Notes doubled ones as `FOLDED`.
+
+    Finds the quotes of a whole window at once, because they may be a few bytes apart, as in cells of JSON.
+    """
+    cdef uint64_t found, first
+    while at + WINDOW <= size:
+        found = places_of(data + at, quote)
+        while found:
+            first = found & -found
+            if not found & (first << 1):
+                if not first >> (WINDOW - 1):
+                    return at + lowest_bit(first)
+                at -= 1  # the next window tells whether it is doubled
+                break
+            form[0] = FOLDED
+            found ^= first | (first << 1)
+        at += WINDOW
+    while at < size:
+        if data[at] == quote:
+            if at + 1 == size or data[at + 1] != quote:
+                return at
+            form[0] = FOLDED
+            at += 1
         at += 1
-    return at
+    return size
 
 
 cdef Cell quoted_cell(
@@ -82,18 +98,11 @@ cdef Cell quoted_cell(
 ) noexcept nogil:
     """Returns the cell whose opening quote is before `start`. is_last: the data is complete."""
     cdef Cell cell
-    cdef int64_t at = start
+    cdef int64_t at
     cell.start, cell.form, cell.is_whole = start, QUOTED, False
-    while True:
-        at = quote_at(data, at, size, marks.quote) + 1
-        if at > size:
-            return cell
-        if at == size and not is_last:
-            return cell
-        if at == size or data[at] != marks.quote:
-            break
-        cell.form = FOLDED
-        at += 1
+    at = single_quote(data, start, size, marks.quote, &cell.form) + 1
+    if at > size or at == size and not is_last:
+        return cell
     if at < size and not ends_cell(data[at], marks.delimiter):
         cell.form = FOLDED
     cell.after = unquoted_end(data, at, size, marks.delimiter)
@@ -224,39 +233,41 @@ def cut(
     return (*found, odd, rows, at, is_long, odd_rows == MAX_ODD)
 
 
-cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into, int quote) noexcept nogil:
+cdef int64_t unfold(const uint8_t* data, int64_t at, int64_t stop, uint8_t* into, uint8_t quote) noexcept nogil:
     """Copies a quoted cell without its quotes, doubled ones as one. Returns the length.
 
-    Writes eight bytes at a time, but no more than the cell has.
+    Writes no more bytes than the cell has.
     """
-    cdef int64_t length = 0, step
-    cdef uint64_t word, found
-    while True:
-        while at + 8 <= stop:
-            memcpy(&word, data + at, 8)
-            memcpy(into + length, &word, 8)
-            found = bytes_like(word, quote)
-            step = 8 if found == 0 else lowest_bit(found) >> 3
-            at += step
-            length += step
-            if found:
-                break
-        else:
-            while at < stop and data[at] != quote:
-                into[length] = data[at]
-                at += 1
-                length += 1
-            if at == stop:
-                return length
-        at += 1  # a quote: the second of a pair is text, another one closes the quoted part
-        if at == stop or data[at] != quote:
+    cdef int64_t length = 0, start, place, first
+    cdef uint64_t found
+    while at + WINDOW + LANE <= stop:
+        start = at
+        found = places_of(data + at, quote)
+        if not found:
+            memcpy(into + length, data + at, WINDOW)
+            at += WINDOW
+            length += WINDOW
+        while found:
+            first = lowest_bit(found)
+            place = start + first
+            if data[place + 1] != quote:
+                break  # below, since it closes the quoted part
+            copy_lanes(data + at, place + 1 - at, into + length)
+            length += place + 1 - at
+            at = place + 2
+            found &= ~(<uint64_t>3 << first)
+        if found:
             break
-        into[length] = quote
+    while at < stop:
+        if data[at] == quote:
+            at += 1  # the second of a pair is text, another quote closes the quoted part
+            if at == stop or data[at] != quote:
+                memcpy(into + length, data + at, stop - at)
+                return length + stop - at
+        into[length] = data[at]
         at += 1
         length += 1
-    if at < stop:
-        memcpy(into + length, data + at, stop - at)
-    return length + stop - at
+    return length
 
 
 def column(

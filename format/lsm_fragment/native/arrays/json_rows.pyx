@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from lsm_fragment.native.words cimport bytes_like, lowest_bit
+from lsm_fragment.native.words cimport LANE, WINDOW, bytes_like, copy_lanes, lowest_bit, places_below, places_of
 
 cdef extern from *:
     """
@@ -135,6 +135,28 @@ cdef inline uint64_t ends_of_run(uint64_t word) noexcept nogil:
     return bytes_like(word, 34) | bytes_like(word, 92) | ((word - ones * 32) & ~word & (ones << 7))
 
 
+cdef Bytes window_end(Bytes p, Bytes end) noexcept nogil:
+    """Passes the simple escapes of a text, a window at a time, because they may be a few bytes apart.
+
+    Returns the place of the closing quote, of another escape, of a control character, or near the end of the data.
+    """
+    cdef Bytes start
+    cdef Bytes place
+    cdef uint64_t found
+    while p + WINDOW < end:
+        start = p
+        found = places_of(p, 34) | places_of(p, 92) | places_below(p, 32)
+        while found:
+            place = start + lowest_bit(found)
+            if place[0] != 92 or not ESCAPES[place[1]]:
+                return place
+            p = place + 2
+            found &= ~(<uint64_t>3 << (place - start))
+        if p < start + WINDOW:
+            p = start + WINDOW
+    return p
+
+
 cdef inline Bytes text_end(Bytes p, Bytes end, bint* is_escaped) noexcept nogil:
     """Returns the closing quote of a text, or NULL. p: after the opening one."""
     cdef uint64_t word, found
@@ -166,7 +188,7 @@ cdef inline Bytes text_end(Bytes p, Bytes end, bint* is_escaped) noexcept nogil:
                 p += 6
             p += 6
         elif ESCAPES[p[1]]:
-            p += 2
+            p = window_end(p + 2, end)
         else:
             return NULL
 
@@ -225,14 +247,36 @@ cdef inline int32_t code_unit(Bytes p) noexcept nogil:
 cdef int64_t unescape(Bytes p, int64_t size, uint8_t* into) noexcept nogil:
     """Copies a sound text without its escapes. Returns the length.
 
-    Writes eight bytes at a time, but no more than the text has.
+    Writes no more bytes than the text has.
     """
     cdef Bytes end = p + size
+    cdef Bytes start
+    cdef Bytes place
     cdef uint8_t* at = into
     cdef uint64_t word, found
     cdef int64_t step
     cdef int32_t code
     while p < end:
+        while p + WINDOW + LANE <= end:
+            start = p
+            found = places_of(p, 92)
+            if not found:
+                memcpy(at, p, WINDOW)
+                p += WINDOW
+                at += WINDOW
+            while found:
+                place = start + lowest_bit(found)
+                copy_lanes(p, place - p, at)
+                at += place - p
+                p = place
+                if p[1] == 117:
+                    break
+                at[0] = ESCAPES[p[1]]
+                at += 1
+                p += 2
+                found &= ~(<uint64_t>3 << (place - start))
+            if found:
+                break
         if p + 8 <= end:
             memcpy(&word, p, 8)
             memcpy(at, &word, 8)
