@@ -115,18 +115,21 @@ def test_rows_come_in_the_order_of_their_sources(case, max_plain_bytes: int) -> 
 
 @pytest.mark.parametrize("pieces", ["whole", "halves", "nulls"])
 @pytest.mark.parametrize("shape", ["runs", "rows"])
-def test_many_rows_in_runs_and_one_by_one(shape: str, pieces: str) -> None:
+@pytest.mark.parametrize("number", [8, 300])
+def test_rows_of_few_and_of_many_sources_in_runs_and_one_by_one(
+    number: int, shape: str, pieces: str
+) -> None:
     rng = np.random.default_rng(7)
-    ordered = rng.integers(0, 300, 20_000)
+    ordered = rng.integers(0, number, 20_000)
     ordered = np.sort(ordered) if shape == "runs" else ordered
     origins = ordered.astype(np.uint16)
-    counts = np.bincount(origins, minlength=300)
+    counts = np.bincount(origins, minlength=number)
     decimal = pa.decimal128(22, 2)
     for dtype in (pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), decimal, pa.string()):
-        is_null = rng.random(300) < 0.3
+        is_null = rng.random(number) < 0.3
         sources = [
-            _in_pieces(_random(rng, n, dtype, has_nulls=pieces == "nulls"), pieces, is_null[number])
-            for number, n in enumerate(counts)
+            _in_pieces(_random(rng, n, dtype, has_nulls=pieces == "nulls"), pieces, is_null[source])
+            for source, n in enumerate(counts)
         ]
         together = pa.concat_arrays([
             piece if piece.type == dtype else piece.cast(dtype)
