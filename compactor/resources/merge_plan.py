@@ -64,7 +64,7 @@ _DIVISOR: Final = 8
 """Give fetching ahead, ordering, slices and uploads one part in this many of the limit each."""
 _WAITING_GROUPS: Final = 3
 """Let rows of at most this many row groups, and a batch, wait until another full one is in sight."""
-NUMBERED_STRINGS: Final = 1 << 13
+NUMBERED_STRINGS: Final = 1 << 14
 """Remember at most this many strings of a column from chunk to chunk."""
 NUMBERED_BYTES: Final = 1 * _MIB
 """Remember at most this many bytes of them."""

@@ -240,15 +240,18 @@ def assert_disjoint(
         assert before[-1] != after[0] or before[-1] in equal_floats
 
 
+@pytest.mark.parametrize("inputs", [3, 20])
 @loops("name", SAMPLES)
-def test_values_of_every_type_are_carried(name: str) -> None:
+def test_values_of_every_type_are_carried_from_few_and_from_many_inputs(
+    name: str, inputs: int
+) -> None:
     array = sample_array(name, 6)
     rows = len(array)
     whole = pa.table(
         {"k": pa.array([n * 7 % 5 for n in range(rows)]), "i": pa.array(range(rows)), "v": array}
     )
     sort = sort_schema("k,i")
-    size = rows // 3 + 1
+    size = rows // inputs + 1
     parts = [whole.slice(start, size) for start in range(0, rows, size)]
     fragments = []
     for part in parts:
