@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsm_fragment import limits
+from lsm_fragment.arrays.sizes import heaviest_value_bytes
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.blocks.layout import BlockKind, Codec
 from lsm_fragment.container.block import Block
@@ -20,7 +21,7 @@ from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings import coding, fitting, node
+from lsm_fragment.encodings import allowance, coding, fitting, node
 from lsm_fragment.encodings import integers as numbers
 from lsm_fragment.encodings.allowance import Allowance
 from lsm_fragment.errors import CorruptFragmentError, LimitError, SchemaError
@@ -119,6 +120,16 @@ def test_a_value_that_compresses_too_well_is_stored_uncompressed(limit: Limit) -
     text = "".join(f"{n:x}," for n in range(40_000))
     assert len(text) > 100_000
     assert reads_back(pa.array([text])).codec is Codec.ZSTD
+
+
+@loops("name", SAMPLES)
+def test_rows_of_a_dictionary_of_any_type_that_may_be_too_large_are_counted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values, rows = to_storage(sample_array(name, 40)), 10
+    heaviest = heaviest_value_bytes(values)
+    monkeypatch.setattr(allowance, "_UNCHECKED_BYTES", rows * heaviest - 1)
+    assert allowance.may_be_large(values, rows) or not heaviest
 
 
 def test_letters_of_a_frame_that_makes_too_much_are_stored_as_text(limit: Limit) -> None:

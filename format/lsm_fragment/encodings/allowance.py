@@ -7,14 +7,16 @@ from typing import Final
 
 import pyarrow as pa
 
+from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
-from lsm_fragment.arrays.types import is_binary_like
+from lsm_fragment.arrays.types import is_binary_like, is_list_like
 from lsm_fragment.limits import KEPT_RATIO, too_large
 
 _UNRESERVED_BYTES: Final = 16 << 10
 """Allocate up to this size without calling `reserve`."""
 _UNCHECKED_BYTES: Final = 64 << 20
 """Do not compute the expanded size of a kept dictionary that cannot exceed this."""
+_LENGTH_BYTES: Final = 4
 _SMALL_VALUES_BYTES: Final = 1024
 """Take the total size as the bound of one value up to this size, rather than look for the heaviest."""
 
@@ -58,5 +60,8 @@ def may_be_large(values: pa.Array, length: int) -> bool:
 
 def _max_value_bytes(values: pa.Array) -> int:
     """Returns an upper bound of the size of one value."""
+    if is_list_like(values.type):  # the heaviest items and the longest list, not each list
+        counts, items = list_parts(values)
+        return _LENGTH_BYTES + int(counts.max(initial=0)) * max(1, _max_value_bytes(items))
     size = total_bytes(values)
     return size if size <= _SMALL_VALUES_BYTES else heaviest_value_bytes(values)
