@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 import pyarrow as pa
@@ -41,11 +42,15 @@ Examples:
 
 \b
 customers.yaml:
+  version: 2
   datasets: [crm c, shop s]
   equality:
     - [eq, c.email, [lower, s.mail]]
 docs/reference/entity-merge.md has all settings. A dataset is a file or table of its name in the folder
 --datasets, or the source that `sources` in the spec gives."""
+
+_NOT_POPULATED: Final = 7
+"""Exit code of a run that did nothing, because it waits for datasets."""
 
 
 @click.command("entity-merge", epilog=_EPILOG)
@@ -99,6 +104,7 @@ def entity_merge_command(
     """Find entities of several datasets that are the same, and merge them into TABLE.
 
     One commit writes only what changed since the last run, and there is no commit if nothing changed.
+    The exit code is 7 if nothing was done, because the merge waits for datasets that its spec requires.
     """
     _check_options(table, lines, since, dry_run=dry_run, as_json=as_json)
     on_spark = is_on_spark(master, staging, shuffle_partitions)
@@ -142,9 +148,12 @@ def entity_merge_command(
     for warning in report.warnings:
         warn(f"{spec}: {warning}")
     if as_json:
-        echo_json({**report.to_json(), "dry_run": dry_run})
+        warnings = [*loaded.warnings, *report.warnings]
+        echo_json({**report.to_json(), "warnings": warnings, "dry_run": dry_run})
     else:
         _print(report, dry_run=dry_run, err=lines == "-")
+    if report.waiting_for:
+        click.get_current_context().exit(_NOT_POPULATED)
     if lines is None:
         return
     if not dry_run and log is not None and report.version:
@@ -191,7 +200,10 @@ def _check_options(
 def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
     say: Callable[[str], None] = tell if err else click.echo
     if report.waiting_for:
-        say(f"waiting for {', '.join(report.waiting_for)}: nothing was written")
+        say(
+            f"not populated: waiting for {', '.join(report.waiting_for)}, nothing was written; run again when "
+            "there, or say ignore_non_existent_datasets: true"
+        )
         return
     if report.missing_datasets:
         say(f"missing, and taken as empty: {', '.join(report.missing_datasets)}")

@@ -101,20 +101,6 @@ def _has_texts(path: str) -> bool:
     return kind is not None and kind.format not in _TYPED
 
 
-def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder: str) -> None:
-    """Raises `InputError` for a required dataset that does not exist."""
-    if spec.ignore_non_existent_datasets:
-        return
-    sources = dict(spec.sources)
-    for (name, _alias), at in zip(spec.datasets, located, strict=True):
-        if at is None:
-            where = sources.get(name, f"no file or table of that name in {folder}")
-            raise InputError(
-                f"dataset {name} is not there: {where}; correct `sources` or `--datasets`, or say "
-                "ignore_non_existent_datasets: true"
-            )
-
-
 def check_not_read(spec: EntityMergeSpec, folder: str, table: str) -> None:
     """Raises `UsageError` if a dataset is the output table, existing or not. table: its address."""
     sources = dict(spec.sources)

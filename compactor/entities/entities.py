@@ -201,8 +201,7 @@ def _is_one_of(texts: pa.Array, values: pa.Array) -> npt.NDArray[np.bool_]:
 def _carried(texts: pa.Array | None, ids: pa.Array, name: str) -> pa.Array | None:
     if texts is None:
         return None
-    is_none = is_null(texts) | np.asarray(pc.fill_null(pc.equal(texts, "[]"), False))
-    texts = pc.if_else(pa.array(is_none), pa.scalar(None, TEXT), texts)
+    texts = pc.if_else(pa.array(is_null(texts)), pa.scalar(None, TEXT), texts)
     given = texts.drop_null()
     counts, items = elements(given)
     bad = np.flatnonzero(~is_string(items))

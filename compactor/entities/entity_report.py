@@ -33,7 +33,7 @@ class EntityMergeReport:
     rules: list[RuleFigures] = field(default_factory=list)
     """Figures of each rule, in the order of the spec."""
     waiting_for: tuple[str, ...] = ()
-    """Initial datasets that do not exist yet; if any, the run did nothing."""
+    """Initial datasets that have to exist and do not; if any, the run did nothing."""
 
     @property
     def warnings(self) -> list[str]:

@@ -52,7 +52,7 @@ def edges(
         groups = groups_of_rule(*sides)
         found.append(edges_of_groups(groups))
         of_rule.add(counts_of(sides))
-        of_rule.matches = int(np.count_nonzero(groups.on_left & groups.on_right))
+        of_rule.matches = int(np.count_nonzero(groups.ties))
     return _all_of(found), figures
 
 
@@ -107,7 +107,7 @@ def values_of(expression: Expression, entities: Entities) -> Values:
 
 def edges_of_groups(groups: Groups) -> Edges:
     """Returns the edges of a rule."""
-    matches = (groups.on_left & groups.on_right)[groups.of]
+    matches = groups.ties[groups.of]
     centers, nodes = groups.firsts[groups.of[matches]], groups.nodes[matches]
     is_edge = centers != nodes
     return Edges(centers[is_edge], nodes[is_edge])
@@ -117,16 +117,23 @@ class Groups(NamedTuple):
     """Entities grouped by equal values."""
 
     texts: pa.Array
-    """The groups' values, as large strings. Shape (groups,), like the next three."""
+    """The groups' values, as large strings. Shape (groups,), like the next four."""
     on_left: npt.NDArray[np.bool_]
     """Whether an entity has the value on the rule's left side."""
     on_right: npt.NDArray[np.bool_]
+    several: npt.NDArray[np.bool_]
+    """Whether more than one entity has it; with a rule of one dataset, one may have it on both sides."""
     firsts: I64
     """The entity that the others of the group connect to."""
     nodes: I64
     """Entity per value. Shape (values,)."""
     of: I64
     """Group per value. Shape (values,)."""
+
+    @property
+    def ties(self) -> npt.NDArray[np.bool_]:
+        """Whether the value connects entities."""
+        return self.on_left & self.on_right & self.several
 
 
 def groups_of_rule(left: Values, right: Values) -> Groups:
@@ -140,10 +147,13 @@ def groups_of_rule(left: Values, right: Values) -> Groups:
     on_right[codes[len(left.rows) :]] = True
     firsts = np.full(count, -1, np.int64)
     firsts[codes[::-1]] = nodes[::-1]  # reversed, so the first occurrence wins
+    several = np.zeros(count, np.bool_)
+    several[codes[firsts[codes] != nodes]] = True
     return Groups(
         texts=coded.dictionary,
         on_left=on_left,
         on_right=on_right,
+        several=several,
         firsts=firsts,
         nodes=nodes,
         of=codes,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,6 +20,7 @@ from compactor.entities.expressions import (
     first_steps,
     parse_operand,
 )
+from compactor.entities.pipes import merge_settings
 from compactor.predicate.expressions.types import sql_type
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, instead_of
@@ -29,7 +30,14 @@ DEFAULT_MAX_ENDED_PERCENT: Final = 20
 _ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NO_NAME: Final = re.compile(r"[/*?\[\]\x00-\x1f\x7f]|^\.{1,2}$")
 _LONGEST_NAME: Final = 200
-_DEPRECATED: Final = "version 1 is deprecated and will go: write `version: 2`, which means the same"
+_DEPRECATED: Final = (
+    "version is 1, the default of the reference, where it is deprecated and has no max_merged; here it "
+    "merges as version 2 does: write `version: 2`"
+)
+_NO_SIGNALS: Final = (
+    "supports_signalling has no effect: a change of a dataset starts no run; start it when datasets have "
+    "changed"
+)
 
 
 class Identity(StrEnum):
@@ -65,7 +73,8 @@ class Rule(NamedTuple):
 class _MergeSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = Field(default=2, ge=1, le=2, strict=True)
+    type: Literal["merge"] = "merge"
+    version: int = Field(default=1, ge=1, le=2, strict=True)
     datasets: tuple[str, ...] = Field(min_length=1)
     equality: tuple[Any, ...] = ()
     equality_sets: tuple[Any, ...] = ()
@@ -74,8 +83,9 @@ class _MergeSettings(BaseModel):
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
     max_ended_percent: int = Field(default=DEFAULT_MAX_ENDED_PERCENT, ge=0, le=100, strict=True)
-    initial_datasets: tuple[str, ...] = ()
+    initial_datasets: tuple[str, ...] | None = None
     ignore_non_existent_datasets: bool = Field(default=True, strict=True)
+    supports_signalling: bool | None = Field(default=None, strict=True)
     sources: dict[str, str] = Field(default_factory=dict)
     types: dict[str, dict[str, str]] = Field(default_factory=dict)
 
@@ -94,9 +104,9 @@ class EntityMergeSpec:
     max_ended_percent: int = DEFAULT_MAX_ENDED_PERCENT
     """Maximum share of the table's living entities that a run may replace or delete."""
     initial_datasets: tuple[str, ...] = ()
-    """Datasets that must exist before the first run."""
+    """Datasets that the merge is populated with: all, or those that the settings list."""
     ignore_non_existent_datasets: bool = True
-    """Treats a missing dataset as empty."""
+    """Treats a missing dataset as empty, also an initial one."""
     sources: tuple[tuple[str, str], ...] = ()
     """Pairs of dataset name and file or table."""
     types: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
@@ -111,10 +121,12 @@ def load_spec(path: str) -> EntityMergeSpec:
 
 def spec_of(document: Document) -> EntityMergeSpec:
     """Validates a document. Raises `ConfigError` naming file, line and field."""
+    document = merge_settings(document)
     settings = document.as_model(_MergeSettings)
     datasets = tuple(_datasets(document, settings))
     names = {dataset.name for dataset in datasets}
-    for index, name in enumerate(settings.initial_datasets):
+    initial = settings.initial_datasets
+    for index, name in enumerate(initial or ()):
         if name not in names:
             raise document.fail_at(("initial_datasets", index), _unknown(name, names))
     for name in settings.sources:
@@ -132,12 +144,19 @@ def spec_of(document: Document) -> EntityMergeSpec:
         strategy=settings.strategy,
         max_merged=settings.max_merged,
         max_ended_percent=settings.max_ended_percent,
-        initial_datasets=settings.initial_datasets,
+        initial_datasets=tuple(d.name for d in datasets) if initial is None else initial,
         ignore_non_existent_datasets=settings.ignore_non_existent_datasets,
         sources=tuple(settings.sources.items()),
         types=tuple(_types(document, settings, names)),
-        warnings=(_DEPRECATED,) if settings.version == 1 else (),
+        warnings=tuple(_warnings(settings)),
     )
+
+
+def _warnings(settings: _MergeSettings) -> Iterator[str]:
+    if settings.version == 1:
+        yield _DEPRECATED
+    if settings.supports_signalling is not None:
+        yield _NO_SIGNALS
 
 
 def _types(
@@ -213,26 +232,17 @@ def _rules(document: Document, settings: _MergeSettings, aliases: set[str]) -> I
         if not isinstance(value, list) or len(value) != 3 or value[0] != "eq":
             raise document.fail_at(place, "write [eq, a.x, b.y]")
         left, right = (operand(v, *place, n + 1) for n, v in enumerate(value[1:]))
-        if left.alias == right.alias:
-            raise document.fail_at(place, _one_dataset(left.alias))
         yield Rule(left, right)
     for index, value in enumerate(settings.equality_sets):
         place = ("equality_sets", index)
-        if not isinstance(value, list) or len(value) < 2:
-            raise document.fail_at(place, "a list of at least two expressions")
+        if not isinstance(value, list) or not value:
+            raise document.fail_at(place, "a list of at least one expression")
         operands = [operand(v, *place, n) for n, v in enumerate(value)]
-        is_of_one = len({operand.alias for operand in operands}) == 1
-        for one, other in pairwise(operands):
-            if one.alias == other.alias and (is_of_one or not settings.all_pairs):
-                raise document.fail_at(place, _one_dataset(one.alias))
-        pairs = combinations(operands, 2) if settings.all_pairs else pairwise(operands)
-        for one, other in pairs:
-            if one.alias != other.alias:
-                yield Rule(one, other)
+        yield from _pairs(operands, all_pairs=settings.all_pairs)
 
 
-def _one_dataset(alias: str) -> str:
-    return (
-        f"both sides are of {alias!r}: entities of one dataset merge only through others; name two "
-        "datasets"
-    )
+def _pairs(operands: Sequence[Operand], *, all_pairs: bool) -> Iterator[Rule]:
+    """Yields the rules of an equality set; none for a single expression."""
+    for one, other in combinations(operands, 2) if all_pairs else pairwise(operands):
+        if not all_pairs or one.alias != other.alias:
+            yield Rule(one, other)

@@ -65,16 +65,15 @@ def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) 
     """Raises `UsageError` if ids in the table would change their meaning.
 
     Ids contain dataset offsets, so datasets keep their positions and new ones go last. A dataset may change
-    its alias, or keep it and get a name that is new.
+    its alias, and its name to one that no dataset had.
     """
-    names = {dataset.name for dataset in before}
-    for place, old in enumerate(before):
-        if place >= len(now):
-            raise _refused(url, f"dataset {old.name!r} is gone")
-        new = now[place]
-        renamed = new.alias == old.alias and new.name not in names
-        if new.name != old.name and not renamed:
-            raise _refused(url, f"{new.name!r} stands where {old.name!r} was")
+    places = {dataset.name: place for place, dataset in enumerate(before)}
+    if len(now) < len(before):
+        raise _refused(url, f"dataset {before[len(now)].name!r} is gone")
+    for place, new in enumerate(now):
+        if places.get(new.name, place) != place:
+            old = repr(before[place].name) if place < len(before) else "none"
+            raise _refused(url, f"{new.name!r} stands where {old} was")
 
 
 def _refused(url: str, what: str) -> UsageError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from compactor.entities.breaker import check_gone
-from compactor.entities.datasets import Located, check_not_read, check_there, locate
+from compactor.entities.datasets import Located, check_not_read, locate
 from compactor.entities.entities import KEY, UPDATED
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.run import EntityRun
@@ -44,8 +44,7 @@ class Target:
     def begin(self, run: EntityRun) -> tuple[Sequence[Located | None], EntityMergeReport]:
         """Locates the datasets, and reports missing ones.
 
-        Raises `InputError` for a required dataset that does not exist, `UsageError` for changes that need a
-        full run.
+        Raises `InputError` for a place that holds no dataset, `UsageError` for changes that need a full run.
         """
         spec, folder = run.spec, run.folder
         if self.store is not None:
@@ -54,14 +53,12 @@ class Target:
         report = EntityMergeReport(version=self.snapshot.version)
         absent = [d.name for d, at in zip(spec.datasets, located, strict=True) if at is None]
         report.missing_datasets = tuple(absent)
-        if self.before is None:
-            report.waiting_for = tuple(n for n in spec.initial_datasets if n in absent)
-        else:
-            if not run.full:
-                check_datasets(self.before.datasets, spec.datasets, self.url)
+        if self.before is not None and not run.full:
+            check_datasets(self.before.datasets, spec.datasets, self.url)
+        if not spec.ignore_non_existent_datasets:
+            report.waiting_for = tuple(name for name in spec.initial_datasets if name in absent)
+        if self.before is not None and not report.waiting_for:
             check_gone(self.before, spec.datasets, located, run)
-        if not report.waiting_for:
-            check_there(spec, located, folder)
         return located, report
 
     def state_after(self, spec: EntityMergeSpec, report: EntityMergeReport) -> State:

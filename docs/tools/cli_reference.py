@@ -29,13 +29,13 @@ EXIT_CODES: Final = {
     5: "There is no such table or version, others changed it meanwhile, writers should wait, or this "
     "machine's clock is wrong.",
     6: "This machine, or a limit of the process, has no memory or no thread left.",
+    7: "`entity-merge` did nothing, because it waits for datasets that its spec requires.",
     130: "Interrupted by Ctrl-C or SIGTERM. `watch` ends with 0 then.",
 }
 _MISTAKES: Final = {
     "No table is at an address. `inspect` also looks for a fragment there; `ingest` creates the table, and "
     "`watch` waits for it.": 5,
-    "A file with rows is missing or can't be read: a file of `ingest`, a source of `run`, a dataset of "
-    "`entity-merge` that its spec requires.": 3,
+    "A file with rows is missing or can't be read: a file of `ingest`, or a source of `run`.": 3,
     "The YAML file of `run` or `entity-merge` is missing or wrong.": 2,
     "A file can't be written because its folder is missing or its ending stands for no format.": 2,
     "An option, a condition or a YAML file names a column that is not there.": 2,

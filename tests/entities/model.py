@@ -23,7 +23,7 @@ def values(expression: Any, entity: Entity) -> list[Any]:
     found = [entity]
     for step in expression.split(".")[1:]:
         if step == "$ids" and found == [entity]:
-            inside = [entity.get("$ids") or entity["_id"]]
+            inside = [original_ids(entity)]
         else:
             inside = [v[step] for v in found if isinstance(v, dict) and step in v]
         found = [v for i in inside for v in (i if isinstance(i, list) else [i]) if v is not None]
@@ -97,12 +97,18 @@ class Model:
             name = entities[0]["_id"]
         ids: list[str] = []
         for entity in entities:
-            given = entity.get("$ids") or [entity["_id"]]
-            ids += given if isinstance(given, list) else [given]
+            ids += original_ids(entity)
         merged: Entity = {"_id": name, "$ids": list(dict.fromkeys(ids))}
         if is_deleted(entities[0]):
             merged["_deleted"] = True
         return merged | folded(entities, self.strategy)
+
+
+def original_ids(entity: Entity) -> list[str]:
+    """An empty list says that it has none; null is as if nothing were said."""
+    given = entity.get("$ids")
+    given = [entity["_id"]] if given is None else given
+    return given if isinstance(given, list) else [given]
 
 
 def is_deleted(entity: Entity) -> bool:
@@ -136,8 +142,8 @@ def folded(entities: Sequence[Entity], strategy: str) -> Entity:
 
 def _plain(entity: Entity, hidden: set[str]) -> Entity:
     entity = {k: v for k, v in entity.items() if k not in hidden}
-    ids = entity.pop("$ids", None) or []
-    return entity | ({"$ids": ids if isinstance(ids, list) else [ids]} if ids else {})
+    ids = entity.pop("$ids", None)
+    return entity | ({} if ids is None else {"$ids": ids if isinstance(ids, list) else [ids]})
 
 
 def _elements(found: Sequence[Any]) -> list[Any]:

@@ -86,6 +86,9 @@ RULES = st.lists(
             ("a.$ids", "b.$ids"),
             ("b._id", "c.k"),
             ("a.nothing", "b.k"),
+            ("a.k", "a.k"),
+            ("b.k", "b.l"),
+            ("c.k.n", ["lower", "c.l"]),
         ]
     ),
     max_size=3,

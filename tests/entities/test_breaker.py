@@ -94,7 +94,7 @@ def test_a_dataset_that_is_no_longer_of_the_spec_may_go_with_a_full_run(
 def test_the_command_allows_changes_if_it_is_told_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "s.yaml").write_text("datasets: [A a]\n")
+    (tmp_path / "s.yaml").write_text("version: 2\ndatasets: [A a]\n")
     call = ["entity-merge", str(tmp_path / "s.yaml"), "--datasets", str(tmp_path)]
     call += ["--output", str(tmp_path / "t")]
     write(tmp_path, {"A": [{"_id": "x"}, {"_id": "y"}]})
@@ -110,7 +110,9 @@ def test_rules_that_match_nothing_are_warnings(
 ) -> None:
     write(tmp_path, {"A": [{"_id": "a1", "k": 1, "l": 1}], "B": [{"_id": "b1", "k": "1", "l": 1}]})
     rules = [["eq", "a.l", "b.l"], ["eq", "a.kk", "b.k"], ["eq", "a.k", "b.k"]]
-    (tmp_path / "s.json").write_text(json.dumps({"datasets": ["A a", "B b"], "equality": rules}))
+    (tmp_path / "s.json").write_text(
+        json.dumps({"version": 2, "datasets": ["A a", "B b"], "equality": rules})
+    )
     call = ["entity-merge", str(tmp_path / "s.json"), "--datasets", str(tmp_path), "--dry-run"]
     assert command([*call, "--json"]) == 0
     said = capsys.readouterr()

@@ -81,6 +81,37 @@ def test_entities_of_one_dataset_merge_only_through_others(tmp_path: Path) -> No
     assert list(found) == ["0|a9|1|b1|1|b2"]
 
 
+def test_duplicates_inside_one_dataset_are_found_by_a_rule_of_it(tmp_path: Path) -> None:
+    a = [
+        {"_id": "a1", "x": 1, "y": 7},
+        {"_id": "a2", "x": 1},
+        {"_id": "a3", "x": 7},
+        {"_id": "a4", "x": 8, "y": 8},
+    ]
+    store = MemoryStore()
+    write(tmp_path, {"A": a})
+    report = run(spec("A a", equality=[["eq", "a.x", "a.x"]]), store, tmp_path)
+    assert list(by_id(rows(store))) == ["0|a1|0|a2", "0|a3", "0|a4"]
+    # Every value is on both sides; what counts is that it ties two.
+    assert report.rules[0].matches == 1
+    assert merged(tmp_path, {"A": [a[1]]}, equality=[["eq", "a.x", "a.x"]])
+    two = merged(tmp_path, {"A": a}, equality=[["eq", "a.x", "a.y"]])
+    assert list(two) == ["0|a1|0|a3", "0|a2", "0|a4"]
+
+
+def test_an_empty_list_of_original_ids_adds_none(tmp_path: Path) -> None:
+    datasets = {
+        "A": [{"_id": "a1", "k": 1, "$ids": []}, {"_id": "a2", "k": 2, "$ids": []}],
+        "B": [{"_id": "b1", "k": 1}, {"_id": "b2", "k": 3, "$ids": None}],
+    }
+    found = merged(tmp_path, datasets, equality=[*ON_K, ["eq", "a.$ids", "b._id"]])
+    assert {i: e["$ids"] for i, e in found.items()} == {
+        "0|a1|1|b1": ["b1"], "0|a2": [], "1|b2": ["b2"],
+    }  # fmt: skip
+    lists = merged(tmp_path, datasets, equality=ON_K, strategy="list")
+    assert lists["0|a2"]["$merged"] == [{"_id": "a2", "k": 2, "$ids": []}]
+
+
 @pytest.fixture
 def linked(tmp_path: Path) -> MemoryStore:
     """After the run in which a1 and b1 became one."""

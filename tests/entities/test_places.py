@@ -97,7 +97,7 @@ class TestWhatIsWritten:
     @pytest.fixture
     def call(self, tmp_path: Path) -> list[str]:
         write(tmp_path, {"A": A})
-        (tmp_path / "s.json").write_text('{"datasets": ["A a", "T t"]}')
+        (tmp_path / "s.json").write_text('{"version": 2, "datasets": ["A a", "T t"]}')
         return ["entity-merge", str(tmp_path / "s.json"), "--datasets", str(tmp_path)]
 
     @pytest.mark.parametrize("path", ["A.ndjson", "x/../A.ndjson", "link.ndjson", "s.json"])

@@ -74,7 +74,6 @@ class TestDatasets:
             ("B b", "A a"),
             ("B a", "A b"),
             ("A a", "C c", "B b"),
-            ("C c", "B b"),
         ],
     )
     def test_others_at_their_place_need_a_full_run(
@@ -92,32 +91,42 @@ class TestDatasets:
         assert living == by_id(rows(fresh))
         assert run(spec(*names), store, tmp_path).version == CommitLog(store).current().version
 
-    def test_an_absent_one_is_empty_unless_it_may_not_be(self, tmp_path: Path) -> None:
+    def test_a_new_name_and_a_new_alias_may_come_together(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        (tmp_path / "A.ndjson").rename(tmp_path / "crm.ndjson")
+        found = rows(store)
+        renamed = spec("crm c", "B b", equality=[["eq", "c.k", "b.k"]])
+        assert run(renamed, store, tmp_path, allow_changes=False).unchanged == 3
+        assert rows(store) == found
+
+    def test_an_absent_one_is_empty(self, tmp_path: Path) -> None:
         write(tmp_path, {"A": A})
         store = MemoryStore()
-        report = run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+        report = run(spec("A a", "B b", equality=ON_K, initial_datasets=["B"]), store, tmp_path)
         assert (report.missing_datasets, report.new) == (("B",), 2)
-        strict = spec("A a", "B b", ignore_non_existent_datasets=False)
-        with refuses(InputError):
-            run(strict, store, tmp_path)
         write(tmp_path, {"B": B})
         run(spec("A a", "B b", equality=ON_K), store, tmp_path)
         assert "0|a1|1|b1" in by_id(rows(store))
 
-    def test_a_first_run_waits_for_initial_datasets_and_a_later_one_does_not(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_run_waits_for_initial_datasets_that_may_not_be_absent(self, tmp_path: Path) -> None:
         write(tmp_path, {"A": A})
         store = MemoryStore()
-        waiting = spec("A a", "B b", equality=ON_K, initial_datasets=["A", "B"])
-        strict: dict[str, Any] = {"initial_datasets": ["B"], "ignore_non_existent_datasets": False}
-        assert run(spec("A a", "B b", **strict), store, tmp_path).waiting_for == ("B",)
-        assert run(waiting, store, tmp_path).waiting_for == ("B",)
+        strict: dict[str, Any] = {"equality": ON_K, "ignore_non_existent_datasets": False}
+        names = "A a", "B b", "C c"
+        of_b = spec(*names, **strict, initial_datasets=["A", "B"])
+        assert run(of_b, store, tmp_path).waiting_for == ("B",)
+        assert run(spec(*names, **strict), store, tmp_path).waiting_for == ("B", "C")
         assert not store.objects
+        none = run(spec(*names, **strict, initial_datasets=[]), MemoryStore(), tmp_path)
+        assert (none.waiting_for, none.missing_datasets) == ((), ("B", "C"))
         write(tmp_path, {"B": B})
-        assert run(waiting, store, tmp_path).waiting_for == ()
+        found = run(of_b, store, tmp_path)
+        assert (found.waiting_for, found.missing_datasets, found.new) == ((), ("C",), 3)
+        before = dict(store.objects)
         (tmp_path / "B.ndjson").unlink()
-        assert run(waiting, store, tmp_path).replaced == 2
+        assert run(of_b, store, tmp_path).waiting_for == ("B",)
+        assert store.objects == before
 
 
 class TestLimits:
@@ -363,11 +372,14 @@ class TestTables:
         }  # fmt: skip
 
 
+CUSTOMERS = "version: 2\ndatasets: [A a, B b]\n"
+
+
 class TestCommand:
     @pytest.fixture
     def call(self, tmp_path: Path) -> list[str]:
         write(tmp_path, {"A": A, "B": B})
-        (tmp_path / "s.yaml").write_text("datasets: [A a, B b]\nequality: [[eq, a.k, b.k]]\n")
+        (tmp_path / "s.yaml").write_text(f"{CUSTOMERS}equality: [[eq, a.k, b.k]]\n")
         return ["entity-merge", str(tmp_path / "s.yaml"), "--datasets", str(tmp_path)]
 
     def test_tables_on_every_store_are_datasets_and_outputs(
@@ -413,12 +425,31 @@ class TestCommand:
         assert command([*call, *since, str(1 << 63)]) == 2
         assert command([*call, *since, str((1 << 63) - 1)]) == 0
 
-    def test_version_1_is_said_to_be_deprecated(
-        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize("said", ["version: 1", "", "{version: 2, supports_signalling: false}"])
+    def test_settings_of_the_reference_that_do_nothing_say_so(
+        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str
     ) -> None:
-        (tmp_path / "s.yaml").write_text("version: 1\ndatasets: [A a]\n")
+        text = (
+            said.replace("}", ", datasets: [A a]}") if "{" in said else f"datasets: [A a]\n{said}"
+        )
+        (tmp_path / "s.yaml").write_text(text)
         assert command([*call, "--dry-run"]) == 0
         says(capsys.readouterr().err)
+
+    def test_a_merge_that_waits_has_an_exit_code_of_its_own(
+        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        settings = "datasets: [A a, C c]\nversion: 2\nignore_non_existent_datasets: false\n"
+        (tmp_path / "s.yaml").write_text(settings)
+        table = tmp_path / "t"
+        lines = tmp_path / "out.ndjson"
+        for options in ([], ["--dry-run"], ["--ndjson", str(lines)]):
+            assert command([*call, "--output", str(table), *options]) == 7
+            says(capsys.readouterr().out)
+        assert command([*call, "--output", str(table), "--json"]) == 7
+        assert json.loads(capsys.readouterr().out)["waiting_for"] == ["C"]
+        assert not table.exists()
+        assert not lines.exists()
 
     def test_lines_since_a_number_go_to_a_file(self, call: list[str], tmp_path: Path) -> None:
         target = tmp_path / "newer.ndjson.gz"

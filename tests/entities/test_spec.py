@@ -55,13 +55,35 @@ def test_a_spec_is_read_with_all_its_settings() -> None:
 def test_what_is_not_said_has_a_default() -> None:
     spec = spec_of(Document.parse('{"datasets": ["A a"]}', "m.json"))
     assert (spec.identity, spec.strategy) == (Identity.COMPOSITE, PropertyStrategy.DEFAULT)
-    assert (spec.max_merged, spec.rules, spec.initial_datasets) == (50_000, (), ())
+    assert (spec.max_merged, spec.rules, spec.initial_datasets) == (50_000, (), ("A",))
     assert spec.ignore_non_existent_datasets
 
 
-def test_version_1_says_that_it_is_deprecated() -> None:
-    spec = spec_of(Document.parse("{version: 1, datasets: [A a]}", "m.yaml"))
-    assert "version 1 is deprecated" in spec.warnings[0]
+@pytest.mark.parametrize("said", ["version: 1, ", ""])
+def test_version_1_is_the_default_and_says_what_differs(said: str) -> None:
+    [warning] = spec_of(Document.parse(f"{{{said}datasets: [A a]}}", "m.yaml")).warnings
+    assert warning.startswith("version is 1, the default of the reference")
+
+
+def test_the_source_of_a_pipe_is_a_spec() -> None:
+    text = GOOD.replace("\n", "\n  ").strip()
+    found = spec_of(Document.parse(f"_id: x\nsource:\n  type: merge\n  {text}\n", "m.yaml"))
+    assert found == spec_of(Document.parse(GOOD, "m.yaml"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_id: x\nsource: merge",
+        "source: {datasets: [A a]}\ntransform: []",
+        "source:\n  datasets: [A a]\n  type: union_datasets",
+        "source:\n  datasets: [A a]\n  sink: {}",
+        "source:\n  datasets: [A a]\n  equality: [[eq, a.x, b.x]]",
+    ],
+)
+def test_a_mistake_in_a_pipe_is_named_with_its_line(text: str) -> None:
+    with refuses(ConfigError):
+        spec_of(Document.parse(text, "m.yaml"))
 
 
 def test_rules_said_twice_are_one_rule() -> None:
@@ -86,7 +108,7 @@ def test_all_pairs_compares_also_those_that_are_no_neighbours() -> None:
 
     adjacent = {("a.x", "b.x"), ("b.x", "c.x"), ("c.x", "a.y")}
     assert pairs("false") == adjacent
-    # a.x and a.y are of one dataset, which a rule cannot be.
+    # a.x and a.y are of one dataset.
     assert pairs("true") == adjacent | {("a.x", "c.x"), ("b.x", "a.y")}
 
 
@@ -103,15 +125,13 @@ def test_all_pairs_compares_also_those_that_are_no_neighbours() -> None:
         ("[eq, o.customer, c._id]", "[ne, o.customer, c._id]"),
         ("[eq, o.customer, c._id]", "[eq, o.customer]"),
         ("[eq, o.customer, c._id]", "[eq, o.customer, x._id]"),
-        ("[eq, o.customer, c._id]", "[eq, o.customer, o._id]"),
         ("[eq, o.customer, c._id]", "[eq, customer, c._id]"),
         ("[eq, o.customer, c._id]", "[eq, [lower, 5], c._id]"),
         ("[eq, o.customer, c._id]", "[eq, [concat, o.x, c.x], s._id]"),
         ("[eq, o.customer, c._id]", "[eq, [literal, x], c._id]"),
         ("[lower, s.mail]", "[lover, s.mail]"),
         ("[lower, s.mail]", "[lower, s.mail, s.x]"),
-        ("[lower, s.mail]", "c.mail"),
-        ("[c.email, [lower, s.mail], o.email]", "[c.email]"),
+        ("[c.email, [lower, s.mail], o.email]", "[]"),
         ("[c.email, [lower, s.mail], o.email]", "c.email"),
         ("identity: first", "identity: last"),
         ("strategy: compact", "strategy: union"),
@@ -147,12 +167,13 @@ def test_a_spec_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         load_spec(str(tmp_path / "gone.yaml"))
 
 
-def test_neighbours_may_be_of_one_dataset_where_all_pairs_are_meant() -> None:
-    found = spec("A a", "B b", equality_sets=[["a.x", "a.y", "b.y"]], all_pairs=True)
-    assert len(found.rules) == 2
-    for sets, all_pairs in (([["a.x", "a.y"]], True), ([["a.x", "a.y", "b.y"]], False)):
-        with refuses(ConfigError):
-            spec("A a", "B b", equality_sets=sets, all_pairs=all_pairs)
+def test_sets_may_have_one_expression_and_several_of_one_dataset() -> None:
+    def rules(*expressions: str, all_pairs: bool = False) -> int:
+        return len(spec("A a", "B b", equality_sets=[expressions], all_pairs=all_pairs).rules)
+
+    assert (rules("a.x"), rules("a.x", all_pairs=True)) == (0, 0)
+    assert (rules("a.x", "a.y"), rules("a.x", "a.y", all_pairs=True)) == (1, 0)
+    assert (rules("a.x", "a.y", "b.y"), rules("a.x", "a.y", "b.y", all_pairs=True)) == (2, 2)
 
 
 @pytest.mark.parametrize("name", ["/tmp/x", "x*", "x[0]", "x" * 300, "..", "x\0"])

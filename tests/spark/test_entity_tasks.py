@@ -249,7 +249,9 @@ class TestRuns:
 
     def test_an_initial_dataset_is_waited_for(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": "1"}]})
-        assert "waiting_for=('B',)" in both.run(spec("A a", "B b", initial_datasets=["B"]))
+        assert "waiting_for=('B',)" in both.run(
+            spec("A a", "B b", initial_datasets=["B"], ignore_non_existent_datasets=False)
+        )
 
     def test_tables_are_datasets_too(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": "1", "k": [1, 2]}], "B": [{"_id": "2", "k": 2}]})

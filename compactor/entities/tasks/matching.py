@@ -33,14 +33,14 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
     keys = np.asarray(coded.indices).astype(np.int64) * len(context.spec.rules)
     keys += ints_of(found, RULE)
     found_keys, of, count = np.unique(keys, return_inverse=True, return_counts=True)
-    on_left, on_right = (
-        np.bincount(of, np.asarray(found.column(side)), len(count)) > 0
-        for side in ("on_left", "on_right")
+    on_left, on_right, several = (
+        np.bincount(of, np.asarray(found.column(name)), len(count)) > 0
+        for name in ("on_left", "on_right", "several")
     )
     nodes = ints_of(found, NODE)
     firsts = np.full(len(count), np.iinfo(np.int64).max)
     np.minimum.at(firsts, of, nodes)
-    is_shared = on_left & on_right
+    is_shared = on_left & on_right & (several | (count > 1))  # homes have different entities
     matched = is_shared[of]
     groups = ints_of(found, GROUP)[matched]
     if len(groups):

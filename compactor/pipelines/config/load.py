@@ -138,6 +138,7 @@ def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
             raise section.fail((name,), f"{name}: the datasets are the `inputs` of the merge")
     aliases = [f"{name} {name.replace('.', '_')}" for name in node.inputs]
     section.root.setdefault("datasets", aliases)
+    section.root.setdefault("version", 2)
     spec = spec_of(section)
     if [dataset.name for dataset in spec.datasets] != list(node.inputs):
         raise section.fail(
