@@ -200,9 +200,10 @@ def _check_options(
 def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
     say: Callable[[str], None] = tell if err else click.echo
     if report.waiting_for:
+        names = ", ".join(report.waiting_for)
         say(
-            f"not populated: waiting for {', '.join(report.waiting_for)}, nothing was written; run again when "
-            "there, or say ignore_non_existent_datasets: true"
+            f"not populated: waiting for {names}, nothing was written; run again when it is there, or say "
+            "ignore_non_existent_datasets: true"
         )
         return
     if report.missing_datasets:

@@ -9,3 +9,8 @@ changed clusters, and `target` commits rows and state together. `entity_merge` r
 Nouns: an edge joins two equal entities; a component is what edges connect; a cluster is a component with id
 and signature; folding makes one row of it. On Spark a home is the part that keeps an entity.
 """
+
+from compactor.files.places import serve
+from compactor.stores.user_files import SCHEME, StoredFiles
+
+serve(SCHEME, StoredFiles())  # for every process that reads files of datasets

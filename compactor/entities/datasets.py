@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -17,16 +19,17 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.entities.entities import RESERVED, Entities, entities_of, row_number
+from compactor.entities.entities import RESERVED, Entities, RowSource, entities_of, row_number
 from compactor.entities.expressions import ID
 from compactor.entities.memory import Charge, unlimited
+from compactor.entities.row_ids import with_ids
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import canonical, from_arrow, texts_of
 from compactor.errors import InputError, TableNotFoundError, UsageError
-from compactor.files.byte_source import FileBytes
+from compactor.files.json_items import ItemBytes
 from compactor.files.names import KNOWN_ENDINGS, FileFormat, FileKind, kind_of
 from compactor.files.ndjson import LineBlock, line_blocks
-from compactor.files.places import place_of
+from compactor.files.places import addresses_of, matching_paths, place_of
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
 from compactor.files.read import open_table_file
 from compactor.predicate.expressions.types import sql_type
@@ -58,11 +61,21 @@ class Located:
     is_file: bool
     types: tuple[tuple[str, str], ...] = ()
     """Columns of a file of texts that are no texts, with the names of their types in SQL."""
+    id_columns: tuple[str, ...] = ()
+    """Columns with the id; empty for `_id`."""
+    parts: tuple[Located, ...] = ()
+    """The files and tables that match the pattern `place`, in order; empty without a pattern."""
+
+    @property
+    def whole(self) -> tuple[Located, ...]:
+        """The parts, or the single file or table."""
+        return self.parts or (self,)
 
     @property
     def shown(self) -> str:
         """Name and place, for errors."""
-        return f"{self.name} ({self.place if self.is_file else open_store(self.place).url})"
+        is_table = not (self.is_file or self.parts)
+        return f"{self.name} ({open_store(self.place).url if is_table else self.place})"
 
 
 def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
@@ -75,25 +88,28 @@ def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
     folder.
     """
     sources = dict(spec.sources)
-    in_folder = _remote if _is_remote(folder) else _InFolder(folder)
+    in_folder = _remote_in if _is_remote(folder) else _InFolder(folder)
     found = [
         _given(name, sources[name])
         if name in sources
         else in_folder(name, f"{folder.rstrip('/')}/{name}")
         for name, _alias in spec.datasets
     ]
-    types = dict(spec.types)
-    return [at and _typed(at, types.get(at.name, ())) for at in found]
+    types, ids = dict(spec.types), dict(spec.ids)
+    return [at and _declared(at, types.get(at.name, ()), ids.get(at.name, ())) for at in found]
 
 
-def _typed(at: Located, types: tuple[tuple[str, str], ...]) -> Located:
+def _declared(
+    at: Located, types: tuple[tuple[str, str], ...], id_columns: tuple[str, ...]
+) -> Located:
     """Declares columns. Raises `InputError` if the dataset has types of its own."""
-    if types and not (at.is_file and _has_texts(at.place)):
+    if types and not all(part.is_file and _has_texts(part.place) for part in at.whole):
         raise InputError(
             f"dataset {at.shown}: has types of its own: leave it out of `types`, which is for CSV, XML "
             "and other files of texts"
         )
-    return replace(at, types=types)
+    parts = tuple(_declared(part, types, id_columns) for part in at.parts)
+    return replace(at, types=types, id_columns=id_columns, parts=parts)
 
 
 def _has_texts(path: str) -> bool:
@@ -114,8 +130,8 @@ def check_not_read(spec: EntityMergeSpec, folder: str, table: str) -> None:
 
 def check_not_over(located: Sequence[Located | None], path: str) -> None:
     """Raises `UsageError` if the output file is one of the datasets' files."""
-    for at in located:
-        if at is not None and at.is_file and _same(at.place, path):
+    for at in (part for found in located if found is not None for part in found.whole):
+        if at.is_file and _same(at.place, path):
             raise UsageError(
                 f"--ndjson: {path} is the file of dataset {at.name}: name another file"
             )
@@ -138,11 +154,30 @@ def _local(address: str) -> str:
     return open_store(address).url if address.startswith("file:") else address
 
 
+def _remote_in(name: str, address: str) -> Located | None:
+    """Locates a file or table of a folder in an object store, by its name without endings."""
+    files = [file for file in matching_paths(f"{address}.*") if _stem(Path(file).name) == name]
+    if len(files) > 1:
+        raise _ambiguous(name, files)
+    return _remote(name, files[0] if files else address)
+
+
+def _ambiguous(name: str, places: Sequence[str]) -> UsageError:
+    return UsageError(f"dataset {name} may be any of {', '.join(places)}: say which in `sources`")
+
+
 def _remote(name: str, address: str) -> Located | None:
-    """Locates a table in an object store; None if nothing is stored under the address.
+    """Locates a file or table in an object store; None if nothing is stored under the address.
 
     Raises `InputError` if there are objects, but no table.
     """
+    if addresses_of(address) is not None and kind_of(address) is not None:
+        try:
+            place_of(address)
+        except InputError:
+            pass  # no such object
+        else:
+            return Located(name, address, True)
     found = _table(name, address)
     if found is None and next(iter(open_store(address).list("")), None) is not None:
         raise _unusable(name, address, "holds objects, but no table")
@@ -150,6 +185,8 @@ def _remote(name: str, address: str) -> Located | None:
 
 
 def _given(name: str, place: str) -> Located | None:
+    if (found := _matching(name, place)) is not None:
+        return replace(found[0], place=place, parts=tuple(found)) if found else None
     if _is_remote(place):
         return _remote(name, place)
     path = _local(place).rstrip("/") or "/"
@@ -160,6 +197,17 @@ def _given(name: str, place: str) -> Located | None:
         _stat(name, path, may_be_absent=True)
         return None
     return _there(name, path)
+
+
+def _matching(name: str, place: str) -> list[Located] | None:
+    """Returns the files and tables that match a pattern, sorted by name; None if the place is none."""
+    is_stored = addresses_of(place) is not None
+    pattern = place.removeprefix("file://")
+    if not glob.has_magic(pattern) or (not is_stored and os.path.lexists(pattern)):
+        return None
+    if not is_stored:
+        return [_there(name, path) for path in matching_paths(pattern)]
+    return [at for file in matching_paths(pattern) if (at := _remote(name, file)) is not None]
 
 
 def _there(name: str, path: str) -> Located:
@@ -210,8 +258,7 @@ class _InFolder:
             except InputError as error:
                 problems.append(error)
         if len(usable) > 1:
-            both = ", ".join(at.place for at in usable)
-            raise UsageError(f"dataset {name} may be any of {both}: say which in `sources`")
+            raise _ambiguous(name, [at.place for at in usable])
         if not usable and problems:
             raise problems[0]
         return usable[0] if usable else None
@@ -260,18 +307,23 @@ def read_dataset(located: Located | None, name: str, charge: Charge = unlimited)
     Raises `InputError` naming the place, and the errors of `charge`.
     """
     if located is None:
-        return entities_of([], [], name)
-    return _read(columns_in(located), located.shown, charge, partial(place_in, located))
+        return entities_of([], [], RowSource(name))
+    source = RowSource(located.shown, partial(place_in, located), located.id_columns)
+    return _read(columns_in(located), source, charge)
 
 
 def read_batches(
-    batches: Iterable[pa.RecordBatch], name: str, charge: Charge = unlimited
+    batches: Iterable[pa.RecordBatch],
+    name: str,
+    charge: Charge = unlimited,
+    id_columns: Sequence[str] = (),
 ) -> Entities:
     """Reads entities from Arrow batches; null means a missing property.
 
     name: the dataset's name, for errors. Raises `InputError`, and the errors of `charge`.
     """
-    return _read(_in_texts(batches, name), name, charge, row_number)
+    found = ((with_ids(c, n, id_columns), n) for c, n in _in_texts(batches, name))
+    return _read(found, RowSource(name, id_columns=id_columns), charge)
 
 
 def columns_in(
@@ -281,6 +333,12 @@ def columns_in(
 
     snapshot: snapshot of a table, or a part of it; None for the latest. Raises `InputError` naming the place.
     """
+    for part in located.whole:
+        for columns, rows in _columns_of_part(part, snapshot):
+            yield with_ids(columns, rows, located.id_columns), rows
+
+
+def _columns_of_part(located: Located, snapshot: Snapshot | None) -> Iterator[tuple[_Columns, int]]:
     if not located.is_file:
         store = open_store(located.place)
         yield from _in_texts(scan(store, snapshot or CommitLog(store).current()), located.shown)
@@ -292,11 +350,16 @@ def columns_in(
         return
     known = pa.schema([(column, _wide(sql_type(dtype))) for column, dtype in located.types])
     with open_table_file(located.place, known, in_one_pass=True, infers_types=False) as file:
-        for column in (ID, *known.names) if _has_texts(located.place) else ():
+        ids = located.id_columns or (ID,)
+        for column in (*ids, *known.names) if _has_texts(located.place) else ():
             if column not in file.schema.names:
+                instead = (
+                    "name the columns of the id in `id`"
+                    if column in ids
+                    else "leave it out of `types`"
+                )
                 raise InputError(
-                    f"dataset {located.shown}: has no column {column!r}: add it"
-                    + ("" if column == ID else ", or leave it out of `types`")
+                    f"dataset {located.shown}: has no column {column!r}: add it, or {instead}"
                 )
         yield from _in_texts(file, located.shown)
 
@@ -311,12 +374,7 @@ def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[_C
         yield _texts_of_batch(batch, name), batch.num_rows
 
 
-def _read(
-    found: Iterable[tuple[_Columns, int]],
-    name: str,
-    charge: Charge,
-    place_of_row: Callable[[int], str],
-) -> Entities:
+def _read(found: Iterable[tuple[_Columns, int]], source: RowSource, charge: Charge) -> Entities:
     columns = []
     rows: list[int] = []
     names: set[str] = set()
@@ -329,28 +387,30 @@ def _read(
         charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
         rows.append(count)
-    return entities_of(columns, rows, name, place_of_row)
+    return entities_of(columns, rows, source)
 
 
 def place_in(located: Located, row: int) -> str:
-    """Returns the line or row of a dataset's file that has its row `row`, from 0."""
+    """Returns the line or row of a dataset that has its row `row`, from 0; of several files, with the file."""
+    if located.parts:
+        for part in located.parts:
+            rows = sum(count for _, count in columns_in(part))
+            if row < rows:
+                return f"{part.place}, {place_in(part, row)}"
+            row -= rows
     kind = kind_of(located.place) if located.is_file else None
     if kind is not None and kind.format is FileFormat.NDJSON:
-        return f"line {_line_of(located.place, kind, row):,}"
+        return _line_of(located.place, kind, row)
     return row_number(row)
 
 
-def _line_of(path: str, kind: FileKind, row: int) -> int:
-    with reading(path):
-        source = FileBytes(path, place_of(path), kind.compression)
-    try:
-        for block in line_blocks(path, source, _BLOCK_BYTES):
+def _line_of(path: str, kind: FileKind, row: int) -> str:
+    with closing(_opened(path, kind)) as source:
+        for block in _blocks(path, source):
             for number, line in enumerate(block.data.split(b"\n"), block.first_line):
                 row -= bool(line.strip())
                 if row < 0:
-                    return number
-    finally:
-        source.close()
+                    return _line(source, number)
     raise AssertionError("the file has become shorter")
 
 
@@ -374,16 +434,30 @@ def _texts_of_batch(batch: pa.RecordBatch, name: str) -> _Columns:
 
 
 def _ndjson(path: str, kind: FileKind) -> Iterator[_Columns]:
-    with reading(path):
-        source = FileBytes(path, place_of(path), kind.compression)
-    try:
-        for block in line_blocks(path, source, _BLOCK_BYTES):
+    with closing(_opened(path, kind)) as source:
+        for block in _blocks(path, source):
             try:
                 yield _columns(block.data)
             except (*PROBLEMS, RecursionError):
-                raise _located(path, block) from None
-    finally:
-        source.close()
+                raise _located(path, source, block) from None
+
+
+def _opened(path: str, kind: FileKind) -> ItemBytes:
+    with reading(path):
+        return ItemBytes(path, place_of(path), kind.compression)
+
+
+def _blocks(path: str, source: ItemBytes) -> Iterator[LineBlock]:
+    """Yields the lines of a file, or the items of its array."""
+    for block in line_blocks(path, source, _BLOCK_BYTES):
+        lines, _, last = block.data.rpartition(b"\n")
+        # A comma behind the last item is no item.
+        is_over = source.is_array and last.strip() == b","
+        yield LineBlock(lines, block.first_line) if is_over else block
+
+
+def _line(source: ItemBytes, number: int) -> str:
+    return f"{'item' if source.is_array else 'line'} {number:,}"
 
 
 def _columns(lines: bytes) -> _Columns:
@@ -430,7 +504,7 @@ def _check_one_a_line(lines: bytes, rows: int) -> None:
         raise ValueError("is not one JSON object per line")
 
 
-def _located(path: str, block: LineBlock) -> InputError:
+def _located(path: str, source: ItemBytes, block: LineBlock) -> InputError:
     """Returns the error naming the first unreadable line."""
     lines = block.data.split(b"\n")
 
@@ -443,7 +517,7 @@ def _located(path: str, block: LineBlock) -> InputError:
                 raise ValueError("it is nested too deep") from error
 
     count, error = first_failing(len(lines), attempt)
-    line = f"{path}, line {block.first_line + count - 1:,}"
+    line = f"{path}, {_line(source, block.first_line + count - 1)}"
     if isinstance(error, UnicodeDecodeError):
         return InputError(f"{line}: is not valid UTF-8: save the file as UTF-8")
     return InputError(f"{line}: is not a readable JSON object ({one_line(error)}): correct it")

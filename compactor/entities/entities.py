@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -115,27 +115,34 @@ def row_number(row: int) -> str:
     return f"row {row + 1:,}"
 
 
+class RowSource(NamedTuple):
+    """Where rows come from, for errors."""
+
+    name: str
+    """The dataset's name."""
+    place_of: Callable[[int], str] = row_number
+    """Returns the place of a row."""
+    id_columns: Sequence[str] = ()
+    """Columns with the id; empty for `_id`."""
+
+
 def entities_of(
-    batches: Sequence[dict[str, pa.Array]],
-    rows: Sequence[int],
-    name: str,
-    place_of: Callable[[int], str] = row_number,
+    batches: Sequence[dict[str, pa.Array]], rows: Sequence[int], source: RowSource
 ) -> Entities:
     """Builds entities from batches of columns, including `_id`. rows: row count of each batch.
 
     Empties the batches, so that each column is there twice only while its rows are put in order.
     The last row of an id wins; if it is marked as replaced, the id has no entity.
-    name: the dataset's name, for errors. place_of: returns the place of a row, for errors.
     Raises `InputError` for an invalid `_id`, `$ids` or flag.
     """
     names = dict.fromkeys(column for batch in batches for column in batch)
     columns: dict[str, pa.Array] = {n: _taken_out(n, batches, rows) for n in RESERVED if n in names}
     total = sum(rows)
-    if (mistake := first_mistake(columns, total)) is not None:
-        raise no_entity(name, place_of(mistake[0]), mistake[1])
+    if (mistake := first_mistake(columns, total, source.id_columns)) is not None:
+        raise no_entity(source.name, source.place_of(mistake[0]), mistake[1])
     ids = unquoted(columns.pop(ID, pa.nulls(0, TEXT)))
     is_deleted = _is_true(columns.pop(DELETED, pa.nulls(total, TEXT)))
-    carried = _carried(columns.pop(IDS, None), ids, name)
+    carried = _carried(columns.pop(IDS, None), ids, source.name)
     last = _last_of_each(ids)
     if REPLACED in columns:
         last = last[~_is_true(columns[REPLACED])[last]]
@@ -165,15 +172,18 @@ def _last_of_each(ids: pa.Array) -> I64:
     return last
 
 
-def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
+def first_mistake(
+    columns: Columns, rows: int, id_columns: Sequence[str] = ()
+) -> tuple[int, str] | None:
     """Returns the first invalid row and the reason: a bad `_id`, or a flag that is neither true nor false."""
     texts = columns.get(ID, pa.nulls(rows, TEXT))
     is_empty = np.asarray(pc.fill_null(pc.equal(texts, '""'), False))
     bad = np.flatnonzero(~is_string(texts) | is_empty)
     found = []
     if len(bad):
-        why = "every entity needs an `_id`, a text that is not empty"
-        found.append((int(bad[0]), f"`_id` is {_said(texts[bad[0]])}: {why}"))
+        names = " or ".join(f"`{name}`" for name in id_columns or (ID,))
+        why = "every entity needs an id, a text that is not empty or an integer"
+        found.append((int(bad[0]), f"{names} is {_said(texts[bad[0]])}: {why}"))
     for name in (DELETED, REPLACED):
         if name in columns:
             texts = columns[name]

@@ -74,7 +74,11 @@ def merged_batches(
     Raises the errors of `merge_entities` and `charge`, and `InputError` for rows without an `_id`.
     """
     pairs = zip(spec.datasets, inputs, strict=True)
-    datasets = [read_batches(batches, dataset.name, charge) for dataset, batches in pairs]
+    ids = dict(spec.ids)
+    datasets = [
+        read_batches(batches, dataset.name, charge, ids.get(dataset.name, ()))
+        for dataset, batches in pairs
+    ]
     merged = merge_entities(spec, datasets, connect)
     clusters = merged.clusters
     changes = difference(clusters.ids, clusters.deleted, clusters.signatures, NOTHING_WRITTEN)

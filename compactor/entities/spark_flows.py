@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from compactor.entities.datasets import Located
 from compactor.entities.tasks.context import LABEL, NODE, DatasetPart, Partition
+from compactor.files.places import addresses_of
 from compactor.read.scan_pieces import pieces_of
 from compactor.spark.shuffle.exchange import ByNumber, to_bytes
 from compactor.spark.shuffle.jobs import Done, Flow
@@ -27,16 +28,16 @@ TO_HOMES: Final = ByNumber(NODE, PLACE_BITS)
 
 
 def dataset_parts(dataset: int, located: Located | None) -> Iterator[DatasetPart]:
-    """Yields the pieces of a dataset: its file, or fragments of its table; none if it is missing."""
-    if located is None:
-        return
-    if located.is_file:
-        place = str(Path(located.place).absolute())
-        yield DatasetPart(dataset, replace(located, place=place))
-        return
-    store = open_store(located.place)
-    for piece in pieces_of(CommitLog(store).current()):
-        yield DatasetPart(dataset, replace(located, place=store.url), piece)
+    """Yields the pieces of a dataset: its files, or fragments of its tables; none if it is missing."""
+    for at in () if located is None else located.whole:
+        if at.is_file:
+            is_local = addresses_of(at.place) is None
+            place = str(Path(at.place).absolute()) if is_local else at.place
+            yield DatasetPart(dataset, replace(at, place=place))
+            continue
+        store = open_store(at.place)
+        for piece in pieces_of(CommitLog(store).current()):
+            yield DatasetPart(dataset, replace(at, place=store.url), piece)
 
 
 def homes_of(values: Done) -> dict[int, Partition]:

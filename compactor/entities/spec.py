@@ -88,6 +88,7 @@ class _MergeSettings(BaseModel):
     supports_signalling: bool | None = Field(default=None, strict=True)
     sources: dict[str, str] = Field(default_factory=dict)
     types: dict[str, dict[str, str]] = Field(default_factory=dict)
+    id: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +112,8 @@ class EntityMergeSpec:
     """Pairs of dataset name and file or table."""
     types: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     """Pairs of dataset name and types by column, in SQL's words."""
+    ids: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Pairs of dataset name and the columns of its id, where they are not `_id`."""
     warnings: tuple[str, ...] = ()
 
 
@@ -148,6 +151,7 @@ def spec_of(document: Document) -> EntityMergeSpec:
         ignore_non_existent_datasets=settings.ignore_non_existent_datasets,
         sources=tuple(settings.sources.items()),
         types=tuple(_types(document, settings, names)),
+        ids=tuple(_ids(document, settings.id, datasets)),
         warnings=tuple(_warnings(settings)),
     )
 
@@ -174,6 +178,29 @@ def _types(
             except ValueError as error:
                 raise document.fail_at(place, str(error)) from None
         yield name, tuple(types.items())
+
+
+def _ids(
+    document: Document, given: Any, datasets: Sequence[Dataset]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields the columns of ids, from a column, a list of columns, or a mapping of datasets to these."""
+    names = {dataset.name for dataset in datasets}
+    is_mapping = isinstance(given, dict)
+    by_name = given if is_mapping else {} if given is None else dict.fromkeys(names, given)
+    for name, columns in by_name.items():
+        place: Place = ("id", name) if is_mapping else ("id",)
+        if name not in names:
+            raise document.fail_at(place, _unknown(name, names))
+        listed = [columns] if isinstance(columns, str) else columns
+        if not (isinstance(listed, list) and listed and all(map(_is_column, listed))):
+            raise document.fail_at(place, "write a column, or a list of columns, with the id")
+        if len(set(listed)) < len(listed):
+            raise document.fail_at(place, "a column comes twice: each once")
+        yield name, tuple(listed)
+
+
+def _is_column(name: Any) -> bool:
+    return isinstance(name, str) and name != "" and (name == ID or name not in RESERVED)
 
 
 def _unknown(name: str, names: set[str]) -> str:

@@ -5,6 +5,7 @@ This room knows no stores. Those above it add the addresses of theirs by `serve`
 
 from __future__ import annotations
 
+import glob
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -106,6 +107,17 @@ def serve(scheme: str, addresses: Addresses) -> None:
 def addresses_of(path: str) -> Addresses | None:
     """Returns what serves an address; None for a local path."""
     return next((found for scheme, found in _SERVED.items() if path.startswith(scheme)), None)
+
+
+def matching_paths(pattern: str) -> list[str]:
+    """Returns the file of that name, or the files that match the pattern, sorted by name."""
+    if pattern == STREAM:
+        return [STANDARD_INPUT]
+    if (served := addresses_of(pattern)) is not None:
+        return served.matching(pattern)
+    if Path(pattern).exists() or not glob.has_magic(pattern):
+        return [pattern]
+    return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
 
 
 def place_of(path: str) -> Place:

@@ -18,6 +18,8 @@ from compactor.settings.mistakes import Place, first_mistake, shown_place
 _MAX_LEVELS: Final = 50
 _MAX_VALUES: Final = 100_000
 """Refuse documents with more values; each use of an alias (`*name`) counts its values again."""
+_LAST_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[\]}])', re.DOTALL)
+"""Matches strings, to pass over them, and commas before a closing bracket."""
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -176,6 +178,8 @@ def _check_size(tree: yaml.Node | None, name: str) -> None:
 
 
 def _json(text: str, name: str) -> Any:
+    # Documentation often prints a comma behind the last item.
+    text = _LAST_COMMA.sub(lambda found: found[1] or " ", text)
     try:
         return json.loads(text)
     except ValueError as error:

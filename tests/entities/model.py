@@ -20,7 +20,7 @@ def values(expression: Any, entity: Entity) -> list[Any]:
         name, argument = expression
         assert name == "lower"
         return [v.lower() for v in values(argument, entity) if isinstance(v, str)]
-    found = [entity]
+    found: list[Any] = [entity]
     for step in expression.split(".")[1:]:
         if step == "$ids" and found == [entity]:
             inside = [original_ids(entity)]

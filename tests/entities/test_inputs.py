@@ -194,7 +194,7 @@ def test_a_source_of_no_known_kind_is_refused(tmp_path: Path) -> None:
     "line",
     [
         '{"x": 1}',
-        '{"_id": 5}',
+        '{"_id": 5.5}',
         '{"_id": ""}',
         '{"_id": "b", "$ids": ["x", 1]}',
         '{"_id": "b"',

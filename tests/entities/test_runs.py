@@ -16,7 +16,6 @@ from compactor.errors import (
     CommitConflictError,
     ConfigError,
     DataError,
-    InputError,
     JobError,
     UsageError,
 )

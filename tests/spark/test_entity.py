@@ -13,6 +13,7 @@ from compactor.cli.main import run as command
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from tests.entities.support import rows, write
+from tests.entities.test_reference import DATASETS, OUTPUT, PIPE
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -79,3 +80,14 @@ def test_too_many_that_would_be_one_are_an_error_of_one_line(
     assert len(lines) == 1
     assert "max_merged is 99: nothing was written" in lines[0]
     assert CommitLog(LocalStore(str(tmp_path / "t"))).refresh().version == 0
+
+
+def test_the_example_of_the_reference_runs_as_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {**DATASETS, "pipe": PIPE}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    arguments = ["entity-merge", str(tmp_path / "pipe.json"), "--output", str(tmp_path / "t")]
+    given = [*arguments, "--datasets", str(tmp_path), "--ndjson", "-", "--master", "local[2]"]
+    assert command(given) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == json.loads(OUTPUT)

@@ -181,7 +181,12 @@ def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
         "A a",
         "B b",
         "C c",
-        equality=[*ON_K, ["eq", "b.m", ["lower", "c.k"]], ["eq", "a._id", "c.$ids"]],
+        equality=[
+            *ON_K,
+            ["eq", "b.m", ["lower", "c.k"]],
+            ["eq", "a._id", "c.$ids"],
+            ["eq", "c.k", "c.k"],
+        ],
         identity=identity,
         strategy=strategy,
         max_merged=most,
@@ -252,6 +257,22 @@ class TestRuns:
         assert "waiting_for=('B',)" in both.run(
             spec("A a", "B b", initial_datasets=["B"], ignore_non_existent_datasets=False)
         )
+
+    def test_files_of_a_pattern_and_ids_of_columns(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"crm-2": [{"n": 1, "s": "x", "k": 9}, {"n": 2, "s": "x", "k": 2}]})
+        (tmp_path / "crm-1.json").write_text('[{"n": 1, "s": "x", "k": 1},\n]')
+        write(tmp_path, {"B": [{"n": 7, "s": 8, "k": 2}, {"n": 7, "s": 9, "k": 9}]})
+        chosen = spec(
+            "A a",
+            "B b",
+            equality=[*ON_K, ["eq", "a.s", "a.s"]],
+            id=["n", "s"],
+            sources={"A": f"{tmp_path}/crm-*"},
+        )
+        both.run(chosen)
+        assert [row["_id"] for row in rows(both.many)] == ["0|1:x|0|2:x|1|7:8|1|7:9"]
+        write(tmp_path, {"crm-2": [{"n": 2, "s": "x"}, {"n": 2}]})
+        assert "crm-2.ndjson, line 2: `n` or `s` is missing" in both.run(chosen)
 
     def test_tables_are_datasets_too(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": "1", "k": [1, 2]}], "B": [{"_id": "2", "k": 2}]})

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.entities.datasets import columns_in
-from compactor.entities.entities import SIGNATURE, UPDATED, entities_of, first_mistake
+from compactor.entities.entities import SIGNATURE, UPDATED, RowSource, entities_of, first_mistake
 from compactor.entities.expressions import ID
 from compactor.entities.matching import groups_of_rule, values_of_rules
 from compactor.entities.rule_figures import counts_of
@@ -43,7 +43,7 @@ def read_piece(piece: DatasetPart) -> TaskOutput:
     """Reads rows as canonical texts. Sends each to the home of its `_id`."""
     rows = 0
     for columns, count in columns_in(piece.located, piece.snapshot):
-        if (mistake := first_mistake(columns, count)) is not None:
+        if (mistake := first_mistake(columns, count, piece.located.id_columns)) is not None:
             bad = {"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]}
             yield TaskSummary(bad, has_failed=True)
             return
@@ -61,7 +61,7 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
         charge(batch.nbytes)
         columns[dataset].append(dict(zip(batch.schema.names, batch.columns, strict=True)))
     datasets = [
-        entities_of(some, [len(batch[ID]) for batch in some], name)
+        entities_of(some, [len(batch[ID]) for batch in some], RowSource(name))
         for some, name in zip(columns, context.names, strict=True)
     ]
     columns.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -17,7 +16,7 @@ from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.common_types import common_type
 from compactor.files.jsontext import json_values
 from compactor.files.layouts import kind_with
-from compactor.files.places import STANDARD_INPUT, STREAM, addresses_of
+from compactor.files.places import addresses_of, matching_paths
 from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places, wanted_names
@@ -444,14 +443,3 @@ def _decoded_column(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type == field.type:
         return column
     return to_logical(plain(to_storage(column)), field.type)
-
-
-def matching_paths(pattern: str) -> list[str]:
-    """Returns the file of that name, or the files that match the pattern, sorted by name."""
-    if pattern == STREAM:
-        return [STANDARD_INPUT]
-    if (served := addresses_of(pattern)) is not None:
-        return served.matching(pattern)
-    if Path(pattern).exists() or not glob.has_magic(pattern):
-        return [pattern]
-    return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
