@@ -391,7 +391,7 @@ def _read(found: Iterable[tuple[_Columns, int]], source: RowSource, charge: Char
 
 
 def place_in(located: Located, row: int) -> str:
-    """Returns the line or row of a dataset that has its row `row`, from 0; of several files, with the file."""
+    """Returns the line or row of a dataset that has its row `row`, from 0; of several, with the file."""
     if located.parts:
         for part in located.parts:
             rows = sum(count for _, count in columns_in(part))

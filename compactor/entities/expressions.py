@@ -8,37 +8,32 @@ nothing for null, the empty list and values outside a function's domain.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.common.counts import counted
-from compactor.entities.moments import instants
-from compactor.entities.texts import (
-    I64,
-    TEXT,
-    canonical,
-    elements,
-    is_null,
-    is_string,
-    members,
-    quoted,
-    texts_of,
-    unquoted,
-)
+from compactor.entities.functions import FUNCTIONS, fits_of, text_of
+from compactor.entities.texts import I64, TEXT, canonical, elements, is_null, members
 from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.joining import with_nulls_of
+
+Mask = npt.NDArray[np.bool_]
 
 ID: Final = "_id"
 IDS: Final = "$ids"
 MAX_COMBINATIONS: Final = 1_000_000
-"""Maximum results of `concat` per entity."""
+"""Maximum results of `concat` and `and` per entity."""
+_OF_SEVERAL: Final = ("and", "concat", "except", "if", "literal", "matches")
+"""Functions of several expressions, of none, or of a condition."""
+_BLANK: Final = r'^"(?:[\s\pZ\x{feff}\x{200b}]|\\[bfnrt]|\\u00[01][0-9a-f])*"$'
+"""JSON strings without a character that shows."""
 
 
 class ExpressionError(ValueError):
@@ -46,7 +41,7 @@ class ExpressionError(ValueError):
 
 
 class TooManyCombinationsError(ValueError):
-    """`concat` of one entity exceeds `MAX_COMBINATIONS`."""
+    """`concat` or `and` of one entity exceeds `MAX_COMBINATIONS`."""
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{counted(count, 'combination')} of one entity's values")
@@ -61,13 +56,17 @@ class PropertyPath:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    text: str
+    """Values that every entity has."""
+
+    texts: tuple[str, ...]
+    """Canonical texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
     function: str
     arguments: tuple[Expression, ...]
+    parameters: tuple[str | int, ...] = ()
 
 
 Expression = PropertyPath | Literal | FunctionCall
@@ -124,17 +123,81 @@ def _parse(value: Any, aliases: set[str]) -> Expression:
             f"{value!r} is no expression: write a path such as a.x, or a function such as [lower, a.x]"
         )
     name, *arguments = value
-    if name == "literal":
-        if len(arguments) != 1 or not isinstance(arguments[0], str):
-            raise ExpressionError('literal takes one text, as in [literal, "-"]')
-        return Literal(arguments[0])
-    if name != "concat" and name not in _FUNCTIONS:
-        there = ", ".join(sorted([*_FUNCTIONS, "concat", "literal"]))
+    match name:
+        case "literal":
+            return _literal(arguments)
+        case "if":
+            if len(arguments) not in (2, 3):
+                raise ExpressionError("if takes a condition, and one or two expressions")
+            condition = _parse_condition(arguments[0], aliases)
+            return FunctionCall(
+                "if", (condition, *(_parse(argument, aliases) for argument in arguments[1:]))
+            )
+        case "matches":
+            raise ExpressionError(
+                "matches is a condition: write it in [if, [matches, ...], a.x], or compare what [regex, ...] "
+                "finds"
+            )
+        case "concat" | "and" | "except":
+            if len(arguments) < 2:
+                raise ExpressionError(f"{name} takes two arguments or more, not {len(arguments)}")
+            return FunctionCall(name, tuple(_parse(argument, aliases) for argument in arguments))
+    if name not in FUNCTIONS:
+        there = ", ".join(sorted([*FUNCTIONS, *_OF_SEVERAL]))
         raise ExpressionError(f"there is no function {name!r}; there are: {there}")
-    wanted = "one argument" if name != "concat" else "two arguments or more"
-    if (len(arguments) != 1) if name != "concat" else (len(arguments) < 2):
-        raise ExpressionError(f"{name} takes {wanted}, not {len(arguments)}")
-    return FunctionCall(name, tuple(_parse(argument, aliases) for argument in arguments))
+    return _function_call(name, arguments, aliases)
+
+
+def _literal(values: list[Any]) -> Literal:
+    if not values or not all(
+        isinstance(v, (str, int, float)) and math.isfinite(v if isinstance(v, float) else 0)
+        for v in values
+    ):
+        raise ExpressionError(
+            'literal takes texts, numbers, true and false, as in [literal, "-"] or [literal, "n/a", 0]'
+        )
+    numbers = (v + 0.0 if isinstance(v, float) else v for v in values)  # -0.0 becomes 0.0
+    return Literal(tuple(canonical(pa.array([json.dumps(v) for v in numbers])).to_pylist()))
+
+
+def _function_call(name: str, arguments: list[Any], aliases: set[str]) -> FunctionCall:
+    function = FUNCTIONS[name]
+    parameters = arguments[:-1]
+    count = len(parameters)
+    types = function.parameters[:count]
+    is_right = function.min_parameters <= count == len(types) and bool(arguments)
+    if not is_right or not all(map(_is_of, parameters, types)):
+        if function.example:
+            raise ExpressionError(
+                f"{name} takes other arguments: write it as in {function.example}"
+            )
+        raise ExpressionError(f"{name} takes one argument, not {len(arguments)}")
+    try:
+        function.made(*parameters)
+    except ValueError as error:
+        raise ExpressionError(f"{name}: {error}: write it as in {function.example}") from None
+    return FunctionCall(name, (_parse(arguments[-1], aliases),), tuple(parameters))
+
+
+def _is_of(value: Any, dtype: type) -> bool:
+    return isinstance(value, dtype) and not isinstance(value, bool)
+
+
+def _parse_condition(value: Any, aliases: set[str]) -> Expression:
+    match value:
+        case ["and", *conditions] if conditions:
+            return FunctionCall("and", tuple(_parse_condition(c, aliases) for c in conditions))
+        case ["matches", str(pattern), argument]:
+            try:
+                fits_of(pattern)
+            except ValueError as error:
+                raise ExpressionError(f"matches: {error}: shorten it") from None
+            return FunctionCall("matches", (_parse(argument, aliases),), (pattern,))
+        case ["matches", *_]:
+            raise ExpressionError(
+                'matches takes a pattern and an expression: [matches, "47*", a.x]'
+            )
+    return _parse(value, aliases)
 
 
 def shown(operand: Operand) -> str:
@@ -144,10 +207,11 @@ def shown(operand: Operand) -> str:
         match expression:
             case PropertyPath(steps):
                 return ".".join((operand.alias, *steps))
-            case Literal(literal):
-                return f"[literal, {json.dumps(literal, ensure_ascii=False)}]"
-            case FunctionCall(function, arguments):
-                return f"[{', '.join((function, *map(text, arguments)))}]"
+            case Literal(texts):
+                return f"[literal, {', '.join(texts)}]"
+            case FunctionCall(function, arguments, parameters):
+                given = (json.dumps(p, ensure_ascii=False) for p in parameters)
+                return f"[{', '.join((function, *given, *map(text, arguments)))}]"
         raise AssertionError(expression)
 
     return text(operand.expression)
@@ -163,25 +227,115 @@ def first_steps(expression: Expression) -> Iterator[str]:
                 yield from first_steps(argument)
 
 
-def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int) -> Values:
-    """Evaluates an expression on `rows` entities, from properties as canonical texts, null if missing."""
+class _Rows(NamedTuple):
+    """What expressions are evaluated on."""
+
+    columns: Mapping[str, pa.Array]
+    rows: int
+    keeps_blanks: bool
+
+    def where(self, at: I64) -> _Rows:
+        indices = pa.array(at)
+        columns = {name: column.take(indices) for name, column in self.columns.items()}
+        return self._replace(columns=columns, rows=len(at))
+
+
+def evaluate(
+    expression: Expression,
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    *,
+    keeps_blanks: bool = False,
+) -> Values:
+    """Evaluates an expression on `rows` entities, from properties as canonical texts, null if missing.
+
+    Leaves out blank texts, unless `keeps_blanks`.
+    """
+    return _filled(expression, _Rows(columns, rows, keeps_blanks))
+
+
+def _filled(expression: Expression, given: _Rows) -> Values:
+    """Evaluates an expression without the blank texts of its result."""
+    values = _values(expression, given)
+    if given.keeps_blanks:
+        return values
+    kept = values.kept(pc.invert(pc.match_substring_regex(values.texts, _BLANK)))
+    return kept._replace(dropped=values.dropped + len(values.rows) - len(kept.rows))
+
+
+def _values(expression: Expression, given: _Rows) -> Values:
     match expression:
         case PropertyPath(steps):
-            column = columns.get(steps[0])
+            column = given.columns.get(steps[0])
             if column is None:
                 return _NO_VALUES
-            found = _flattened(Values(np.arange(rows), column))
+            found = _flattened(Values(np.arange(given.rows), column))
             for name in steps[1:]:
                 found = _inside(found, name)
             return found
-        case Literal(text):
-            return Values(np.arange(rows), pa.repeat(quoted(pa.array([text]))[0], rows))
+        case Literal(texts):
+            repeated = np.tile(np.arange(len(texts)), given.rows)
+            rows = np.repeat(np.arange(given.rows), len(texts))
+            return Values(rows, pa.array(texts, TEXT).take(pa.array(repeated)))
         case FunctionCall("concat", arguments):
-            first, *others = (_called(_text_of, evaluate(a, columns, rows)) for a in arguments)
-            return reduce(partial(_concat, rows=rows), others, first)
-        case FunctionCall(name, (argument,)):
-            return _called(_FUNCTIONS[name], evaluate(argument, columns, rows))
+            first, *others = (_called(text_of, _values(a, given)) for a in arguments)
+            return reduce(partial(_concat, rows=given.rows), others, first)
+        case FunctionCall("and", arguments):
+            first, *others = (_filled(a, given) for a in arguments)
+            found = reduce(partial(_listed, rows=given.rows), others, first)
+            return found._replace(texts=joined(text_scalar("["), found.texts, text_scalar("]")))
+        case FunctionCall("except", (argument, *others)):
+            return reduce(_without, (_values(a, given) for a in others), _values(argument, given))
+        case FunctionCall("if", (condition, *branches)):
+            holds = _holds(condition, given)
+            pairs = zip(branches, (holds, ~holds), strict=False)
+            return _in_order([_of_branch(branch, given, mask) for branch, mask in pairs])
+        case FunctionCall(name, (argument,), parameters):
+            return _called(FUNCTIONS[name].made(*parameters), _values(argument, given))
     raise AssertionError(expression)
+
+
+def _holds(condition: Expression, given: _Rows) -> Mask:
+    """Returns for which entities a condition holds: they have values that are not blank, none of them false,
+    and all of the form that `matches` asks for."""
+    if isinstance(condition, FunctionCall) and condition.function == "and":
+        return reduce(np.logical_and, (_holds(c, given) for c in condition.arguments))
+    if isinstance(condition, FunctionCall) and condition.function == "matches":
+        [argument], [pattern] = condition.arguments, condition.parameters
+        values = _filled(argument, given)
+        fits = np.asarray(fits_of(str(pattern))(values.texts))
+    else:
+        values = _filled(condition, given)
+        fits = np.asarray(pc.not_equal(values.texts, "false"))
+    holds = np.zeros(given.rows, np.bool_)
+    holds[values.rows] = True
+    holds[values.rows[~fits]] = False
+    return holds
+
+
+def _of_branch(branch: Expression, given: _Rows, mask: Mask) -> Values:
+    at = np.flatnonzero(mask)
+    found = _values(branch, given.where(at))
+    return found._replace(rows=at[found.rows])
+
+
+def _in_order(parts: Sequence[Values]) -> Values:
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.argsort(rows, kind="stable")
+    texts = pa.concat_arrays([part.texts for part in parts])
+    dropped = sum(part.dropped for part in parts)
+    return Values(rows[order], texts.take(pa.array(order)), dropped)
+
+
+def _without(values: Values, others: Values) -> Values:
+    """Returns the values that the same entity does not have among the others."""
+    coded = pa.chunked_array([values.texts, others.texts]).combine_chunks().dictionary_encode()
+    codes = np.asarray(coded.indices).astype(np.int64)
+    rows = np.concatenate([values.rows, others.rows])
+    pairs = rows * max(1, len(coded.dictionary)) + codes
+    count = len(values.rows)
+    kept = values.kept(~np.isin(pairs[:count], pairs[count:]))
+    return kept._replace(dropped=values.dropped + others.dropped)
 
 
 _NO_VALUES: Final = Values(np.zeros(0, np.int64), pa.array([], TEXT))
@@ -203,7 +357,25 @@ def _inside(values: Values, name: str) -> Values:
 
 
 def _concat(left: Values, right: Values, *, rows: int) -> Values:
-    """Combines each left value of an entity with each right one."""
+    """Concatenates each left string of an entity with each right one."""
+    from_left, from_right = _combinations(left, right, rows)
+    texts = joined(
+        pc.utf8_slice_codeunits(left.texts, 0, -1).take(pa.array(from_left)),
+        pc.utf8_slice_codeunits(right.texts, 1).take(pa.array(from_right)),
+    )
+    return Values(left.rows[from_left], texts, left.dropped + right.dropped)
+
+
+def _listed(left: Values, right: Values, *, rows: int) -> Values:
+    """Puts a comma between each left value of an entity and each right one."""
+    from_left, from_right = _combinations(left, right, rows)
+    parts = left.texts.take(pa.array(from_left)), right.texts.take(pa.array(from_right))
+    texts = joined(parts[0], text_scalar(","), parts[1])
+    return Values(left.rows[from_left], texts, left.dropped + right.dropped)
+
+
+def _combinations(left: Values, right: Values, rows: int) -> tuple[I64, I64]:
+    """Returns the positions of all pairs of a left and a right value of one entity."""
     per_row = np.bincount(right.rows, minlength=rows)
     starts = np.cumsum(per_row) - per_row
     repeats = per_row[left.rows]
@@ -212,13 +384,9 @@ def _concat(left: Values, right: Values, *, rows: int) -> Values:
         raise TooManyCombinationsError(count)
     ends = np.cumsum(repeats)
     within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
-    from_left = np.repeat(np.arange(len(left.rows)), repeats)
-    from_right = np.repeat(starts[left.rows], repeats) + within
-    texts = joined(
-        pc.utf8_slice_codeunits(left.texts, 0, -1).take(pa.array(from_left)),
-        pc.utf8_slice_codeunits(right.texts, 1).take(pa.array(from_right)),
-    )
-    return Values(left.rows[from_left], texts, left.dropped + right.dropped)
+    return np.repeat(np.arange(len(left.rows)), repeats), np.repeat(
+        starts[left.rows], repeats
+    ) + within
 
 
 def _called(function: Callable[[pa.Array], pa.Array], values: Values) -> Values:
@@ -227,90 +395,3 @@ def _called(function: Callable[[pa.Array], pa.Array], values: Values) -> Values:
     results = function(coded.dictionary).take(coded.indices)
     found = values._replace(texts=results).kept(results.is_valid())
     return found._replace(dropped=values.dropped + len(values.rows) - len(found.rows))
-
-
-def _of_strings(change: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """Makes a function of JSON strings and numbers; other values have no result."""
-
-    def function(texts: pa.Array) -> pa.Array:
-        return quoted(change(unquoted(_text_of(texts))))
-
-    return function
-
-
-def _text_of(texts: pa.Array) -> pa.Array:
-    """Returns strings as they are, and the shortest text of numbers, without a fraction of zero."""
-    if is_string(texts).all():
-        return texts
-    is_number = pc.match_substring_regex(texts, "^-?[0-9]")
-    shortest = pc.replace_substring_regex(texts, r"\.0$", "")
-    numbers = pc.if_else(is_number, quoted(shortest), pa.scalar(None, TEXT))
-    return pc.if_else(pa.array(is_string(texts)), texts, numbers)
-
-
-def _string(texts: pa.Array) -> pa.Array:
-    """Converts numbers, booleans, lists and objects to their JSON text."""
-    return pc.if_else(pa.array(is_string(texts)), texts, quoted(texts))
-
-
-def _digits(strings: pa.Array) -> pa.Array:
-    digits = pc.replace_substring_regex(strings, "[^0-9]+", "")
-    return pc.if_else(pc.equal(digits, ""), pa.scalar(None, TEXT), digits)
-
-
-_raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_INTEGER: Final = r"^[+-]?[0-9]{1,300}$"
-_NUMBER: Final = r"^[+-]?[0-9]{1,300}(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
-
-
-def _integer(texts: pa.Array) -> pa.Array:
-    """Converts integers, texts of integers, and integral floats up to 2^53."""
-    found = _numerals(texts, _INTEGER)
-    looks = pc.match_substring_regex(texts, r"^-?[0-9]+\.[0-9]+$")
-    numbers = pc.if_else(looks, texts, pa.scalar(None, TEXT))
-    whole = pc.if_else(_is_whole(numbers.cast(pa.float64())), numbers, pa.scalar(None, TEXT))
-    found = pc.coalesce(found, pc.replace_substring_regex(whole, r"\.0*$", ""))
-    return canonical(_without_zeros(found))
-
-
-def _is_whole(numbers: pa.Array) -> pa.Array:
-    return pc.and_(
-        pc.equal(numbers, pc.trunc(numbers)), pc.less_equal(pc.abs(numbers), float(1 << 53))
-    )
-
-
-def _float(texts: pa.Array) -> pa.Array:
-    """Converts numbers and numeric texts to doubles; out-of-range values have no result."""
-    numbers = _without_zeros(_numerals(texts, _NUMBER)).cast(pa.float64())
-    numbers = pc.add(pc.if_else(pc.is_finite(numbers), numbers, None), 0.0)  # -0.0 becomes 0.0
-    found = texts_of(_raws.decode(msgspec.json.encode(numbers.to_pylist())))
-    return with_nulls_of(numbers, found)
-
-
-def _numerals(texts: pa.Array, pattern: str) -> pa.Array:
-    """Returns the numbers and strings that match the pattern, else null."""
-    plain = pc.if_else(pa.array(is_string(texts)), pc.utf8_trim_whitespace(_inner(texts)), texts)
-    return pc.if_else(pc.match_substring_regex(plain, pattern), plain, pa.scalar(None, TEXT))
-
-
-def _inner(texts: pa.Array) -> pa.Array:
-    strings = pc.if_else(pa.array(is_string(texts)), texts, pa.scalar(None, TEXT))
-    return unquoted(strings)
-
-
-def _without_zeros(numerals: pa.Array) -> pa.Array:
-    """Strips plus signs and leading zeros, which JSON lacks."""
-    return pc.replace_substring_regex(numerals, r"^(?:\+|(-))?0*([0-9])", r"\1\2")
-
-
-_FUNCTIONS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
-    "lower": _of_strings(pc.utf8_lower),
-    "upper": _of_strings(pc.utf8_upper),
-    "trim": _of_strings(pc.utf8_trim_whitespace),
-    "normalize": _of_strings(lambda strings: pc.utf8_normalize(strings, "NFKC")),
-    "digits": _of_strings(_digits),
-    "string": _string,
-    "timestamp": _of_strings(instants),
-    "integer": _integer,
-    "float": _float,
-}

@@ -23,6 +23,7 @@ from compactor.entities.expressions import (
     Values,
     evaluate,
     first_steps,
+    shown,
 )
 from compactor.entities.memory import Charge, unlimited
 from compactor.entities.rule_figures import RuleFigures, counts_of
@@ -62,7 +63,7 @@ def values_of_rules(
     """Yields the left and right values of each rule, with entity numbers.
 
     charge: called with the size of values held, and with a negative size after the last rule that reads them.
-    Raises `JobError` if `concat` has too many combinations.
+    Raises `JobError` for too many combinations of values.
     """
     starts = starts_of(datasets)
     by_alias = {d.alias: n for n, d in enumerate(spec.datasets)}
@@ -72,11 +73,13 @@ def values_of_rules(
         if operand not in known:
             number = by_alias[operand.alias]
             try:
-                found = values_of(operand.expression, datasets[number])
+                found = values_of(
+                    operand.expression, datasets[number], keeps_blanks=spec.link_blanks
+                )
             except TooManyCombinationsError as error:
                 raise JobError(
-                    f"a rule: concat of {', '.join(_paths(operand))} has {error}, at most "
-                    f"{MAX_COMBINATIONS:,} are allowed: nothing was written; compare shorter lists"
+                    f"a rule: {shown(operand)} has {error}, at most {MAX_COMBINATIONS:,} are allowed: "
+                    "nothing was written; compare shorter lists"
                 ) from None
             charge(found.rows.nbytes + found.texts.nbytes)
             known[operand] = found._replace(rows=found.rows + starts[number])
@@ -92,16 +95,12 @@ def values_of_rules(
                     charge(-gone.rows.nbytes - gone.texts.nbytes)
 
 
-def _paths(operand: Operand) -> list[str]:
-    return list(dict.fromkeys(f"{operand.alias}.{s}" for s in first_steps(operand.expression)))
-
-
-def values_of(expression: Expression, entities: Entities) -> Values:
-    """Evaluates an expression on the live entities."""
+def values_of(expression: Expression, entities: Entities, *, keeps_blanks: bool = False) -> Values:
+    """Evaluates an expression on the live entities; without blank texts, unless `keeps_blanks`."""
     living = np.flatnonzero(~entities.deleted)
     columns = {name: entities.as_texts(name) for name in first_steps(expression)}
     there = {name: c.take(pa.array(living)) for name, c in columns.items() if c is not None}
-    found = evaluate(expression, there, len(living))
+    found = evaluate(expression, there, len(living), keeps_blanks=keeps_blanks)
     return found._replace(rows=living[found.rows])
 
 

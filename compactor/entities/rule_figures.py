@@ -18,7 +18,7 @@ class SideFigures:
     values: int = 0
     """Values of all living entities."""
     dropped: int = 0
-    """Values that functions left out, because they are of another type."""
+    """Values left out, because they are blank or of a type that a function does not take."""
 
     def add(self, values: int, dropped: int) -> None:
         self.values += values

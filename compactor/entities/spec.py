@@ -16,6 +16,7 @@ from compactor.entities.expressions import (
     ID,
     IDS,
     ExpressionError,
+    FunctionCall,
     Operand,
     first_steps,
     parse_operand,
@@ -79,6 +80,7 @@ class _MergeSettings(BaseModel):
     equality: tuple[Any, ...] = ()
     equality_sets: tuple[Any, ...] = ()
     all_pairs: bool = Field(default=False, strict=True)
+    link_blanks: bool = Field(default=False, strict=True)
     identity: Identity = Identity.COMPOSITE
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
@@ -98,6 +100,8 @@ class EntityMergeSpec:
     datasets: tuple[Dataset, ...]
     """A dataset's index is its offset in composite ids."""
     rules: tuple[Rule, ...] = ()
+    link_blanks: bool = False
+    """Whether empty and blank texts are values of rules."""
     identity: Identity = Identity.COMPOSITE
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = DEFAULT_MAX_MERGED
@@ -143,6 +147,7 @@ def spec_of(document: Document) -> EntityMergeSpec:
     return EntityMergeSpec(
         datasets=datasets,
         rules=tuple(dict.fromkeys(_rules(document, settings, aliases))),
+        link_blanks=settings.link_blanks,
         identity=settings.identity,
         strategy=settings.strategy,
         max_merged=settings.max_merged,
@@ -254,18 +259,46 @@ def _rules(document: Document, settings: _MergeSettings, aliases: set[str]) -> I
                 )
         return parsed
 
+    def eq(value: Any, *place: str | int) -> Rule:
+        if not isinstance(value, list) or len(value) != 3 or value[0] != "eq":
+            raise document.fail_at(
+                place, "write [eq, a.x, b.y], or [and, [eq, a.x, b.y], [eq, ...]]"
+            )
+        return Rule(*(operand(v, *place, n + 1) for n, v in enumerate(value[1:])))
+
     for index, value in enumerate(settings.equality):
         place: Place = ("equality", index)
-        if not isinstance(value, list) or len(value) != 3 or value[0] != "eq":
-            raise document.fail_at(place, "write [eq, a.x, b.y]")
-        left, right = (operand(v, *place, n + 1) for n, v in enumerate(value[1:]))
-        yield Rule(left, right)
+        if isinstance(value, list) and value[:1] == ["and"] and len(value) > 1:
+            parts = [eq(v, *place, n + 1) for n, v in enumerate(value[1:])]
+            yield _all_of(document, parts, place)
+        else:
+            yield eq(value, *place)
     for index, value in enumerate(settings.equality_sets):
         place = ("equality_sets", index)
         if not isinstance(value, list) or not value:
             raise document.fail_at(place, "a list of at least one expression")
         operands = [operand(v, *place, n) for n, v in enumerate(value)]
         yield from _pairs(operands, all_pairs=settings.all_pairs)
+
+
+def _all_of(document: Document, parts: Sequence[Rule], place: Place) -> Rule:
+    """Returns the rule that holds where all parts hold."""
+    left, right = parts[0].left.alias, parts[0].right.alias
+    turned = [Rule(p.right, p.left) if p.left.alias == right != left else p for p in parts]
+    for number, part in enumerate(turned):
+        if (part.left.alias, part.right.alias) != (left, right):
+            raise document.fail_at(
+                (*place, number + 1), f"not of {left!r} and {right!r} as the part before it"
+            )
+    if len(turned) == 1:
+        return turned[0]
+    sides = zip(*turned, strict=True)
+    return Rule(
+        *(
+            Operand(side[0].alias, FunctionCall("and", tuple(o.expression for o in side)))
+            for side in sides
+        )
+    )
 
 
 def _pairs(operands: Sequence[Operand], *, all_pairs: bool) -> Iterator[Rule]:

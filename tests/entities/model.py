@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import product
 from typing import Any
 
 Entity = dict[str, Any]
@@ -15,23 +19,90 @@ def text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def values(expression: Any, entity: Entity) -> list[Any]:
-    if isinstance(expression, list):
-        name, argument = expression
-        assert name == "lower"
-        return [v.lower() for v in values(argument, entity) if isinstance(v, str)]
+def values(expression: Any, entity: Entity, blanks: bool = False) -> list[Any]:
+    """What an expression yields for an entity; texts that show nothing only if `blanks`."""
+    found = _plain_values(expression, entity, blanks)
+    return [v for v in found if blanks or not isinstance(v, str) or v.strip()]
+
+
+def _plain_values(expression: Any, entity: Entity, blanks: bool) -> list[Any]:
+    if isinstance(expression, str):
+        return _at(expression, entity)
+    name, *given = expression
+
+    def plain(part: Any) -> list[Any]:
+        return _plain_values(part, entity, blanks)
+
+    match name:
+        case "literal":
+            return list(given)
+        case "concat":
+            return ["".join(parts) for parts in product(*(_strings(plain(part)) for part in given))]
+        case "and":
+            return [list(parts) for parts in product(*(values(p, entity, blanks) for p in given))]
+        case "except":
+            others = {text(v) for part in given[1:] for v in plain(part)}
+            return [v for v in plain(given[0]) if text(v) not in others]
+        case "if":
+            branch = given[1:2] if holds(given[0], entity, blanks) else given[2:3]
+            return plain(branch[0]) if branch else []
+    strings = _strings(plain(given[-1]))
+    match name, given[:-1]:
+        case "lower", []:
+            return [s.lower() for s in strings]
+        case "upper", []:
+            return [s.upper() for s in strings]
+        case "unaccent", []:
+            return [_bare(s) for s in strings]
+        case "strip", [characters]:
+            return [s.strip(characters) for s in strings]
+        case "substring", [start, end]:
+            return [s[start:end] for s in strings]
+        case "replace", [old, new]:
+            return [s.replace(old, new) for s in strings]
+        case "regex", [pattern]:
+            return [m[0] for s in strings if (m := re.search(pattern, s))]
+    raise AssertionError(expression)
+
+
+def holds(condition: Any, entity: Entity, blanks: bool) -> bool:
+    if isinstance(condition, list) and condition[0] == "and":
+        return all(holds(part, entity, blanks) for part in condition[1:])
+    if isinstance(condition, list) and condition[0] == "matches":
+        found = values(condition[2], entity, blanks)
+        strings = _strings(found)
+        whole = len(strings) == len(found)
+        return whole and bool(found) and all(fnmatchcase(s, condition[1]) for s in strings)
+    found = values(condition, entity, blanks)
+    return bool(found) and False not in [v for v in found if isinstance(v, bool)]
+
+
+def _at(path: str, entity: Entity) -> list[Any]:
     found: list[Any] = [entity]
-    for step in expression.split(".")[1:]:
+    for step in path.split(".")[1:]:
         if step == "$ids" and found == [entity]:
-            inside = [original_ids(entity)]
+            inside: list[Any] = [original_ids(entity)]
         else:
             inside = [v[step] for v in found if isinstance(v, dict) and step in v]
         found = [v for i in inside for v in (i if isinstance(i, list) else [i]) if v is not None]
+        found = [v for v in found if v != []]
     return found
 
 
+def _strings(found: list[Any]) -> list[str]:
+    """Of texts and numbers."""
+    shown = [repr(v).removesuffix(".0") if type(v) in (int, float) else v for v in found]
+    return [v for v in shown if isinstance(v, str)]
+
+
+def _bare(string: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", string)
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
 def alias_of(expression: Any) -> str:
-    return alias_of(expression[1]) if isinstance(expression, list) else expression.split(".")[0]
+    """The last argument of every function has the alias."""
+    return alias_of(expression[-1]) if isinstance(expression, list) else expression.split(".")[0]
 
 
 class Model:
@@ -43,6 +114,7 @@ class Model:
         rules: Sequence[Rule],
         strategy: str = "default",
         identity: str = "composite",
+        blanks: bool = False,
     ) -> None:
         self.nodes: list[tuple[int, Entity]] = []
         for offset, (_alias, entities) in enumerate(datasets):
@@ -50,6 +122,7 @@ class Model:
             self.nodes += [(offset, newest[i]) for i in sorted(newest)]
         self.offsets = {alias: offset for offset, (alias, _) in enumerate(datasets)}
         self.rules, self.strategy, self.identity = rules, strategy, identity
+        self.blanks = blanks
 
     def clusters(self) -> list[list[int]]:
         parent = list(range(len(self.nodes)))
@@ -62,8 +135,8 @@ class Model:
         for left, right in self.rules:
             for i, one in self._living(alias_of(left)):
                 for j, other in self._living(alias_of(right)):
-                    ours = {text(v) for v in values(left, one)}
-                    if ours & {text(v) for v in values(right, other)}:
+                    ours = {text(v) for v in values(left, one, self.blanks)}
+                    if ours & {text(v) for v in values(right, other, self.blanks)}:
                         parent[max(root(i), root(j))] = min(root(i), root(j))
         groups: dict[int, list[int]] = {}
         for node in range(len(self.nodes)):

@@ -22,7 +22,8 @@ from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 
 SCALARS = st.sampled_from(
-    [0, 1, 2, "1", "a", "A", "\n\"\\'é", "", None, True, 1.0, 1.5, [], [1], {"n": 1}, {"n": ["a"], "m": 2}]
+    [0, 1, 2, "1", "a", "A", "\n\"\\'é", "", " \t\u00a0", "é", None,
+     True, 1.0, 1.5, [], [1], {"n": 1}, {"n": ["a"], "m": 2}]
 )  # fmt: skip
 VALUES = SCALARS | st.lists(SCALARS, max_size=3)
 FLAGS = ("true", "True", "FALSE", "1", "0")
@@ -86,6 +87,18 @@ RULES = st.lists(
             ("a.$ids", "b.$ids"),
             ("b._id", "c.k"),
             ("a.nothing", "b.k"),
+            (["and", "a.k", "a.l"], ["and", "b.k", "b.l"]),
+            (["except", ["literal", "x"], "a.k"], ["replace", "a", "x", "b.k"]),
+            (["except", "a.k", "a.l"], "c.k"),
+            (["if", ["matches", "?", "a.k"], "a.l"], "b.k"),
+            (["if", ["and", "a.k", ["matches", "*1*", "a.l"]], "a.k", ["upper", "a.l"]], "c.l"),
+            (["if", "b.l", "b.k", "b.p"], "c.k"),
+            (["substring", -1, 3, "a.k"], ["regex", "[0-9aAé]", "c.k"]),
+            (["strip", "1", "a.k"], ["unaccent", "b.k"]),
+            (
+                ["concat", "a.k", ["literal", "-", ""], "a.l"],
+                ["concat", "b.k", ["literal", "-"], "b.l"],
+            ),
             ("a.k", "a.k"),
             ("b.k", "b.l"),
             ("c.k.n", ["lower", "c.l"]),
@@ -102,21 +115,26 @@ def strict(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def result_of(datasets: Any, rules: Any, strategy: str, identity: str = "composite") -> Any:
+def result_of(
+    datasets: Any, rules: Any, strategy: str, identity: str = "composite", blanks: bool = False
+) -> Any:
     named = list(zip("abc", datasets, strict=True))
-    return Model(named, rules, strategy, identity).result()
+    return Model(named, rules, strategy, identity, blanks).result()
 
 
 @pytest.mark.long
 @settings(max_examples=150, deadline=None)
-@given(DATASETS, RULES, STRATEGIES)
-def test_a_first_run_is_what_the_model_says(datasets: Any, rules: Any, strategy: str) -> None:
-    chosen = spec(*NAMES, equality=[["eq", *rule] for rule in rules], strategy=strategy)
+@given(DATASETS, RULES, STRATEGIES, st.booleans())
+def test_a_first_run_is_what_the_model_says(
+    datasets: Any, rules: Any, strategy: str, blanks: bool
+) -> None:
+    equality = [["eq", *rule] for rule in rules]
+    chosen = spec(*NAMES, equality=equality, strategy=strategy, link_blanks=blanks)
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), dict(zip("ABC", datasets, strict=True)))
         store = MemoryStore()
         report = run(chosen, store, Path(folder))
-        expected = result_of(datasets, rules, strategy)
+        expected = result_of(datasets, rules, strategy, blanks=blanks)
         found = rows(store)
         assert strict(by_id(found)) == strict(expected)
         # In the order of their ids, numbered in that order.
