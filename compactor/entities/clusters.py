@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from compactor.entities.entities import U64, Entities
 from compactor.entities.matching import starts_of
+from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
@@ -65,7 +66,7 @@ def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64
     offsets = np.repeat(np.arange(len(datasets)), np.diff(starts))
     ids = cluster_ids(spec.identity, offsets[members], all_ids.take(pa.array(members)), counts)
     if spec.identity is Identity.FIRST:
-        kept = _kept_by_first(ids, deleted)
+        kept = _kept_by_first(spec, ids, deleted, offsets[members[firsts]])
         members = members[np.repeat(kept, counts)]
         counts, deleted, ids = counts[kept], deleted[kept], ids.filter(pa.array(kept))
     elif pc.any(pc.match_substring(all_ids, "|")).as_py():  # without "|", ids are unique
@@ -105,18 +106,17 @@ def _check_composite(ids: pa.Array) -> None:
         )
 
 
-def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
-    """Returns which clusters to emit with `identity: first`.
+def _kept_by_first(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask, datasets: I64) -> Mask:
+    """Returns which clusters to emit with `identity: first`. datasets: of the first members.
 
     Skips a deleted entity if another entity has its id, because the id still exists.
     """
     living = ids.filter(pa.array(~deleted))
     twice = _first_twice(living)
     if twice is not None:
-        raise ConfigError(
-            f"identity: first: entities of several datasets have the id {twice!r} and are not the same: add "
-            "an equality set on `_id` or `$ids` of the datasets, or say identity: composite"
-        )
+        having = np.asarray(pc.equal(ids, twice)) & ~deleted
+        names = tuple(spec.datasets[n].name for n in np.unique(datasets[having]))
+        raise SameIdError.of(twice, names)
     codes = np.asarray(ids.dictionary_encode().indices).astype(np.int64)
     order = np.lexsort((np.arange(len(codes)), deleted))
     first = np.full(int(codes.max()) + 1 if len(codes) else 0, -1, np.int64)
@@ -125,13 +125,14 @@ def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
     return kept
 
 
-def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask) -> Mask:
+def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask, datasets: I64) -> Mask:
     """Returns which clusters to emit, of clusters with these ids that different tasks built.
 
-    ids, deleted: in dataset order of the first members. Raises `ConfigError` for duplicate ids.
+    ids, deleted, datasets: in the order of the datasets of the first members. Raises `ConfigError` for
+    duplicate ids.
     """
     if spec.identity is Identity.FIRST:
-        return _kept_by_first(ids, deleted)
+        return _kept_by_first(spec, ids, deleted, datasets)
     _check_composite(ids)
     return np.ones(len(ids), np.bool_)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import stat
 from collections import Counter
@@ -117,15 +118,38 @@ def _has_texts(path: str) -> bool:
     return kind is not None and kind.format not in _TYPED
 
 
-def check_not_read(spec: EntityMergeSpec, folder: str, table: str) -> None:
-    """Raises `UsageError` if a dataset is the output table, existing or not. table: its address."""
+def check_not_read(
+    spec: EntityMergeSpec, folder: str, located: Sequence[Located | None], table: str
+) -> None:
+    """Raises `UsageError` if a dataset is the output table, existing or not, or one is inside the other.
+
+    table: address of the output.
+    """
     sources = dict(spec.sources)
-    for name, _alias in spec.datasets:
-        if _same(sources.get(name, f"{folder.rstrip('/')}/{name}"), table):
+    for (name, _alias), at in zip(spec.datasets, located, strict=True):
+        place = sources.get(name, f"{folder.rstrip('/')}/{name}")
+        if _same(place, table):
             raise UsageError(
                 f"--output: {table} is dataset {name} as well: a merge does not write what it reads; name "
                 "another table"
             )
+        parts = () if at is None else at.whole
+        if any(_is_inside(inner, table) for inner in (place, *(part.place for part in parts))):
+            raise UsageError(
+                f"--output: dataset {name} is inside {table} ({place}): a table needs a folder of its own; "
+                "name another"
+            )
+        if any(_is_inside(table, part.place) for part in parts if not part.is_file):
+            raise UsageError(
+                f"--output: {table} is inside the table of dataset {name} ({place}): name another folder"
+            )
+
+
+def _is_inside(place: str, folder: str) -> bool:
+    """Returns whether a place is in a folder, at any depth."""
+    if _is_remote(place) or _is_remote(folder):
+        return place.startswith(f"{folder.rstrip('/')}/")
+    return Path(_local(folder)).resolve() in Path(_local(place)).resolve().parents
 
 
 def check_not_over(located: Sequence[Located | None], path: str) -> None:
@@ -520,4 +544,20 @@ def _located(path: str, source: ItemBytes, block: LineBlock) -> InputError:
     line = f"{path}, {_line(source, block.first_line + count - 1)}"
     if isinstance(error, UnicodeDecodeError):
         return InputError(f"{line}: is not valid UTF-8: save the file as UTF-8")
+    if _has_half_a_character(lines[count - 1]):
+        return InputError(
+            f"{line}: has half of a surrogate pair, such as \\ud83d, which is no character: write both "
+            "halves, or leave it out"
+        )
     return InputError(f"{line}: is not a readable JSON object ({one_line(error)}): correct it")
+
+
+def _has_half_a_character(line: bytes) -> bool:
+    """Returns whether a line is JSON but for an escaped surrogate without its other half."""
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False

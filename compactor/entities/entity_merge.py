@@ -28,6 +28,7 @@ from compactor.entities.output import (
 )
 from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
+from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.target import ROW_POLICY, SORT, Target
 from compactor.write.ingest import IngestOptions, ingest_batches
@@ -137,9 +138,12 @@ class EntityMerge:
             return report, None
         datasets = self._read(located)
         self._on_progress("comparing")
-        merged = merge_entities(
-            self._spec, datasets, self._connect, self._memory.charging("values of rules")
-        )
+        try:
+            merged = merge_entities(
+                self._spec, datasets, self._connect, self._memory.charging("values of rules")
+            )
+        except SameIdError as error:
+            raise error.placed(located) from None
         changes = self._changes(merged.clusters)
         report.entities_read = sum(d.rows for d in datasets)
         report.rules = merged.rules

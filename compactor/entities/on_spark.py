@@ -31,6 +31,7 @@ from compactor.entities.expressions import ID
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
+from compactor.entities.same_ids import check_tasks
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
     dataset_parts,
@@ -136,6 +137,7 @@ class SparkEntityMerge:
             jobs.parts(sum(each.bytes for each in inputs.values())),
             lambda _part, given: differing.differ(context, given, everything=everything),
         )
+        check_tasks(done.summaries.values(), self._located)
         for each in inputs.values():
             each.release()
         report = self.report
@@ -193,6 +195,7 @@ class SparkEntityMerge:
             jobs.parts(labelled.bytes),
             lambda _part, given: clustering.cluster(context, given),
         )
+        check_tasks(clusters.summaries.values(), self._located)
         labelled.release()
         return clusters
 

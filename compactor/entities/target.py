@@ -47,9 +47,9 @@ class Target:
         Raises `InputError` for a place that holds no dataset, `UsageError` for changes that need a full run.
         """
         spec, folder = run.spec, run.folder
-        if self.store is not None:
-            check_not_read(spec, folder, self.store.url)
         located = locate(spec, folder)
+        if self.store is not None:
+            check_not_read(spec, folder, located, self.store.url)
         report = EntityMergeReport(version=self.snapshot.version)
         absent = [d.name for d, at in zip(spec.datasets, located, strict=True) if at is None]
         report.missing_datasets = tuple(absent)

@@ -8,6 +8,12 @@ from pydantic_core import ErrorDetails
 
 _MAX_CHARACTERS: Final = 100
 _MIB: Final = 1 << 20
+_SHAPES: Final = {
+    "tuple_type": "list",
+    "list_type": "list",
+    "dict_type": "mapping of names to values",
+}
+"""What a setting has to be, in words of YAML."""
 
 
 def cause(problem: ErrorDetails, given: object = None) -> str:
@@ -32,6 +38,12 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
             return f"{what} is too large: less than {_number(context['lt'])}"
         case "less_than_equal":
             return f"{what} is too large: {_number(context['le'])} at most"
+        case kind if kind in _SHAPES:
+            return (
+                f"{what} is no {_SHAPES[kind]}"
+                if problem["input"] is not None
+                else (f"nothing is given: write a {_SHAPES[kind]}, or leave it out")
+            )
         case "too_short" | "string_too_short" if context["min_length"] == 1:
             return f"{what} is empty; give at least one"
         case _:

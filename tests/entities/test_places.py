@@ -126,6 +126,22 @@ class TestWhatIsWritten:
         assert command([*call, "--output", f"{tmp_path}/x/../T/"]) == 2
         says(capsys.readouterr().err)
 
+    @pytest.mark.parametrize("place", ["", "x/..", "T/part"])
+    def test_the_output_is_not_among_the_inputs(
+        self, call: list[str], tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        append_table(open_store(str(tmp_path / "T")), pa.Table.from_pylist(A), "_id")
+        assert command([*call, "--output", str(tmp_path / place)]) == 2
+        says(capsys.readouterr().err)
+        assert {path.name for path in tmp_path.iterdir()} == {"A.ndjson", "T", "s.json"}
+
+    def test_the_output_is_not_where_inputs_will_be(
+        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "A.ndjson").unlink()
+        assert command([*call, "--output", str(tmp_path)]) == 2
+        says(capsys.readouterr().err)
+
     @pytest.mark.parametrize("name", ["a\0b", "x" * 300])
     def test_an_output_that_cannot_be_is_one_line(
         self, call: list[str], tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

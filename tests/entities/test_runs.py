@@ -150,8 +150,12 @@ class TestLimits:
 
     def test_first_ids_that_collide_are_refused(self, store: MemoryStore, tmp_path: Path) -> None:
         write(tmp_path, {"B": [{"_id": "a1", "k": 7}]})
-        with refuses(ConfigError):
+        with refuses(ConfigError, "A.ndjson), line 1", "B.ndjson), line 1"):
             run(spec("A a", "B b", equality=ON_K, identity="first"), store, tmp_path)
+        (tmp_path / "C.csv").write_text("_id,k\nx,1\na1,2\ny,3\na1,4\n")
+        (tmp_path / "A.ndjson").unlink()
+        with refuses(ConfigError, "B.ndjson), line 1", "C.csv), row 4"):
+            run(spec("A a", "B b", "C c", equality=ON_K, identity="first"), MemoryStore(), tmp_path)
 
     def test_composite_ids_that_collide_are_refused(self, tmp_path: Path) -> None:
         write(

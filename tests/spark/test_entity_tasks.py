@@ -320,7 +320,9 @@ class TestRefused:
     @pytest.mark.parametrize("parts", [1, 7])
     def test_ids_that_collide_across_tasks(self, both: Both, tmp_path: Path, parts: int) -> None:
         write(tmp_path, {"A": [{"_id": "x"}, {"_id": "y"}], "B": [{"_id": "x"}]})
-        assert "id 'x'" in both.run(spec("A a", "B b", identity="first"), parts=parts)
+        said = both.run(spec("A a", "B b", identity="first"), parts=parts)
+        assert "A.ndjson), line 1 and dataset B" in said
+        assert "line 1 have the id 'x' and are not the same" in said
         write(
             tmp_path,
             {

@@ -10,6 +10,7 @@ import pyarrow as pa
 from compactor.entities.clusters import clusters_of
 from compactor.entities.entities import DELETED, SIGNATURE
 from compactor.entities.expressions import ID
+from compactor.entities.same_ids import SameIdError
 from compactor.entities.tasks.context import LABEL, NODE, Context
 from compactor.entities.tasks.lines import EntityLines, all_rows, ints_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
@@ -25,7 +26,11 @@ def cluster(context: Context, given: TaskInput) -> TaskOutput:
     bounds = np.searchsorted(numbers, np.arange(len(context.names) + 1))
     datasets = [EntityLines.of(lines.slice(start, end - start)) for start, end in pairwise(bounds)]
     _, firsts, of = np.unique(ints_of(lines, LABEL), return_index=True, return_inverse=True)
-    clusters = clusters_of(context.spec, datasets, firsts[of].astype(np.int64))
+    try:
+        clusters = clusters_of(context.spec, datasets, firsts[of].astype(np.int64))
+    except SameIdError as error:
+        yield TaskSummary(error.to_json(), has_failed=True)
+        return
     nodes = ints_of(lines, NODE)[clusters.members]
     starts = np.cumsum(clusters.counts) - clusters.counts
     yield TaskRows(

@@ -13,6 +13,7 @@ from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.expressions import ID
 from compactor.entities.keys import keys_of
 from compactor.entities.output import difference, written_batches, written_of
+from compactor.entities.same_ids import SameIdError
 from compactor.entities.tasks.context import BY_ID, LABEL, NODE, TARGET, Context
 from compactor.entities.tasks.lines import CLUSTER
 from compactor.entities.tasks.reading import SAMPLED_CHARACTERS
@@ -50,7 +51,12 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     written = written_of(batches[WRITTEN])
     found = one_batch(pa.Table.from_batches(batches[CLUSTERS], CLUSTER))
     found = take_rows(found, np.argsort(np.asarray(found.column("dataset")), kind="stable"))
-    kept = kept_of(context.spec, found.column(ID), np.asarray(found.column(DELETED)))
+    firsts = np.asarray(found.column("dataset"))
+    try:
+        kept = kept_of(context.spec, found.column(ID), np.asarray(found.column(DELETED)), firsts)
+    except SameIdError as error:
+        yield TaskSummary(error.to_json(), has_failed=True)
+        return
     found = keep_rows(found, kept)
     signatures = np.asarray(found.column(SIGNATURE))
     changes = difference(
