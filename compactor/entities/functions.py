@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from compactor.entities.moments import instants
 from compactor.entities.texts import TEXT, canonical, is_string, quoted, texts_of, unquoted
-from compactor.predicate.expressions.texts import regexp_extract
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import with_nulls_of
 
@@ -107,6 +106,8 @@ def _strip(characters: str | None = None) -> Change:
 
 def _regex(pattern: str) -> Change:
     """Extracts the first match of a regular expression of RE2, or the first group of it."""
+    # Imported here, since the language of expressions takes a tenth of a second to import.
+    from compactor.predicate.expressions.texts import regexp_extract
 
     def extract(strings: pa.Array, group: int) -> pa.Array:
         return regexp_extract(strings, pa.scalar(pattern), pa.scalar(group))

@@ -241,6 +241,42 @@ def test_entities_folded_a_few_at_a_time_are_the_same(
     assert len(batches) >= len(whole) // 2
 
 
+PARTS = st.fixed_dictionaries(
+    {"x": st.sampled_from([1, "1", "a:", "a", "\\"]), "y": st.sampled_from([2, ":b", "b", "\\:"])},
+    optional={"k": VALUES, "_deleted": st.booleans(), "$ids": st.sampled_from([[], ["q"]])},
+)
+ROWS = st.lists(PARTS, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.tuples(ROWS, ROWS, ROWS), RULES, st.booleans(), st.booleans())
+def test_ids_of_columns_are_what_the_model_says(
+    datasets: Any, rules: Any, in_arrays: bool, both: bool
+) -> None:
+    columns = ["x", "y"] if both else ["x"]
+
+    def id_of(row: Any) -> str:
+        texts = [str(row[name]) for name in columns]
+        return (
+            ":".join(t.replace("\\", "\\\\").replace(":", "\\:") for t in texts)
+            if both
+            else texts[0]
+        )
+
+    equality = [["eq", *rule] for rule in rules]
+    with tempfile.TemporaryDirectory() as folder:
+        if in_arrays:
+            for name, rows_of in zip("ABC", datasets, strict=True):
+                Path(folder, f"{name}.json").write_text(json.dumps(rows_of, indent=1))
+        else:
+            write(Path(folder), dict(zip("ABC", datasets, strict=True)))
+        store = MemoryStore()
+        run(spec(*NAMES, equality=equality, id=columns), store, Path(folder))
+    named = [[{**row, "_id": id_of(row)} for row in dataset] for dataset in datasets]
+    expected = result_of(named, rules, "default")
+    assert strict(by_id(rows(store))) == strict(dict(sorted(expected.items())))
+
+
 @settings(max_examples=60, deadline=None)
 @given(DATASETS, RULES)
 def test_rows_that_others_have_read_are_merged_alike(datasets: Any, rules: Any) -> None:
