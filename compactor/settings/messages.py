@@ -38,12 +38,10 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
             return f"{what} is too large: less than {_number(context['lt'])}"
         case "less_than_equal":
             return f"{what} is too large: {_number(context['le'])} at most"
+        case kind if kind in _SHAPES and problem["input"] is None:
+            return f"nothing is given: write a {_SHAPES[kind]}"
         case kind if kind in _SHAPES:
-            return (
-                f"{what} is no {_SHAPES[kind]}"
-                if problem["input"] is not None
-                else (f"nothing is given: write a {_SHAPES[kind]}, or leave it out")
-            )
+            return f"{what} is no {_SHAPES[kind]}"
         case "too_short" | "string_too_short" if context["min_length"] == 1:
             return f"{what} is empty; give at least one"
         case _:
