@@ -14,6 +14,7 @@ from typing import Any
 from compactor import Table
 
 SPEC = """\
+version: 2
 datasets: [crm c, shop s]
 equality:
   # The same mail address, however it is written; or the same telephone number, by its digits alone.
