@@ -34,6 +34,7 @@ from compactor.spark.session import SparkOptions
 from compactor.spark.shuffle.task import TaskRows
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
+from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from tests.entities.support import rows, run, spec, write
 from tests.spark.stand_in import FakeFrame, FakeSpark, as_session
@@ -273,6 +274,17 @@ class TestRuns:
         assert [row["_id"] for row in rows(both.many)] == ["0|1:x|0|2:x|1|7:8|1|7:9"]
         write(tmp_path, {"crm-2": [{"n": 2, "s": "x"}, {"n": 2}]})
         assert "crm-2.ndjson, line 2: `n` or `s` is missing" in both.run(chosen)
+
+    def test_files_in_a_store_are_datasets(
+        self, both: Both, tmp_path: Path, s3_bucket: str
+    ) -> None:
+        store = open_store(f"s3://{s3_bucket}")
+        store.create("crm/1.csv", b"_id,k\nx,1\n")
+        store.create("crm/2.json", b'[{"_id": "y", "k": "2"}]')
+        write(tmp_path, {"B": [{"_id": "b", "k": ["1", "2"]}]})
+        sources = {"A": f"s3://{s3_bucket}/crm/*"}
+        both.run(spec("A a", "B b", equality=ON_K, sources=sources))
+        assert [row["_id"] for row in rows(both.many)] == ["0|x|0|y|1|b"]
 
     def test_tables_are_datasets_too(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": "1", "k": [1, 2]}], "B": [{"_id": "2", "k": 2}]})
