@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -121,7 +122,11 @@ def entity_merge_command(
         check_not_over(locate(loaded, folder), lines)
     rows: Iterable[pa.RecordBatch] | None = None
     of = spec if store is None else store.url
-    with telemetry("entity-merge", of, targets) as told, status("entity-merge") as changed:
+    with (
+        suppress(click.exceptions.Exit),
+        telemetry("entity-merge", of, targets) as told,
+        status("entity-merge") as changed,
+    ):
 
         def show(what: str) -> None:
             changed(f"entity-merge: {what}")
@@ -145,6 +150,8 @@ def entity_merge_command(
             else:
                 report = merge.run()
         told.record(lambda label: mapping.of_entity_merge(label, report), of)
+        if report.waiting_for:
+            raise click.exceptions.Exit(_NOT_POPULATED)  # metrics do not count it as a success
     for warning in report.warnings:
         warn(f"{spec}: {warning}")
     if as_json:

@@ -451,6 +451,12 @@ class TestCommand:
             says(capsys.readouterr().out)
         assert command([*call, "--output", str(table), "--json"]) == 7
         assert json.loads(capsys.readouterr().out)["waiting_for"] == ["C"]
+        metrics = tmp_path / "m.prom"
+        assert command([*call, "--output", str(table), "--metrics-textfile", str(metrics)]) == 7
+        assert (
+            f'compactor_run_success{{command="entity-merge",table="{table}"}} 0.0'
+            in metrics.read_text()
+        )
         assert not table.exists()
         assert not lines.exists()
 
