@@ -43,6 +43,10 @@ class FileBytes:
         self._raw = self._opened()
         self._plain = self._text()
 
+    @property
+    def is_stream(self) -> bool:
+        return self._place.is_stream
+
     def restart(self) -> None:
         """Begins again. A stream can do that once, near its beginning."""
         if isinstance(self._raw, OnceBytes):

@@ -26,7 +26,14 @@ from pyarrow import types as pt
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
-from compactor.files.csv_rows import SHOWN_CHARACTERS, CsvRows, OddRow, cut_rows, place_of_row
+from compactor.files.csv_rows import (
+    SHOWN_CHARACTERS,
+    CsvRows,
+    OddRow,
+    cut_rows,
+    has_row,
+    place_of_row,
+)
 from compactor.files.json_arrays import MAX_COLUMNS, UnreadableTypeError, check_readable
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.readings import ALL_READINGS, NUMBERS, Readings
@@ -339,7 +346,7 @@ def _read_header(
         names = list(options.names) or [f"c{number}" for number in range(1, len(first) + 1)]
         _check_names(top, names, options)
         return _Header(names, has_rows=bool(first))
-    has_rows = _has_another(rows.read, blank_counts=len(first) == 1)
+    has_rows = rows.may_go_on or _has_another(rows.read, blank_counts=len(first) == 1)
     if not has_rows and rows.is_cut:
         raise InputError(
             f"{path}: its first MiB has no header with a row below it: shorten the names of the columns, or "
@@ -354,10 +361,17 @@ def _read_header(
 
 
 class _FirstRows:
-    """The rows at the beginning of a file, without comments, as plain Python reads them."""
+    """The rows at the beginning of a file, without comments, as plain Python reads them; of a stream only
+    those that come with the first."""
 
     def __init__(self, source: FileBytes, options: TextOptions) -> None:
         start = source.read(_HEADER_BYTES)
+        more = start
+        while source.is_stream and more and not has_row(start, options):
+            more = source.read(max(0, _HEADER_BYTES - len(start)))
+            start += more
+        self.may_go_on = source.is_stream and has_row(start, options)
+        """Whether more rows may come."""
         lines = io.StringIO(start.decode("utf-8-sig", errors="surrogateescape"), newline="")
         self.is_cut = len(start) >= _HEADER_BYTES
         self.read = csv.reader(

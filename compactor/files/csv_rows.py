@@ -87,6 +87,12 @@ def place_of_row(path: str, ordinal: int) -> str:
     return f"{path}, row {ordinal + 1:,}" if ordinal >= 0 else f"{path}, header"
 
 
+def has_row(start: bytes, options: TextOptions) -> bool:
+    """Returns whether the beginning of a file has a whole row, be it the header."""
+    rows = cells.cut(start.removeprefix(BOM_UTF8), 1, False, False, len(start), options.marks)[4]
+    return rows > 0
+
+
 def cut_rows(
     path: str,
     source: Readable,
@@ -97,10 +103,9 @@ def cut_rows(
     """Yields the rows after the header. Raises `InputError` for a row that exceeds a block or has an unclosed
     quote."""
     rest = source.read(block_bytes).removeprefix(BOM_UTF8).lstrip(_LINE_ENDS)
-    more = source.read(block_bytes)
-    row = -1 if options.header else 0
+    row, is_all = -1 if options.header else 0, False
     while rest:
-        cut = cells.cut(rest, columns, columns == 1, not more, block_bytes, options.marks)
+        cut = cells.cut(rest, columns, columns == 1, is_all, block_bytes, options.marks)
         block = _Block(*cut, data=rest, columns=columns, quote=options.marks[1])
         place = place_of_row(path, row + block.rows)
         if block.is_long:
@@ -108,7 +113,7 @@ def cut_rows(
                 f"{place} or later: is longer than {block_bytes >> 20} MiB: look for a quote that is never "
                 "closed"
             )
-        if block.end < len(rest) and not more and not block.ended_early:
+        if block.end < len(rest) and is_all and not block.ended_early:
             raise InputError(
                 f"{place}: its quoted last cell never ends: close the quotes, or fetch the file again if it "
                 "is cut off"
@@ -116,9 +121,10 @@ def cut_rows(
         yield block.after(row)
         row += block.rows
         rest = rest[block.end :]
-        if not block.ended_early:
-            rest += more
+        if not block.ended_early and not is_all:
             more = source.read(block_bytes)
+            is_all = not more
+            rest += more
 
 
 class _Block(NamedTuple):

@@ -236,16 +236,20 @@ def _without(data: bytes, places: Iterable[int]) -> bytes:
 def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[LineBlock]:
     """Yields the lines of a file, about `batch_bytes` at a time. Raises `InputError` for a line that is too
     long."""
-    rest, first_line = source.read(batch_bytes).removeprefix(BOM_UTF8), 1
-    while rest:
+    rest, first_line = b"", 1
+    more = source.read(batch_bytes).removeprefix(BOM_UTF8)
+    while rest or more:
+        cut = more.rfind(b"\n") + 1
+        if not cut and more:
+            rest += more
+            if len(rest) > MAX_LINE_BYTES:
+                raise InputError(
+                    f"{path}, line {first_line:,}: is longer than {MAX_LINE_BYTES >> 20} MiB: "
+                    "break the file into one object per line"
+                )
+        else:
+            block, rest = rest + more[:cut], more[cut:]
+            if block.lstrip(_BLANKS):
+                yield LineBlock(block, first_line)
+            first_line += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
         more = source.read(batch_bytes)
-        cut = rest.rfind(b"\n") + 1 if more else len(rest)
-        block, rest = rest[:cut], rest[cut:] + more
-        if block.lstrip(_BLANKS):
-            yield LineBlock(block, first_line)
-        first_line += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
-        if not cut and len(rest) > MAX_LINE_BYTES:
-            raise InputError(
-                f"{path}, line {first_line:,}: is longer than {MAX_LINE_BYTES >> 20} MiB: "
-                "break the file into one object per line"
-            )

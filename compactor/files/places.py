@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Final, Protocol
 
 from compactor.errors import InputError
+from compactor.files.arriving import ArrivingBytes
 from compactor.files.problems import reading
 
 STREAM: Final = "-"
@@ -27,7 +28,8 @@ _MAX_REMEMBERED: Final = 4 << 20
 
 class _Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes:
-        """Returns `size` bytes, fewer only at the end: readers cut their blocks by that."""
+        """Returns `size` bytes, fewer only at the end: readers cut their blocks by that. A stream returns
+        fewer if no more come for a moment."""
         ...
 
     def close(self) -> None: ...
@@ -169,7 +171,7 @@ class _Stream(Place):
         self._path = Path(path)
 
     def open(self) -> Bytes:
-        return OnceBytes(lambda: self._path.open("rb"))
+        return OnceBytes(lambda: ArrivingBytes(self._path), fills_up=False)
 
 
 class OnceBytes:
@@ -178,8 +180,11 @@ class OnceBytes:
     The first read opens them: a FIFO waits until it has a writer.
     """
 
-    def __init__(self, opened: Callable[[], _Readable]) -> None:
+    def __init__(self, opened: Callable[[], _Readable], *, fills_up: bool = True) -> None:
+        """fills_up: whether reads after `rewind` have the sizes of those of a file, as blocks of rows must
+        have that are read twice."""
         self._opened = opened
+        self._fills_up = fills_up
         self._file: _Readable | None = None
         self._position = 0
         self._start: bytearray | None = bytearray()
@@ -194,8 +199,7 @@ class OnceBytes:
                 self._start += data
                 if len(self._start) > _MAX_REMEMBERED:
                     self._start = None
-        elif 0 <= len(data) < size:
-            # Blocks of rows have the same sizes as those of a file.
+        elif self._fills_up and len(data) < size:
             data += self._read(size - len(data))
         self._position += len(data)
         return data

@@ -37,9 +37,10 @@ def cut_records(path: str, source: Readable, starts_with: str | None) -> Iterato
     starts_with: expression that the first line of a record matches at its beginning; None if each line is a
         record.
     """
-    rest, line, ordinal = source.read(_READ_BYTES).removeprefix(BOM_UTF8), 1, 0
-    while rest:
-        more = source.read(_READ_BYTES)
+    rest, line, ordinal = b"", 1, 0
+    more = source.read(_READ_BYTES).removeprefix(BOM_UTF8)
+    while rest or more:
+        rest += more
         starts = _line_starts(rest)
         is_start = _are_starts(rest, starts, starts_with)
         stop = len(rest) if not more else _stop(rest, starts, is_start, starts_with)
@@ -54,7 +55,8 @@ def cut_records(path: str, source: Readable, starts_with: str | None) -> Iterato
             yield found._replace(ordinals=found.ordinals + ordinal, lines=found.lines + line)
             ordinal += len(found.ordinals)
             line += int(np.searchsorted(starts, stop))
-        rest = rest[stop:] + more
+        rest = rest[stop:]
+        more = source.read(_READ_BYTES)
 
 
 def _line_starts(data: bytes) -> Ordinals:

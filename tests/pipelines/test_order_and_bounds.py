@@ -67,12 +67,26 @@ def test_later_inputs_of_a_concat_wait_in_channels_and_others_are_read_in_their_
     assert names_in(tmp_path / "o.ndjson") == [*expected, *(("d", 4999 - n) for n in range(5000))]
 
 
+_ROWS_OF_A_PIPE: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
+    "csv": ({}, "from,n\n", "{0},{1}\n"),
+    "csv-without-header": ({"csv": {"header": False}}, "", "{0},{1}\n"),
+    "ndjson": ({"format": "ndjson"}, "", '{{"from": "{0}", "n": {1}}}\n'),
+    "lines": ({"lines": {"pattern": r"(?P<from>\w+) (?P<n>\d+)"}}, "", "{0} {1}\n"),
+    "fixed": (
+        {"fixed": {"columns": [{"name": "from", "width": 1}, {"name": "n", "width": 2}]}},
+        "",
+        "{0}{1:2}\n",
+    ),
+}
+"""Settings, the beginning of the text, and the form of a row."""
+
+
 @pytest.mark.timeout(60)
-def test_a_pipe_that_stays_open_has_its_full_blocks_written_and_holds_up_no_other_source(
-    tmp_path: Path,
-) -> None:
-    """Blocks have 4 MiB; one more than the first is read before its rows are passed on."""
-    nodes = pipe_source(tmp_path, "a") | csv_source(tmp_path, "b", 3000)
+@pytest.mark.parametrize("kind", _ROWS_OF_A_PIPE)
+def test_rows_of_a_pipe_that_stays_open_are_written_as_they_come(tmp_path: Path, kind: str) -> None:
+    settings, begin, form = _ROWS_OF_A_PIPE[kind]
+    nodes = pipe_source(tmp_path, "a") | csv_source(tmp_path, "b", 30)
+    nodes["a"]["source"] |= settings
     nodes |= {
         "m": {"merge": {"inputs": ["a", "b"], "mode": "interleave"}},
         "o": {"output": {"input": "m", "path": "IN/o.ndjson"}},
@@ -80,14 +94,23 @@ def test_a_pipe_that_stays_open_has_its_full_blocks_written_and_holds_up_no_othe
     run = run_of(tmp_path, nodes)
     thread, results = in_background(run)
     with (tmp_path / "a.csv").open("w") as file:
-        wait_until(lambda: _written(run) == 3000)
-        file.write("from,n\n" + f"{'a' * 1000},1\n" * 10_000)
-        file.flush()
-        wait_until(lambda: _written(run) > 5000)
+        _wait_for(run, 30)
+        for n in range(3):
+            row = form.format("a", n)
+            file.write(begin * (n == 0) + row + row[:1])
+            file.flush()
+            _wait_for(run, 31 + 2 * n)
+            file.write(row[1:])
+            file.flush()
+            _wait_for(run, 32 + 2 * n)
     thread.join(30)
     assert results[0].outputs["o"].live
-    names = [name[0] for name, _ in names_in(tmp_path / "o.ndjson")]
-    assert names == ["b"] * 3000 + ["a"] * 10_000
+    found = [row for row in names_in(tmp_path / "o.ndjson") if row[0] == "a"]
+    assert found == [("a", n // 2) for n in range(6)]
+
+
+def _wait_for(run: PipelineRun, rows: int) -> None:
+    wait_until(lambda: _written(run) == rows)
 
 
 def _written(run: PipelineRun) -> int:
