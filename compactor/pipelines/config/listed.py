@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pydantic import Field
 
 from compactor.common.counts import counted
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import NODES
+from compactor.pipelines.config.spelled import (
+    OTHER_KINDS,
+    SAME_KINDS,
+    our_name,
+    settings_of,
+    without_sections,
+)
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, instead_of
 
@@ -27,8 +34,11 @@ class ListedNode(Model):
     name: str
     type: str
     """A kind of node, such as `source`."""
+    description: str = ""
     inputs: list[str] = Field(default_factory=list)
     """The nodes whose rows it takes; the probe side of a combine before the build side."""
+    input: str | dict[str, str] | None = None
+    """The same, if it is one node; or those of a combine, by `probe` and `build`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """The settings of its kind, without inputs."""
 
@@ -41,6 +51,7 @@ def by_name(document: Document) -> Document:
     raw = document.root.get("nodes")
     if not isinstance(raw, list):
         return document
+    document = without_sections(document)
     listed = [_listed(document, index) for index in range(len(raw))]
     nodes: dict[str, Any] = {}
     for index, node in enumerate(listed):
@@ -55,7 +66,8 @@ def by_name(document: Document) -> Document:
             return place
         node, within = listed[place[1]], place[2:]
         if within[:1] == ("config",):
-            return ("nodes", node.name, node.type, *within[1:])
+            settings = [our_name(node.type, str(key)) for key in within[1:2]]
+            return ("nodes", node.name, node.type, *settings, *within[2:])
         if within == ("inputs",):
             return ("nodes", node.name, node.type, "inputs")
         return ("nodes", node.name)
@@ -71,8 +83,10 @@ def _listed(document: Document, index: int) -> ListedNode:
             place, f"{what}a node has `name`, `type`, `inputs` and `config`, each by its name"
         )
     node = document.section(place, what).as_model(ListedNode)
+    node = node.model_copy(update={"type": SAME_KINDS.get(node.type, node.type)})
     if node.type not in NODES:
-        instead = instead_of(node.type, NODES)
+        other = OTHER_KINDS.get(node.type)
+        instead = instead_of(node.type, NODES) if other is None else other
         raise document.fail(
             (*place, "type"), f"node {node.name!r}: no type {node.type!r}; {instead}"
         )
@@ -83,19 +97,39 @@ def _settings(document: Document, index: int, node: ListedNode) -> dict[str, Any
     """Returns the settings of a node with its inputs among them."""
     place: Place = ("nodes", index)
     taken = _INPUTS[node.type]
+
+    def fail(setting: str, message: str) -> NoReturn:
+        raise document.fail((*place, "config", setting), f"node {node.name!r}: {message}")
+
     for name in (*taken, "inputs"):
         if name in node.config:
-            raise document.fail(
-                (*place, "config", name),
-                f"node {node.name!r}: `{name}` stands beside `config`: `inputs: [...]`",
-            )
+            fail(name, f"`{name}` stands beside `config`: `inputs: [...]`")
+    inputs = _inputs(document, place, node)
+    settings = settings_of(node.type, node.config, fail)
     if node.type == "merge":
-        return {"inputs": list(node.inputs)} | node.config
-    if len(node.inputs) != len(taken):
+        return {"inputs": inputs} | settings
+    if len(inputs) != len(taken):
         needed = counted(len(taken), "input") if taken else "no inputs"
         order = ": the probe side, then the build side" if len(taken) > 1 else ""
         raise document.fail(
             (*place, "inputs"),
-            f"node {node.name!r}: {node.type} has {needed}, and `inputs` names {len(node.inputs)}{order}",
+            f"node {node.name!r}: {node.type} has {needed}, and `inputs` names {len(inputs)}{order}",
         )
-    return dict(zip(taken, node.inputs, strict=True)) | node.config
+    return dict(zip(taken, inputs, strict=True)) | settings
+
+
+def _inputs(document: Document, place: Place, node: ListedNode) -> list[str]:
+    """Returns the inputs of a node in order, however they are given."""
+    if node.input is None:
+        return node.inputs
+    if isinstance(node.input, str) and not node.inputs:
+        return [node.input]
+    sides = _INPUTS["combine"]
+    if node.type != "combine" or node.inputs or set(node.input) != set(sides):
+        raise document.fail(
+            (*place, "input"),
+            f"node {node.name!r}: `input` names one node, `inputs` is a list; a combine has "
+            "`inputs: [probe, build]`, or `input: {probe: ..., build: ...}`",
+        )
+    assert isinstance(node.input, dict)
+    return [node.input[side] for side in sides]
