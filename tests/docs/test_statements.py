@@ -124,9 +124,9 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
         "test_streams::test_a_pipe_is_read_once_in_a_run",
         "test_streams::test_settings_of_streams_are_checked",
     ),
-    "Its rows are passed on a block of 1 MiB of text at a time": (
+    "Its rows are passed on as they come": (
         "test_order_and_bounds::"
-        "test_a_pipe_that_stays_open_has_its_full_blocks_written_and_holds_up_no_other_source",
+        "test_rows_of_a_pipe_that_stays_open_are_written_as_they_come",
     ),
     # Windows
     "ties keep their order": (
@@ -164,7 +164,7 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "no source waits for another, and a slow consumer blocks all readers": (
         "test_order_and_bounds::"
-        "test_a_pipe_that_stays_open_has_its_full_blocks_written_and_holds_up_no_other_source",
+        "test_rows_of_a_pipe_that_stays_open_are_written_as_they_come",
         "test_merges::test_a_source_that_has_nothing_holds_up_none_of_a_fused_interleave",
         "test_merges::test_a_blocked_writer_bounds_what_is_produced",
     ),

@@ -85,7 +85,7 @@ _ROWS_OF_A_PIPE: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
 @pytest.mark.parametrize("kind", _ROWS_OF_A_PIPE)
 def test_rows_of_a_pipe_that_stays_open_are_written_as_they_come(tmp_path: Path, kind: str) -> None:
     settings, begin, form = _ROWS_OF_A_PIPE[kind]
-    nodes = pipe_source(tmp_path, "a") | csv_source(tmp_path, "b", 30)
+    nodes = pipe_source(tmp_path, "a") | csv_source(tmp_path, "b", 3000)
     nodes["a"]["source"] |= settings
     nodes |= {
         "m": {"merge": {"inputs": ["a", "b"], "mode": "interleave"}},
@@ -94,15 +94,15 @@ def test_rows_of_a_pipe_that_stays_open_are_written_as_they_come(tmp_path: Path,
     run = run_of(tmp_path, nodes)
     thread, results = in_background(run)
     with (tmp_path / "a.csv").open("w") as file:
-        _wait_for(run, 30)
+        _wait_for(run, 3000)
         for n in range(3):
             row = form.format("a", n)
             file.write(begin * (n == 0) + row + row[:1])
             file.flush()
-            _wait_for(run, 31 + 2 * n)
+            _wait_for(run, 3001 + 2 * n)
             file.write(row[1:])
             file.flush()
-            _wait_for(run, 32 + 2 * n)
+            _wait_for(run, 3002 + 2 * n)
     thread.join(30)
     assert results[0].outputs["o"].live
     found = [row for row in names_in(tmp_path / "o.ndjson") if row[0] == "a"]
