@@ -467,3 +467,17 @@ def test_the_offset_of_a_moment_counts() -> None:
     rows = {"tz": pa.array([datetime(2024, 1, 1, 2, tzinfo=UTC)], schema.field("tz").type)}
     for text in ("TIMESTAMPTZ '2024-01-01 00:00:00-02:00'", "'2024-01-01 00:00:00-02:00'"):
         assert matching(parse_where(f"tz = {text}", schema), rows, 1).to_pylist() == [True]
+
+
+@pytest.mark.parametrize("op", ["+", "-"])
+@pytest.mark.parametrize("low", [-(2**63), 2**63 - 1])
+def test_what_stands_below_a_null_does_not_overflow(op: str, low: int) -> None:
+    given = pa.array([1, low], pa.int64()).view(pa.timestamp("us"))
+    validity = pa.py_buffer(b"\x01")
+    column = pa.Array.from_buffers(given.type, 2, [validity, given.buffers()[1]])
+    batch = pa.record_batch({"ts": column})
+    made = Expression(f"ts {op} INTERVAL '40 seconds'", batch.schema, "node 't'")(batch)
+    assert made.is_valid().to_pylist() == [True, False]
+    empty = pa.record_batch({"ts": pa.nulls(2, given.type)})
+    least = Expression(f"least(ts, ts) {op} INTERVAL '40 seconds'", empty.schema, "node 't'")(empty)
+    assert least.to_pylist() == [None, None]

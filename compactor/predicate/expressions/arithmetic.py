@@ -39,9 +39,31 @@ def arithmetic(op: str) -> Callable[[Any, Any], Any]:
             raise pa.ArrowInvalid(
                 f"there is no {op} of {left.type} and {right.type}: CAST one of them"
             )
-        return getattr(pc, _NAMES[op])(_without_zone(left, right), _without_zone(right, left))
+        function = getattr(pc, _NAMES[op])
+        parts = _without_zone(left, right), _without_zone(right, left)
+        try:
+            return function(*parts)
+        except pa.ArrowInvalid:
+            if not any(part.null_count for part in parts if isinstance(part, pa.Array)):
+                raise
+        return _of_known(function, *parts)
 
     return calculated
+
+
+def _of_known(function: Callable[[Any, Any], Any], *parts: Any) -> Any:
+    """Calls a kernel of times, which looks at what arrays have below nulls, too."""
+    found = function(*map(_filled, parts))
+    is_known = pc.and_(*(pc.is_valid(part) for part in parts))
+    return pc.if_else(is_known, found, pa.scalar(None, found.type))
+
+
+def _filled(value: Any) -> Any:
+    """Returns an array of numbers or times with zeros in place of nulls."""
+    if isinstance(value, pa.Scalar):
+        return value
+    width = pa.int32() if value.type.bit_width == 32 else pa.int64()
+    return pc.fill_null(value.view(width), 0).view(value.type)
 
 
 def negated(value: Any) -> Any:

@@ -104,12 +104,14 @@ class Expressions:
 
     def _divided(self, _kind: str, depth: int) -> Said:
         by = self._rng.choice((-7, 2, 3, 10))
-        one = self.of("int", depth)
+        one, other = self.of("int", depth), self.of("int", depth)
+        if not any(column in other.ours for column in self._edge.columns):
+            other = Said.same("nullif(1, 1)")  # a call of constants that fails is refused
         return self._rng.choice(
             (spell(f"({{}} / {by})", one, duckdb=f"({{}} // {by})"), spell(f"({{}} % {by})", one),
-             spell("({0} / nullif({1}, 0))", one, self.of("int", depth),
+             spell("({0} / nullif({1}, 0))", one, other,
                    duckdb="({0} // nullif({1}, 0))"),
-             spell("CASE WHEN {1} <> 0 THEN {0} / {1} END", one, self.of("int", depth),
+             spell("CASE WHEN {1} <> 0 THEN {0} / {1} END", one, other,
                    duckdb="CASE WHEN {1} <> 0 THEN {0} // {1} END"))
         )  # fmt: skip
 
