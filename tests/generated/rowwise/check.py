@@ -55,7 +55,10 @@ def check(seed: int) -> str | None:
 def _compared(path: Path, edge: Edge) -> str | None:
     count(f"outputs {path.suffix}")
     if path.suffix in _SEGMENTS:
-        return None if path.read_bytes() == Path(edge.file).read_bytes() else "other segments"
+        given = Path(edge.file).read_bytes()
+        if path.suffix == ".x12":  # has these marks whatever was read
+            given = given.replace(b"|", b"*").replace(b"\n", b"~")
+        return None if path.read_bytes() == given else "other segments"
     expected = [_canonical(row.cells | row.others) for row in edge.rows]
     if path.suffix == ".ndjson":
         expected = [tuple(cell for cell in row if not _is_odd(cell[1])) for row in expected]
