@@ -93,7 +93,7 @@ def ingest_command(
             FilesIngest(log.store, log, sort, options, skips_empty=len(files) > 1) as ingest,
             _saying_what_was_added(files, reports, in_one_commit=one_commit),
         ):
-            on_file = partial(_progress_of, partial(pressure.admit, log, warner))
+            on_file = partial(_progress_of, _EachOnce(partial(pressure.admit, log, warner)))
             for report in ingest.add(files, on_file, in_one_commit=one_commit):
                 reports.append(report)
                 for name in report.not_promoted:
@@ -120,9 +120,22 @@ def ingest_command(
         )
 
 
+class _EachOnce:
+    """Asks for each file whether it may be written, but not again if the file is read again."""
+
+    def __init__(self, admit: Callable[[], None]) -> None:
+        self._admit = admit
+        self._asked: set[str] = set()
+
+    def __call__(self, path: str) -> None:
+        if path not in self._asked:
+            self._asked.add(path)
+            self._admit()
+
+
 @contextmanager
-def _progress_of(admit: Callable[[], None], path: str) -> Iterator[ByteProgress]:
-    admit()
+def _progress_of(admit: Callable[[str], None], path: str) -> Iterator[ByteProgress]:
+    admit(path)
     with progress(f"ingest {Path(path).name}", None) as advance:
         yield advance
 

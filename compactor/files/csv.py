@@ -387,6 +387,11 @@ def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None
     if any(_SURROGATE.search(name) for name in names):
         raise InputError(f"{place}: a column name is not {_not_in(options)}")
     if strange := next((name for name in names if not name.isprintable()), None):
+        if "\n" in strange or "\r" in strange:
+            raise InputError(
+                f"{place}: the column name {strange[:SHOWN_CHARACTERS]!r} has a line break: close the quote "
+                "that it begins with, or take the line break out"
+            )
         raise InputError(
             f"{place}: the column name {strange[:SHOWN_CHARACTERS]!r} has a character that can't be seen: "
             "take it out, or name the file's encoding, such as utf-16"

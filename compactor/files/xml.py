@@ -47,7 +47,8 @@ class XmlBatches(FlatTextBatches):
         return dict.fromkeys(self._shapes)
 
     def _blocks(self) -> Iterator[TextRows]:
-        for rows in XmlRows(self.path, self._source, self._layout.row).blocks():
+        self._elements = XmlRows(self.path, self._source, self._layout.row)
+        for rows in self._elements.blocks():
             found = _children(rows)
             if self._is_learning:
                 self._learn(found, rows[0].line)
@@ -116,20 +117,28 @@ class XmlBatches(FlatTextBatches):
         if not self._shapes and self._may_be_empty:
             self.lacks_columns = True
             return pa.schema([])
-        if not self._shapes and self._given:
+        if not self._shapes and self._given and self._elements.may_have_no_rows:
             return pa.schema(list(self._given.values()))
         if not self._shapes:
-            path = "/".join(self._layout.row)
-            which = f"<{path}>" if path else "within the outermost one"
-            raise InputError(
-                f"{self.path}: has no element {which} with anything in it, so there are no columns: name the "
-                "element of a row"
-            )
+            raise InputError(f"{self.path}: {self._without_rows()}")
         return pa.schema(
             [
                 self._given.get(name, pa.field(name, shape.dtype(as_text=False)))
                 for name, shape in self._shapes.items()
             ]
+        )
+
+    def _without_rows(self) -> str:
+        path = "/".join(self._layout.row)
+        if self._given:
+            return (
+                f"has neither an element <{path}> nor those around it: name the element of a row, with those "
+                "around it if there may be no rows"
+            )
+        which = f"<{path}>" if path else "within the outermost one"
+        return (
+            f"has no element {which} with anything in it, so there are no columns: name the element of a "
+            "row"
         )
 
     def _must_be_parsed_again(self, piece: Piece) -> bool:

@@ -84,6 +84,9 @@ class XmlRows:
         """Open elements of a row."""
         self._names: list[str] = []
         """Names of the open elements of a row."""
+        self._has_place = False
+        self.may_have_no_rows = True
+        """Whether the elements around rows were there, or nothing but the outermost element."""
         self._done: list[XmlRow] = []
         self._rows = self._line = self._characters = self._values = 0
         self._heard = False
@@ -143,6 +146,7 @@ class XmlRows:
         if not self._open:
             if not self._is_row(name):
                 self._around.append(name)
+                self._note_around()
                 return
             self._line = self._parser.CurrentLineNumber
             self._characters = self._values = 0
@@ -162,6 +166,14 @@ class XmlRows:
                 element.add(key, Element(value))
                 self._count(len(key) + len(value), 1)
         return name
+
+    def _note_around(self) -> None:
+        around = self._row[:-1]
+        if around and tuple(self._around[-len(around) :]) == around:
+            self._has_place = True
+        self.may_have_no_rows = self._has_place or (
+            self.may_have_no_rows and len(self._around) == 1
+        )
 
     def _is_row(self, name: str) -> bool:
         if not self._row:

@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.common.message import Setting
 from compactor.common.setting_keys import ON_CONFLICT
 from compactor.errors import InputError
 from compactor.table.not_null import null_place
@@ -82,13 +83,21 @@ def merged_schema(
                 fields[field.name] = known.with_type(pa.string())
                 continue
             name = shown.get(field.name, field.name)
+            advice = _advice(on_conflict, is_fixed=field.name in fixed)
             raise InputError(
                 f"{path}: column {name!r} is {field.type}, the table's is {known.type}: convert the "
-                "file, ingest it into another table, or say ",
-                ON_CONFLICT,
-                " split or string",
+                "file",
+                *advice,
             )
     return pa.schema(list(fields.values()))
+
+
+def _advice(on_conflict: OnConflict, *, is_fixed: bool) -> tuple[str | Setting, ...]:
+    """Returns what may be done with values of another type, beside what was asked for already."""
+    if is_fixed or on_conflict is OnConflict.SPLIT:
+        return (", or ingest it into another table",)
+    others = "split" if on_conflict is OnConflict.STRING else "split or string"
+    return (", ingest it into another table, or say ", ON_CONFLICT, f" {others}")
 
 
 def conflicting(

@@ -23,6 +23,7 @@ from compactor.errors import UnknownOutcomeError
 from compactor.files.read import open_table_file
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.write.back_pressure import BackPressure
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, log_rows
 from tests.support.wording import says
@@ -819,6 +820,19 @@ def test_writers_are_told_when_compactions_lag_behind(cli: Cli, tmp_path: Path) 
     assert "writers should slow down): 20 sorted runs at level 0" in cli.err
     cli("ingest", tmp_path / "t", files[20], "--back-pressure", "off")
     assert cli.err == ""
+
+
+def test_writers_are_told_once_of_a_file_that_is_read_again(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(BackPressure, "admit", lambda *_: asked.append(1))
+    files = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    for path, text in zip(files, ("k,v\n1,1\n", "k,v\n2,1.5\n"), strict=True):
+        path.write_text(text)
+    cli("ingest", tmp_path / "t", *files, "--sort-by", "k")
+    assert '{"k":1,"v":1.0}' in cli("query", tmp_path / "t")  # was read again, as double
+    assert len(asked) == 2
 
 
 def overlapping_table(cli: Cli, table_url: str, tmp_path: Path) -> None:

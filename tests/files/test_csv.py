@@ -201,7 +201,8 @@ def test_a_header_ends_within_the_first_mebibyte(tmp_path: Path, start: str) -> 
     [
         (b"a\xa0b,c", "is not UTF-8"),
         ("a\N{NO-BREAK SPACE}b,c".encode(), r"'a\xa0b' has a character that can't be seen"),
-        (b'"a\nb",c', r"'a\nb' has a character that can't be seen"),
+        (b'"a\nb",c', r"'a\nb' has a line break: close the quote"),
+        (b'"a,b', r"'a,b\n1,2\n' has a line break: close the quote"),
         ("a,b".encode("utf-16-le"), r"'a\x00' has a character that can't be seen"),
     ],
 )

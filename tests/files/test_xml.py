@@ -184,6 +184,14 @@ def test_rows_and_tags_without_bounds_are_refused_in_bounded_memory(
 def test_a_path_that_no_element_has_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path, "orders.xml", ORDERS)
     refusal(path, layout=XmlLayout(("orders", "item")))
+    # Types tell the columns, but not that there are no rows.
+    assert "<lines/item>" in refusal(
+        path, schema(sku=pa.string()), layout=XmlLayout(("lines", "item"))
+    )
+    for empty in ("<orders/>", "<all><orders/><more>x</more></all>"):
+        file = put(tmp_path, "empty.xml", empty)
+        given = schema(sku=pa.string())
+        assert table_of(file, given, layout=XmlLayout(("orders", "item"))).num_rows == 0
 
 
 def test_more_columns_than_text_files_may_have_are_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from compactor.files.columnar import ParquetBatches
 from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
 from compactor.write.file_schema import OnConflict
-from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions
+from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions, files
 from lsm_fragment.container.writer import FragmentWriter
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
@@ -415,7 +415,7 @@ def test_an_integer_that_the_shared_type_does_not_hold_is_refused(
     tmp_path: Path, together: bool
 ) -> None:
     texts = {"1.csv": "k,v\n1,9007199254740993\n", "2.csv": "k,v\n2,1.5\n"}
-    with refuses(InputError, "1.csv, row 1", "'v'", "9007199254740993", "double"):
+    with refuses(InputError, "1.csv, row 1", "'v'", "9007199254740993", "because of", "2.csv"):
         ingest_all(tmp_path, texts, together=together)
     assert CommitLog(LocalStore(str(tmp_path / "table"))).refresh().version == 0
 
@@ -452,3 +452,14 @@ def test_a_file_with_a_mistake_is_reported_when_its_turn_comes(tmp_path: Path) -
         ingest_all(tmp_path, texts, together=False)
     rows = Table.open(str(tmp_path / "table")).scan().to_table().to_pylist()
     assert rows == [{"k": 1, "v": 1.0}]
+    assert isinstance(rows[0]["v"], float)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_first_file_with_a_mistake_has_no_other_read(
+    tmp_path: Path, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "agreed_types", None)
+    texts = {"1.csv": "k,v\n1\n", "2.csv": "k,v\n2,1\n", "3.csv": "k,v\n3,1.5\n"}
+    with refuses(InputError, "1.csv, row 1"):
+        ingest_all(tmp_path, texts, together=together)

@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, InputError
 from compactor.files.common_types import common_type
 from compactor.files.read import open_table_file
 from compactor.files.text_options import TextOptions
 
 
-def agreed_types(paths: Sequence[str], options: TextOptions) -> pa.Schema:
-    """Returns the columns whose types differ among files, with the type that is common to them.
+class Agreed(NamedTuple):
+    """The columns whose types differ among files."""
+
+    types: pa.Schema = pa.schema([])
+    """With the type that is common to them."""
+    widest: Mapping[str, str] = MappingProxyType({})
+    """By column, the first file that has this type by itself."""
+
+    def explained(self, error: InputError) -> InputError:
+        """Names the file that a column has its type from, if the error is about a value of another file."""
+        for name, path in self.widest.items():
+            if f"column {name!r}" in str(error) and not str(error).startswith(f"{path},"):
+                dtype = self.types.field(name).type
+                return InputError(*error.message.parts, f"; {name!r} is {dtype} because of {path}")
+        return error
+
+
+def agreed_types(paths: Sequence[str], options: TextOptions) -> Agreed:
+    """Finds types for the columns of all files.
 
     Passes over files with errors, which are reported when they are added.
     """
-    found: dict[str, list[pa.DataType]] = {}
+    found: dict[str, dict[str, pa.DataType]] = {}
     for path in paths:
-        with (
-            suppress(CompactorError),
-            open_table_file(path, options=options, may_be_empty=True, held_bytes=0) as file,
-        ):
-            for field in file.schema if not file.lacks_columns else ():
-                found.setdefault(field.name, []).append(field.type)
-    differ = {name: types for name, types in found.items() if len(set(types)) > 1}
-    agreed = ((name, common_type(types)) for name, types in differ.items())
-    return pa.schema([(name, dtype) for name, dtype in agreed if dtype is not None])
+        for field in types_of(path, options) or ():
+            found.setdefault(field.name, {})[path] = field.type
+    types, widest = [], {}
+    for name, by_path in found.items():
+        common = common_type(list(by_path.values()))
+        if len(set(by_path.values())) == 1 or common is None:
+            continue
+        types.append((name, common))
+        own = next((path for path, dtype in by_path.items() if dtype == common), None)
+        if own is not None:
+            widest[name] = own
+    return Agreed(pa.schema(types), widest)
+
+
+def types_of(path: str, options: TextOptions) -> pa.Schema | None:
+    """Returns the types of a file by itself; None if it has errors."""
+    try:
+        with open_table_file(path, options=options, may_be_empty=True, held_bytes=0) as file:
+            return pa.schema([]) if file.lacks_columns else file.schema
+    except CompactorError:
+        return None
 
 
 def with_agreed(known: pa.Schema | None, agreed: pa.Schema) -> pa.Schema | None:

@@ -26,7 +26,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.file_schema import OnConflict, conflicting, same_kind
-from compactor.write.ingest.agreed_types import agreed_types, with_agreed
+from compactor.write.ingest.agreed_types import Agreed, agreed_types, types_of, with_agreed
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
@@ -104,8 +104,8 @@ class FilesIngest:
         self._sequence = FragmentSequence()
         self._begun: Work[_OpenFile] | None = None
         """The pending opening of the next file."""
-        self._agreed = pa.schema([])
-        """Columns of text files whose types differ, with a type for all files."""
+        self._agreed = Agreed()
+        """Types for the columns of text files whose types differ."""
 
     def add(
         self,
@@ -133,7 +133,9 @@ class FilesIngest:
                 with on_file(path) as on_progress:
                     commit.include(path, self._write(path, following, commit.snapshot, on_progress))
             except Exception as error:
-                if isinstance(error, InputError) and commit.is_first and self._agree(paths):
+                keeps_earlier = commit.has_rows and not in_one_commit
+                may_agree = commit.is_first and (keeps_earlier or self._is_sound(path))
+                if isinstance(error, InputError) and may_agree and self._agree(paths):
                     commit.discard()
                     yield from self.add(paths, on_file, in_one_commit=in_one_commit)
                     return
@@ -146,15 +148,19 @@ class FilesIngest:
         if commit is not None:
             yield from commit.made()
 
+    def _is_sound(self, path: str) -> bool:
+        """Returns whether a file that was refused has no errors of its own, so that other types may help."""
+        return _has_own_types(path) or types_of(path, self._options.text) is not None
+
     def _agree(self, paths: Sequence[str]) -> bool:
         """Finds types for all files of text, unless `on_conflict` says what to do with other types. Returns
         whether some differ that were not known to."""
-        texts = [path for path in paths if not _has_own_types(path)]
-        if len(texts) < 2 or len(self._agreed) or self._options.on_conflict is not OnConflict.ERROR:
+        texts, given = [path for path in paths if not _has_own_types(path)], self._options
+        if len(texts) < 2 or self._agreed.types or given.on_conflict is not OnConflict.ERROR:
             return False
-        self._agreed = agreed_types(texts, self._options.text)
+        self._agreed = agreed_types(texts, given.text)
         self._drop_begun()
-        return len(self._agreed) > 0
+        return len(self._agreed.types) > 0
 
     def _write(
         self, path: str, following: str | None, snapshot: Snapshot, on_progress: ByteProgress
@@ -220,16 +226,19 @@ class FilesIngest:
             return None
 
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
-        known = with_agreed(None if table is None else schema_to_read(table), self._agreed)
+        known = with_agreed(None if table is None else schema_to_read(table), self._agreed.types)
         open_file = partial(
             _open_for, path, table, known, self._options, may_be_empty=self._skips_empty
         )
         file: FileBatches
-        if self._options.promotes:
-            file = promoted = PromotedBatches(open_file, self._options.promotes)
-            absent = promoted.absent
-        else:
-            file, absent = open_file(), ()
+        try:
+            if self._options.promotes:
+                file = promoted = PromotedBatches(open_file, self._options.promotes)
+                absent = promoted.absent
+            else:
+                file, absent = open_file(), ()
+        except InputError as error:
+            raise self._agreed.explained(error) from None
         batches = BatchesAhead(file, self._reader, is_free=self._pool.threads > 1)
         return _OpenFile(path, table, batches, absent, file.lacks_columns)
 
@@ -280,6 +289,10 @@ class _NextCommit:
     @property
     def is_first(self) -> bool:
         return self._before.metadata is None
+
+    @property
+    def has_rows(self) -> bool:
+        return bool(self._written)
 
     def discard(self) -> None:
         """Removes the fragments."""
