@@ -28,7 +28,7 @@ from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import canonical, from_arrow, texts_of
 from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.json_items import ItemBytes
-from compactor.files.names import KNOWN_ENDINGS, FileFormat, FileKind, kind_of
+from compactor.files.names import BINARY_FORMATS, KNOWN_ENDINGS, FileFormat, FileKind, kind_of
 from compactor.files.ndjson import LineBlock, line_blocks
 from compactor.files.places import addresses_of, matching_paths, place_of
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
@@ -46,7 +46,7 @@ _OFFSET_BYTES: Final = 8
 """Offset size of an Arrow large string, null or not."""
 _SPEC_EXTENSIONS: Final = (".yaml", ".yml")
 """Extensions of files that may share a dataset's name without being one."""
-_TYPED: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT, FileFormat.NDJSON)
+_TYPED: Final = (*BINARY_FORMATS, FileFormat.NDJSON)
 """Formats whose values have types."""
 _Columns = dict[str, pa.Array]
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -50,7 +50,8 @@ _FORMATS: Final = {
     ".hl7": FileFormat.HL7,
     ".frag": FileFormat.FRAGMENT,
 }
-_BINARY_FORMATS: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT)
+BINARY_FORMATS: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT)
+"""Formats with types of their own."""
 SEGMENT_FORMATS: Final = (FileFormat.EDIFACT, FileFormat.X12, FileFormat.HL7)
 """Formats of segments, which have the same columns."""
 WITHOUT_MAPS: Final = (FileFormat.CSV, FileFormat.XML, FileFormat.FIXED, *SEGMENT_FORMATS)
@@ -81,6 +82,6 @@ def kind_of(path: str) -> FileKind | None:
     name = path.lower().removesuffix(compression.value)
     for ending, file_format in _FORMATS.items():
         if name.endswith(ending):
-            is_known = compression is Compression.NONE or file_format not in _BINARY_FORMATS
+            is_known = compression is Compression.NONE or file_format not in BINARY_FORMATS
             return FileKind(file_format, compression) if is_known else None
     return None

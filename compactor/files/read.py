@@ -12,7 +12,13 @@ from pyarrow import types as pt
 from compactor.errors import InputError
 from compactor.files.fetched import FetchedBatches
 from compactor.files.layouts import FixedLayout, Layout, LineLayout, XmlLayout, kind_with
-from compactor.files.names import KNOWN_ENDINGS, SEGMENT_FORMATS, FileFormat, FileKind
+from compactor.files.names import (
+    BINARY_FORMATS,
+    KNOWN_ENDINGS,
+    SEGMENT_FORMATS,
+    FileFormat,
+    FileKind,
+)
 from compactor.files.places import Place, place_of
 from compactor.files.source import FileBatches, Wanted
 from compactor.files.text_options import PLAIN, TextOptions
@@ -79,7 +85,7 @@ def open_table_file(
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     if place.is_stream:
         _check_stream(path, kind.format, known_schema)
-    if kind.format in (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.FRAGMENT):
+    if kind.format in BINARY_FORMATS:
         opened = partial(_columnar, kind.format, batch_bytes, columns, keeps_codes=keeps_codes)
         if place.is_local:
             return opened(path)

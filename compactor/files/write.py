@@ -135,7 +135,6 @@ class StagedSink(TableSink):
         self._kind = _kind_of_sink(path, options.layout, options.ending)
         check_columns(path, schema, options.layout, options.ending)
         _check_types(path, schema, self._kind, options)
-        check_place(path)
         with contextlib.ExitStack() as opened:
             with creating(path):
                 self._staged = opened.enter_context(contextlib.closing(begin(path, staging)))

@@ -31,6 +31,11 @@ from lsm_fragment.keys.sort_schema import SortColumn
 from lsm_fragment.names import names_text
 
 
+def calls_of(columns: Mapping[str, str], schema: pa.Schema, what: str) -> list[Call]:
+    """Returns the calls of an aggregate. Raises `ConfigError`. Arguments as those of `Grouping`."""
+    return [parse_call(text, schema, f"{what}: column {name!r}") for name, text in columns.items()]
+
+
 class Grouping:
     """An aggregation bound to the schema of its input."""
 
@@ -46,9 +51,7 @@ class Grouping:
         """columns: calls by result name. what: subject of messages. keeps_order: whether rows come group by
         group, and groups are ordered by their first rows; else by their keys. Without keys, all rows are one
         group. Raises `ConfigError`."""
-        calls = [
-            parse_call(text, schema, f"{what}: column {name!r}") for name, text in columns.items()
-        ]
+        calls = calls_of(columns, schema, what)
         self._keys = list(keys)
         self._key_types = [_key_type(schema, key, what) for key in keys]
         self._names = list(columns)
@@ -56,8 +59,6 @@ class Grouping:
         self._arguments = {_column_of(e.text): e for call in calls for e in call.arguments}
         self._reads = [[_column_of(e.text) for e in call.arguments] for call in calls]
         self._measures: list[Measure] = [measure(call) for call in calls]
-        self.uses = {*keys, *(column for call in calls for column in call.uses)}
-        """The columns that are read."""
         self.values = self._values_of(calls)
         self.unordered_schema = self._unordered_schema()
         """What `groups` yields."""

@@ -20,6 +20,7 @@ from compactor.pipelines.config import (
     Source,
     Transform,
     inputs_of,
+    keys_of,
 )
 from compactor.predicate.sql import SqlError, parsed
 from lsm_fragment.errors import SchemaError
@@ -36,7 +37,7 @@ def used_columns(nodes: Mapping[str, Node]) -> dict[str, Used]:
         node = nodes[name]
         for edge in inputs_of(node):
             key = edge.split(".")[0]
-            used[key] = _both(used[key], _of_inputs(node, used[name]))
+            used[key] = _all(used[key], _of_inputs(node, used[name]))
     return {
         name: _of_source(node, used[name])
         for name, node in nodes.items()
@@ -53,7 +54,7 @@ def reading_used_columns(nodes: Mapping[str, Node]) -> dict[str, Node]:
 
 
 def _of_source(node: Source, used: Used) -> Used:
-    found = _both(used, _names([node.correlation_key or ""]))
+    found = _all(used, _names([node.correlation_key or ""]))
     return None if found is None or WIDENED in found else found
 
 
@@ -65,16 +66,16 @@ def _of_inputs(node: Node, used: Used) -> Used:
         case Merge(mode=MergeMode.CONCAT | MergeMode.INTERLEAVE):
             return used
         case Merge(mode=MergeMode.KEY):
-            return _both(used, _sorted_by(node.sort_by or ""))
+            return _all(used, _sorted_by(node.sort_by or ""))
         case Route():
-            return _both(used, _in_texts(node.branches.values()))
+            return _all(used, _in_texts(node.branches.values()))
         case Sort():
-            return _both(used, _sorted_by(node.by))
+            return _all(used, _sorted_by(node.by))
         case Aggregate():
             window = [] if node.window is None else [node.window.column]
-            return _both(_names([*node.group_by, *window]), _in_texts(node.columns.values()))
+            return _all(_names([*node.group_by, *window]), _in_texts(node.columns.values()))
         case Combine():
-            return _both(used, _of_combine(node))
+            return _all(used, _of_combine(node))
         case Output() | _:
             return None
 
@@ -86,23 +87,26 @@ def _of_transform(node: Transform, used: Used) -> Used:
     elif node.columns is not None:
         used = _names(node.columns)
     if node.window is None:
-        return _both(used, _in_texts(texts))
+        return _all(used, _in_texts(texts))
     partition = _names(node.window.partition_by)
-    order = _sorted_by(node.window.order_by)
-    return _both(_both(_both(used, _in_texts(texts)), partition), order)
+    return _all(used, _in_texts(texts), partition, _sorted_by(node.window.order_by))
 
 
 def _of_combine(node: Combine) -> Used:
-    given = dict(node.on) if isinstance(node.on, dict) else dict(zip(node.on, node.on, strict=True))
-    given |= node.at or {}
-    names = [*given, *given.values()]
+    names = [name for pair in [*keys_of(node), *(node.at or {}).items()] for name in pair]
     if node.range is not None:
         names += [node.range.column, node.range.begin, node.range.end]
-    return _both(_names(names), _in_texts(names))
+    return _all(_names(names), _in_texts(names))
 
 
-def _both(one: Used, other: Used) -> Used:
-    return None if one is None or other is None else one | other
+def _all(*used: Used) -> Used:
+    """Returns the columns of several uses together."""
+    found: set[str] = set()
+    for columns in used:
+        if columns is None:
+            return None
+        found |= columns
+    return frozenset(found)
 
 
 def _names(names: Collection[str]) -> Used:

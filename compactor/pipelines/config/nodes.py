@@ -19,6 +19,7 @@ from compactor.pipelines.config.text_files import CsvForm, WrittenCsv, check_is_
 from compactor.pipelines.time_windows import END, START, window_sizes
 from compactor.predicate.expressions.types import sql_type
 from compactor.settings.mistakes import SettingError
+from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
 
 MAX_WINDOW_ROWS: Final = 1_000_000
 """Maximum rows that a window function looks back or ahead; it holds all of them."""
@@ -362,6 +363,11 @@ class Output(_Place):
     @property
     def layout(self) -> Layout | None:
         return layout_of(self.fixed)
+
+    @property
+    def sort(self) -> SortSchema | None:
+        """The order of a fragment or a table."""
+        return None if self.sort_by is None else parse_sort_schema(self.sort_by)
 
     @property
     def _is_fragment(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.errors import ConfigError
-from compactor.pipelines.aggregating import Grouping
+from compactor.pipelines.aggregating import Grouping, calls_of
 from compactor.pipelines.classify import is_sorted_by
 from compactor.pipelines.config import Aggregate, TimeWindow
 from compactor.pipelines.provenance import Batches
@@ -83,7 +83,8 @@ def rows(work: RunContext, name: str, node: Aggregate) -> Batches:
 
 def needed_columns(node: Aggregate, given: pa.Schema) -> pa.Schema:
     """Returns the input columns that the aggregation reads."""
-    names = Grouping(node.group_by, node.columns, given, "the aggregate").uses
+    calls = calls_of(node.columns, given, "the aggregate")
+    names = {*node.group_by, *(column for call in calls for column in call.uses)}
     if node.window is not None:
         names.add(node.window.column)
     return pa.schema([field for field in given if field.name in names])

@@ -35,7 +35,7 @@ from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import Writer, writer_of
 from compactor.resources.reservation import Reservation
-from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, parse_sort_schema
+from lsm_fragment.keys.sort_schema import SortColumn, SortSchema
 from lsm_fragment.names import names_text
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def open_sink(
         text=node.text_options,
         layout=node.layout,
         ending=node.format,
-        sort=None if node.sort_by is None else parse_sort_schema(node.sort_by),
+        sort=node.sort,
         map_objects=True,
         expanded=WIDENED,
         row_group_bytes=row_group_bytes,
@@ -117,10 +117,9 @@ class Writing:
 
     def __init__(self, work: RunContext, name: str, node: Output) -> None:
         self._work = work
-        self._name = self.name = name
+        self.name = name
         self._node = node
         self._schema = written_schema(node, work.schemas[node.input])
-        self._sort = None if node.sort_by is None else parse_sort_schema(node.sort_by)
         self._report = OutputReport(live=is_live(name, work.nodes, work.pipeline.init)[0])
         work.report.outputs[name] = self._report
         repeats = may_repeat(name, work.nodes)
@@ -133,7 +132,7 @@ class Writing:
     @property
     def holds(self) -> bool:
         """Whether rows wait for the outcome of their groups."""
-        return self._name in self._work.forms
+        return self.name in self._work.forms
 
     @property
     def is_table(self) -> bool:
@@ -142,7 +141,7 @@ class Writing:
     def hold(self) -> None:
         """Reads all rows; groups of more than `max_group_buffer` records fail."""
         work, limit = self._work, self._work.pipeline.max_group_buffer
-        self._held = held = work.buffer(self._name, work.schemas[self._node.input])
+        self._held = held = work.buffer(self.name, work.schemas[self._node.input])
 
         def groups() -> Batches:
             for batch in work.stream(self._node.input):
@@ -155,7 +154,7 @@ class Writing:
             f"HAVING count(*) > {limit} ORDER BY {column}"
         )
         given = Rows(pa.schema([(GROUP, pa.string())]), groups())
-        for found in work.database.query(self._name, sql, given, work.batch_rows):
+        for found in work.database.query(self.name, sql, given, work.batch_rows):
             for group in found.column(0).to_pylist():
                 work.dead_letters.fail_group(
                     group, f"group {group!r} has more than max_group_buffer ({limit:,}) records"
@@ -165,7 +164,7 @@ class Writing:
         held = self._part_bytes * (
             _SORT_COPIES if self.is_table else 1 if self._node.kind == PARQUET else 0
         )
-        with Reservation(self._work.budget, self._name, held):
+        with Reservation(self._work.budget, self.name, held):
             if self._node.table is not None:
                 self._write_fragments(self._node.table)
             else:
@@ -182,22 +181,22 @@ class Writing:
             self._write_sorted(self._writer, order)
         else:
             for batch in self._rows(self._writer):
-                with self._work.clock.on(self._name):
+                with self._work.clock.on(self.name):
                     self._writer.write(batch)
-        with self._work.clock.on(self._name):
+        with self._work.clock.on(self.name):
             self._writer.finish()
 
     def _order(self) -> SortSchema:
         """Returns the write order: by split value, then by `sort_by`; empty for the input order."""
         by = self._node.split and self._node.split.by
-        inside = self._sort or ()
+        inside = self._node.sort or ()
         if not by:
             return inside
         return (SortColumn(by), *(column for column in inside if column.column != by))
 
     def publish(self) -> None:
         """Makes the rows visible. Raises `CommitConflictError`."""
-        with self._work.clock.on(self._name):
+        with self._work.clock.on(self.name):
             if self._staged is not None:
                 self._staged.publish()
             if self._writer is not None:
@@ -227,11 +226,11 @@ class Writing:
             if not batch.num_rows:
                 yield batch
             else:
-                yield self._work.dead_letters.without_failed(batch, self._name)
+                yield self._work.dead_letters.without_failed(batch, self.name)
 
     def _open_sink(self, path: str) -> StagedSink:
         if self._node.split is not None:
-            self._work.claim(path, f"node {self._name!r}")
+            self._work.claim(path, f"node {self.name!r}")
         row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
         return open_sink(path, self._schema, self._node, row_group_bytes, self._staging)
 
@@ -239,9 +238,9 @@ class Writing:
         # Imported here, since files need no tables.
         from compactor.pipelines.nodes.table_output import StagedFragments, TableRows
 
-        rows = TableRows(self._name, self._schema, self._rows(None))
-        with self._work.clock.on(self._name):
-            self._staged = StagedFragments(table, rows, self._sort, self._part_bytes)
+        rows = TableRows(self.name, self._schema, self._rows(None))
+        with self._work.clock.on(self.name):
+            self._staged = StagedFragments(table, rows, self._node.sort, self._part_bytes)
 
     @property
     def _part_bytes(self) -> int:
@@ -250,30 +249,30 @@ class Writing:
 
     def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
         work = self._work
-        with work.sorter(self._name, self._schema, sort) as sorter:
+        with work.sorter(self.name, self._schema, sort) as sorter:
             for batch in self._rows(writer):
                 sorter.append(batch)
             for batch in sorter.sorted():
-                with work.clock.on(self._name):
+                with work.clock.on(self.name):
                     writer.write(batch)
 
     def _write_live(self, writer: Writer) -> None:
-        handoff = self._work.channel(HANDOFF_RECORDS, self._name)
+        handoff = self._work.channel(HANDOFF_RECORDS, self.name)
         failed: list[BaseException] = []
 
         def write() -> None:
             try:
                 while (batch := handoff.take()) is not None:
-                    with self._work.clock.on(self._name):
+                    with self._work.clock.on(self.name):
                         writer.write(self._counted.rows(batch))
             except BaseException as error:  # noqa: BLE001 - raised in the main thread
                 failed.append(error)
                 handoff.stop()
 
-        thread = threading.Thread(target=write, name=f"write {self._name}", daemon=True)
+        thread = threading.Thread(target=write, name=f"write {self.name}", daemon=True)
         if not started(thread):
             for batch in self._rows(None):
-                with self._work.clock.on(self._name):
+                with self._work.clock.on(self.name):
                     writer.write(batch)
             return
         try:

@@ -15,7 +15,7 @@ from compactor.common.clock import Ids, random_id
 from compactor.common.garbage import older_objects_left_alone
 from compactor.common.heap import set_up_heap
 from compactor.errors import InputError
-from compactor.files.names import FileFormat, kind_of
+from compactor.files.names import BINARY_FORMATS, FileFormat, kind_of
 from compactor.files.promote import PromotedBatches
 from compactor.files.read import DEFAULT_BATCH_BYTES, open_table_file
 from compactor.files.source import FileBatches
@@ -374,11 +374,7 @@ def ingest_file(
 def _has_own_types(path: str) -> bool:
     """Returns whether a file is read by its own types, regardless of the table's."""
     kind = kind_of(path)
-    return kind is not None and kind.format in (
-        FileFormat.PARQUET,
-        FileFormat.ARROW,
-        FileFormat.FRAGMENT,
-    )
+    return kind is not None and kind.format in BINARY_FORMATS
 
 
 def _open_for(
