@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -34,13 +35,12 @@ from compactor.files.csv_rows import (
     has_row,
     place_of_row,
 )
-from compactor.files.json_arrays import MAX_COLUMNS, UnreadableTypeError, check_readable
-from compactor.files.problems import PROBLEMS, one_line
-from compactor.files.readings import ALL_READINGS, NUMBERS, Readings
-from compactor.files.source import BadRow, Ordinals, Piece, TextBatches, wanted_names
+from compactor.files.json_arrays import MAX_COLUMNS
+from compactor.files.problems import PROBLEMS
+from compactor.files.readings import NUMBERS
+from compactor.files.source import Ordinals, Piece, wanted_names
 from compactor.files.text_options import UTF_8, TextOptions
-from compactor.files.text_values import CellReader, from_wire
-from lsm_fragment import compute as pc
+from compactor.files.typed_texts import TypedTexts
 from lsm_fragment.failing import failing_rows
 
 MAX_ROW_BYTES: Final = 4 << 20
@@ -48,39 +48,31 @@ _HEADER_BYTES: Final = 1 << 20
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-class CsvBatches(TextBatches[CsvRows]):
+class CsvBatches(TypedTexts[CsvRows]):
     """An open CSV file; see `compactor.files.read.open_table_file`."""
 
+    _value = "cell"
+    _it = "the cell"
+
     def _begin(self, known: pa.Schema | None) -> None:
-        self._odd: dict[int, str] = {}
-        """Reasons by ordinal of rows with more or fewer cells than the header."""
-        self._unfit: dict[int, str] = {}
-        """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
-        self._cells = CellReader(self._options.decimal)
         self._header = self._read_header(known)
         self._names = wanted_names(self._header.names, self._wanted)
         if self._kept_column in self._header.names and self._kept_column not in self._names:
             self._names.append(self._kept_column)
         self._at = {name: self._header.names.index(name) for name in self._names}
-        self._given = {} if known is None else {field.name: field for field in known}
+        given = {} if known is None else {field.name: field for field in known}
         if not self._infers_types:
-            texts = {name: pa.field(name, pa.string()) for name in self._header.names}
-            self._given = texts | self._given
-        self._check_types()
-        self._readings = {
-            name: Readings(ALL_READINGS, self._cells.scalars)
-            for name in self._header.names
-            if name not in self._given
-        }
-        for readings in self._readings.values() if self.is_stream else ():
-            readings.outcome = pa.string()  # a type could change at a later row
+            given = {name: pa.field(name, pa.string()) for name in self._header.names} | given
+        self._set_types(self._header.names, given)
         is_empty = not self._header.has_rows
         self.lacks_columns = is_empty and (bool(self._readings) or not self._names)
         if self.lacks_columns and not self._may_be_empty and not self.is_stream:
             raise InputError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
-        self._rows = 0
+
+    def _names_read(self) -> list[str]:
+        return self._names
 
     def _read_header(self, known: pa.Schema | None) -> _Header:
         if self._may_be_empty:
@@ -106,10 +98,12 @@ class CsvBatches(TextBatches[CsvRows]):
         found = {}
         for name, column in zip(self._names, cells, strict=True):
             if name in self._given:
-                found[name] = self._checked(column, self._given[name], ordinals)
+                place = partial(self._row_of, ordinals)
+                found[name] = self._checked(column, self._given[name], ordinals, place)
             else:
                 found[name] = self._read(name, column)
-        self._keep(ordinals, cells)
+        if self._bad and self._kept_column in self._names:
+            self._keep(ordinals, cells[self._names.index(self._kept_column)])
         is_fit = self._are_fit(ordinals)
         yield Piece(len(ordinals), found) if is_fit.all() else self._fit(cells, is_fit)
 
@@ -145,38 +139,10 @@ class CsvBatches(TextBatches[CsvRows]):
             found[name] = block.column(place).cast(pa.string()) if numbers is None else numbers
         return found
 
-    def _read(self, name: str, cells: pa.Array) -> pa.Array:
-        """Returns cells as the values that they have been so far, or as they are."""
-        readings = self._readings[name]
-        if pt.is_string(readings.outcome):
-            return cells
-        values = readings.read(pc.ascii_trim_whitespace(cells))
-        return cells if pt.is_string(values.type) else values
-
-    def _learned_schema(self) -> pa.Schema:
-        self.bad_rows = self._bad_rows()
-        found = {
-            # If no row is left, the columns are known only to be text.
-            name: pa.field(
-                name, column.outcome if self._rows or not self._leaves_out else pa.string()
-            )
-            for name, column in self._readings.items()
-        }
-        return pa.schema([(self._given | found)[name] for name in self._names])
-
     def _declared(self, _known: pa.Schema) -> pa.Schema | None:
         if self._readings:
             return None
         return pa.schema([self._given[name] for name in self._names])
-
-    def _bad_rows(self) -> list[BadRow]:
-        return [BadRow(*bad) for bad in sorted((self._unfit | self._odd).items())]
-
-    def _take_bad_rows(self) -> list[BadRow]:
-        bad = self._bad_rows()
-        self._unfit.clear()
-        self._odd.clear()
-        return bad
 
     def _cells_of(self, block: CsvRows) -> list[pa.Array]:
         return [block.column(place) for place in self._at.values()]
@@ -198,59 +164,6 @@ class CsvBatches(TextBatches[CsvRows]):
             cells = [column.filter(pa.array(is_fit)) for column in cells]
         return Piece(int(is_fit.sum()), dict(zip(self._names, cells, strict=True)))
 
-    def _fitted(self, piece: Piece) -> pa.RecordBatch:
-        columns = [self._converted(piece.columns[field.name], field) for field in self.schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def _are_fit(self, ordinals: Ordinals) -> npt.NDArray[np.bool_]:
-        return ~np.isin(ordinals, np.fromiter(self._unfit, np.int64))
-
-    def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
-        """Stores the cells of the kept column for rows that do not fit."""
-        if self._kept_column not in self._names or not self._unfit:
-            return
-        column = cells[self._names.index(self._kept_column)]
-        unfit = np.fromiter(self._unfit, dtype=np.int64)
-        rows = np.flatnonzero(np.isin(ordinals, unfit))
-        found = zip(ordinals[rows].tolist(), column.take(pa.array(rows)).to_pylist(), strict=True)
-        self._kept.update((place, text) for place, text in found if text is not None)
-
-    def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-        return self._cells.values(texts, dtype)
-
-    def _check_types(self) -> None:
-        try:
-            for name in self._names:
-                if name in self._given:
-                    check_readable(self._given[name].type)
-        except UnreadableTypeError as error:
-            raise InputError(f"{self.path}: column {name!r}: {error}: use Parquet") from None
-
-    def _checked(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> pa.Array:
-        """Converts cells to the type of the table. Raises `InputError` for the first that does not fit, or
-        records all such rows as bad, and returns the cells."""
-        try:
-            return self._converted(cells, field)
-        except PROBLEMS:
-            failing = failing_rows(
-                len(cells), lambda start, stop: self._converted(cells[start:stop], field), PROBLEMS
-            )
-            for n, error in failing:
-                place = int(ordinals[n])
-                reason = self._unfit_cell(cells[n], field, place, error)
-                if not self._leaves_out:
-                    raise InputError(reason) from None
-                self._unfit.setdefault(place, reason)
-        return cells
-
-    def _unfit_cell(self, cell: pa.Scalar, field: pa.Field, ordinal: int, error: Exception) -> str:
-        value = cell.as_py()
-        shown = "an empty cell" if value is None else repr(value[:SHOWN_CHARACTERS])
-        return (
-            f"{self._row_at(ordinal)}: column {field.name!r}: {shown} can't be read as {field.type} "
-            f"({one_line(error)}): correct the value or leave the cell empty"
-        )
-
     def _note_odd(self, odd: Sequence[OddRow]) -> None:
         """Records rows with more or fewer cells than the header, or raises `InputError` for the first."""
         for row in odd:
@@ -259,9 +172,7 @@ class CsvBatches(TextBatches[CsvRows]):
                 f"{counted(len(self._header.names), 'column')}, got {row.cells}: {row.shown!r}: give every "
                 "row one cell per column"
             )
-            if not self._leaves_out:
-                raise InputError(reason)
-            self._odd[row.ordinal] = reason
+            self._note(row.ordinal, reason)
 
     def _texts(self, ordinals: Ordinals, cells: list[pa.Array]) -> tuple[Ordinals, list[pa.Array]]:
         """Decodes rows to strings, and drops and records those that are not UTF-8.
@@ -275,22 +186,16 @@ class CsvBatches(TextBatches[CsvRows]):
         for column, name in zip(cells, self._names, strict=True):
             strange = self._not_text(column)
             for place in ordinals[strange].tolist():
-                reason = self._not_utf8(place, name)
-                if not self._leaves_out:
-                    raise InputError(reason)
-                self._unfit.setdefault(place, reason)
+                self._note(place, self._not_utf8(place, name))
             is_text = np.ones(len(ordinals), dtype=np.bool_)
             is_text[strange] = False
             is_sound = is_sound & is_text
             if name == self._kept_column:
                 is_known = is_text
         if not is_sound.all():
-            kept = pa.array(is_known & ~is_sound)
-            texts = [
-                column.filter(kept).cast(pa.string()) if name == self._kept_column else column
-                for column, name in zip(cells, self._names, strict=True)
-            ]
-            self._keep(ordinals[is_known & ~is_sound], texts)
+            if self._kept_column in self._names:
+                kept, column = is_known & ~is_sound, cells[self._names.index(self._kept_column)]
+                self._keep(ordinals[kept], column.filter(pa.array(kept)).cast(pa.string()))
             sound = pa.array(is_sound)
             ordinals, cells = ordinals[is_sound], [column.filter(sound) for column in cells]
         return ordinals, [column.cast(pa.string()) for column in cells]
@@ -309,16 +214,11 @@ class CsvBatches(TextBatches[CsvRows]):
     def _not_utf8(self, ordinal: int, name: str) -> str:
         return f"{self._row_at(ordinal)}: column {name!r} is not valid {_not_in(self._options)}"
 
+    def _row_of(self, ordinals: Ordinals, row: int) -> str:
+        return self._row_at(int(ordinals[row]))
+
     def _row_at(self, ordinal: int) -> str:
         return place_of_row(self.path, ordinal)
-
-    def _converted(self, cells: pa.Array, field: pa.Field) -> pa.Array:
-        """Converts cells, or the values that they were read as, to a type."""
-        is_text = pt.is_string(cells.type)
-        column = self._cells.values(cells, field.type) if is_text else from_wire(cells, field.type)
-        if column.null_count and not field.nullable:
-            raise ValueError("the table's column takes no nulls")
-        return column
 
 
 @dataclass(frozen=True, slots=True)
