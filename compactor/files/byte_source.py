@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import lzma
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import InputError
@@ -71,10 +75,24 @@ class FileBytes:
         """Stored (compressed) bytes read so far."""
         return self._consumed_at_close if self.closed else int(self._raw.tell())
 
+    def read_after(self, room: int, size: int) -> npt.NDArray[np.uint8]:
+        """Returns what `read` does, after `room` bytes that the caller may fill."""
+        read_into = getattr(self._plain, "readinto", None)
+        if read_into is None:
+            return after(room, self.read(size))
+        data = np.empty(room + size, np.uint8)
+        with self._telling_damage():
+            return data[: room + read_into(data[room:].data)]
+
     def read(self, size: int = -1) -> bytes:
         """Returns about `size` bytes, at least one before the end. Raises `InputError` on damaged data."""
-        try:
+        with self._telling_damage():
             return self._plain.read(size)
+
+    @contextlib.contextmanager
+    def _telling_damage(self) -> Iterator[None]:
+        try:
+            yield
         except EOFError as error:
             raise InputError(
                 f"{self._path}: its compressed data is cut off: fetch the file again"
@@ -98,6 +116,13 @@ class FileBytes:
             self._consumed_at_close = int(self._raw.tell())
             self.closed = True
             self._raw.close()
+
+
+def after(room: int, data: bytes) -> npt.NDArray[np.uint8]:
+    """Returns the data after `room` bytes that the caller may fill."""
+    found = np.empty(room + len(data), np.uint8)
+    found[room:] = np.frombuffer(data, np.uint8)
+    return found
 
 
 class Readable(Protocol):

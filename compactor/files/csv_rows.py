@@ -9,26 +9,34 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.files.byte_source import Readable
 from compactor.files.number_text import Spans, plain_numbers
 from compactor.files.source import Ordinals
 from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment.arrays.buffers import validity_buffer
 from lsm_fragment.native.arrays import cells
 
+Bytes = npt.NDArray[np.uint8]
+_ROOM: Final = 64 << 10
+"""Blocks are read behind this much room for the row that began in the one before."""
 _LINE_ENDS: Final = b"\r\n"
 SWAPPED: Final = bytes.maketrans(b",.", b".,")
 """Makes numbers with a decimal comma plain, and those with a point no numbers."""
 _SHOWN_BYTES: Final = 240
 SHOWN_CHARACTERS: Final = 60
 """Characters of a row, a name or a value that messages show."""
+
+
+class BlockSource(Protocol):
+    def read_after(self, room: int, size: int, /) -> Bytes:
+        """Returns about `size` bytes, after `room` bytes that the caller may fill; none at the end."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class CsvRows:
     ordinals: Ordinals
     """Positions, among all rows, of the rows with the right number of cells."""
     odd: list[OddRow]
-    _data: bytes
+    _data: Bytes
     _spans: tuple[Spans, Spans, npt.NDArray[np.uint8]]
     """Starts, stops and forms of the cells, row by row."""
     _columns: int
@@ -95,16 +103,16 @@ def has_row(start: bytes, options: TextOptions) -> bool:
 
 def cut_rows(
     path: str,
-    source: Readable,
+    source: BlockSource,
     columns: int,
     block_bytes: int,
     options: TextOptions = PLAIN,
 ) -> Iterator[CsvRows]:
     """Yields the rows after the header. Raises `InputError` for a row that exceeds a block or has an unclosed
     quote."""
-    rest = source.read(block_bytes).removeprefix(BOM_UTF8).lstrip(_LINE_ENDS)
+    rest = _without_blanks(source.read_after(0, block_bytes))
     row, is_all = -1 if options.header else 0, False
-    while rest:
+    while len(rest):
         cut = cells.cut(rest, columns, columns == 1, is_all, block_bytes, options.marks)
         block = _Block(*cut, data=rest, columns=columns, quote=options.marks[1])
         place = place_of_row(path, row + block.rows)
@@ -122,9 +130,25 @@ def cut_rows(
         row += block.rows
         rest = rest[block.end :]
         if not block.ended_early and not is_all:
-            more = source.read(block_bytes)
-            is_all = not more
-            rest += more
+            more = source.read_after(_ROOM, block_bytes)
+            is_all = len(more) == _ROOM
+            rest = _joined(rest, more)
+
+
+def _without_blanks(data: Bytes) -> Bytes:
+    """Returns the beginning of a file without its mark of UTF-8, and the line ends after it."""
+    start = len(BOM_UTF8) if data[: len(BOM_UTF8)].tobytes() == BOM_UTF8 else 0
+    while data[start : start + 1].tobytes() in (b"\n", b"\r"):
+        start += 1
+    return data[start:]
+
+
+def _joined(rest: Bytes, more: Bytes) -> Bytes:
+    """Returns the rest of a block and the next one, which has room before it."""
+    if len(rest) > _ROOM:
+        return np.concatenate([rest, more[_ROOM:]])
+    more[_ROOM - len(rest) : _ROOM] = rest
+    return more[_ROOM - len(rest) :]
 
 
 class _Block(NamedTuple):
@@ -141,7 +165,7 @@ class _Block(NamedTuple):
     """Whether the incomplete row is too long."""
     ended_early: bool
     """Whether more rows may follow, after many of other widths."""
-    data: bytes
+    data: Bytes
     columns: int
     quote: int
 
@@ -151,7 +175,7 @@ class _Block(NamedTuple):
         ordinals = np.delete(ordinals, [row for row, *_ in self.odd])
         skipped = int(len(ordinals) > 0 and ordinals[0] < 0)
         odd = [
-            OddRow(first + row, found, _shown(self.data[start:stop]))
+            OddRow(first + row, found, _shown(self.data[start:stop].tobytes()))
             for row, found, start, stop in self.odd
             if first + row >= 0
         ]

@@ -83,7 +83,10 @@ def _parsed(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int6
 
 
 def plain_numbers(
-    data: bytes, starts: Spans, stops: Spans, is_there: npt.NDArray[np.uint8]
+    data: bytes | npt.NDArray[np.uint8],
+    starts: Spans,
+    stops: Spans,
+    is_there: npt.NDArray[np.uint8],
 ) -> pa.Array | None:
     """Returns texts of which no one needs a second look as int64 or as doubles; None for all others."""
     found = numbers(data, starts, stops, is_there, stops_early=True)

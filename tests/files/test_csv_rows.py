@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import re
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import InputError
+from compactor.files.byte_source import after
 from compactor.files.csv_rows import cut_rows
 
 Cell = bytes | None
@@ -17,7 +20,14 @@ _CELL = re.compile(rb'"((?:[^"]|"")*+)"([^,\r\n]*)|(?!")([^,\r\n]*)')
 _PIECES = [b"a", b"bc", b",", b",", b'"', b'""', b"\n", b"\n", b"\r\n", b"\r", b" ", b"\xff", b"\0"]
 
 
-class Slow(io.BytesIO):
+class Memory(io.BytesIO):
+    """A source in memory."""
+
+    def read_after(self, room: int, size: int, /) -> npt.NDArray[np.uint8]:
+        return after(room, self.read(size))
+
+
+class Slow(Memory):
     """A source that gives fewer bytes than it is asked for."""
 
     def read(self, size: int | None = -1) -> bytes:
@@ -90,7 +100,7 @@ def test_quotes_of_long_cells_are_found_at_every_distance(text: bytes, is_quoted
     try:
         rows = [
             [cell[0], cell[1]]
-            for block in cut_rows("a.csv", io.BytesIO(b"a,b\n" + row + b",1\n"), 2, 1 << 20)
+            for block in cut_rows("a.csv", Memory(b"a,b\n" + row + b",1\n"), 2, 1 << 20)
             for cell in zip(block.column(0).to_pylist(), block.column(1).to_pylist(), strict=True)
         ]
     except InputError:
@@ -104,14 +114,14 @@ def test_quotes_of_long_cells_are_found_at_every_distance(text: bytes, is_quoted
 
 @pytest.mark.parametrize("lines", [b"x\n", b"\n\r\n\nx\n", b"\xef\xbb\xbf\nx\n"])
 def test_lines_before_the_header_are_no_rows(lines: bytes) -> None:
-    [block] = cut_rows("a.csv", io.BytesIO(lines + b"1\n"), 1, 1 << 20)
+    [block] = cut_rows("a.csv", Memory(lines + b"1\n"), 1, 1 << 20)
     assert (block.ordinals.tolist(), block.column(0).to_pylist()) == ([0], [b"1"])
 
 
 def test_a_row_is_as_long_as_a_block_at_most() -> None:
     for size in (100, 101):
         row = b"x" * (size - 1) + b"\n"
-        source = io.BytesIO(b"a\n" + b"y\n" * 25 + row)
+        source = Memory(b"a\n" + b"y\n" * 25 + row)
         if size == 101:
             with pytest.raises(InputError):
                 list(cut_rows("a.csv", source, 1, 100))
@@ -119,9 +129,19 @@ def test_a_row_is_as_long_as_a_block_at_most() -> None:
             assert sum(len(block.ordinals) for block in cut_rows("a.csv", source, 1, 100)) == 26
 
 
+def test_rows_that_end_far_into_the_next_block_are_whole() -> None:
+    sizes = [3, 70_000, 200_000, 1, 65_536, 90_000] * 5
+    lines = [b"%d,%s" % (number, b"x" * size) for number, size in enumerate(sizes)]
+    source = Memory(b"a,b\n" + b"\n".join(lines))
+    blocks = list(cut_rows("a.csv", source, 2, 256 << 10))
+    assert len(blocks) > 5
+    found = [cell for block in blocks for cell in block.column(1).to_pylist()]
+    assert list(map(len, found)) == sizes
+
+
 def test_many_rows_of_other_widths_come_in_pieces() -> None:
     lines = [b"x" if n % 300 else b"1,2" for n in range(200_000)]
-    blocks = list(cut_rows("a.csv", io.BytesIO(b"a,b\n" + b"\n".join(lines)), 2, 1 << 22))
+    blocks = list(cut_rows("a.csv", Memory(b"a,b\n" + b"\n".join(lines)), 2, 1 << 22))
     assert max(len(block.odd) for block in blocks) < 100_000
     places = [(n, True) for block in blocks for n in block.ordinals.tolist()]
     places += [(row.ordinal, False) for block in blocks for row in block.odd]

@@ -18,6 +18,7 @@ from compactor.files.csv_rows import cut_rows
 from compactor.files.text_options import TextOptions
 from compactor.files.write import SinkOptions, open_table_sink
 from tests.files.reading import put, refusal, schema, table_of
+from tests.files.test_csv_rows import Memory
 from tests.support.wording import refuses
 
 
@@ -92,7 +93,7 @@ def test_comments_and_marks_do_not_depend_on_blocks(lines: list[str], end: str, 
     kept = [line for line in lines if not line.startswith("#")]
     expected = list(csv.reader(io.StringIO("\n".join(kept)), delimiter=";", quotechar="'"))
     found = []
-    for rows in cut_rows("a.csv", io.BytesIO(data), 2, block, options):
+    for rows in cut_rows("a.csv", Memory(data), 2, block, options):
         cells = [rows.column(place).to_pylist() for place in range(2)]
         found += [[(cell or b"").decode() for cell in row] for row in zip(*cells, strict=True)]
     assert found == expected

@@ -5,7 +5,7 @@ _Offsets = npt.NDArray[np.int32]
 _Bytes = npt.NDArray[np.uint8]
 
 def cut(
-    data: bytes,
+    data: bytes | npt.NDArray[np.uint8],
     columns: int,
     takes_blank: bool,
     is_last: bool,
@@ -13,7 +13,7 @@ def cut(
     marks: tuple[int, int, int] = ...,
 ) -> tuple[_Offsets, _Offsets, _Bytes, list[tuple[int, int, int, int]], int, int, bool, bool]: ...
 def column(
-    data: bytes,
+    data: bytes | npt.NDArray[np.uint8],
     starts: _Offsets,
     stops: _Offsets,
     forms: _Bytes,
