@@ -41,6 +41,7 @@ from lsm_fragment.arrays.validity import ValueCheck, check_whole
 from lsm_fragment.keys.sort_schema import ordering
 
 _READ_BYTES: Final = 1 << 20
+_BATCHES_AHEAD: Final = 1
 _COUNTED_ROWS: Final = 4_096
 """Batch size for locating the damaged column of a row group."""
 _IPC_FILE_MAGIC: Final = b"ARROW1"
@@ -57,11 +58,17 @@ class ParquetBatches(FileBatches):
     is_checked = True
 
     def __init__(
-        self, path: str, batch_bytes: int, columns: Wanted = None, *, keeps_codes: bool = False
+        self,
+        path: str,
+        batch_bytes: int,
+        columns: Wanted = None,
+        *,
+        keeps_codes: bool = False,
+        threads: int = 1,
     ) -> None:
         """keeps_codes: returns dictionary-encoded strings and binaries as codes, which `schema` does not
         show."""
-        super().__init__(path, place_of(path), batch_bytes)
+        super().__init__(path, place_of(path), batch_bytes, threads)
         with reading(path):
             with naming_foreign_types(path):
                 self._file = _opened(path)
@@ -142,12 +149,16 @@ class ParquetBatches(FileBatches):
         return self.bytes_total * self._rows_read // rows
 
     def close(self) -> None:
+        self._end_threads()
         self._file.close()
         self._coded.close()
         if self._exact is not None:
             self._exact.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        return self._ahead(self._decoded(), _BATCHES_AHEAD)
+
+    def _decoded(self) -> Iterator[pa.RecordBatch]:
         metadata, check = self._file.metadata, ValueCheck()
         for index in range(metadata.num_row_groups):
             group, read = metadata.row_group(index), 0
@@ -260,8 +271,10 @@ class ArrowBatches(FileBatches):
 
     is_checked = True
 
-    def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
-        super().__init__(path, place_of(path), batch_bytes)
+    def __init__(
+        self, path: str, batch_bytes: int, columns: Wanted = None, *, threads: int = 1
+    ) -> None:
+        super().__init__(path, place_of(path), batch_bytes, threads)
         with reading(path):
             self._source = pa.OSFile(path)
             with naming_foreign_types(path):
@@ -277,9 +290,13 @@ class ArrowBatches(FileBatches):
         return self._consumed
 
     def close(self) -> None:
+        self._end_threads()
         self._source.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        return self._ahead(self._decoded(), _BATCHES_AHEAD)
+
+    def _decoded(self) -> Iterator[pa.RecordBatch]:
         for batch, consumed in self._stored_batches():
             self._consumed = consumed
             # Arrow does not validate offsets; a damaged file must not crash the process.
@@ -333,8 +350,10 @@ class FragmentBatches(FileBatches):
 
     is_checked = True
 
-    def __init__(self, path: str, batch_bytes: int, columns: Wanted = None) -> None:
-        super().__init__(path, place_of(path), batch_bytes)
+    def __init__(
+        self, path: str, batch_bytes: int, columns: Wanted = None, *, threads: int = 1
+    ) -> None:
+        super().__init__(path, place_of(path), batch_bytes, threads)
         with reading(path):
             # Imported here, since few files are fragments.
             from lsm_fragment.container.open import open_fragment
@@ -350,9 +369,13 @@ class FragmentBatches(FileBatches):
         return self.bytes_total * self._rows_read // rows
 
     def close(self) -> None:
+        self._end_threads()
         self._reader.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        return self._ahead(self._decoded(), _BATCHES_AHEAD)
+
+    def _decoded(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader.scan(self.schema.names):
             self._rows_read += batch.num_rows
             yield as_schema(batch, self.schema)

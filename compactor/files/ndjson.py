@@ -65,15 +65,17 @@ class NdjsonBatches(TextBatches[LineBlock]):
             return None
         return pa.schema([field for field in known if field.name in used])
 
+    def _bad_rows(self) -> list[BadRow]:
+        return sorted(self._new_bad)
+
     def _take_bad_rows(self) -> list[BadRow]:
-        bad, self._new_bad = sorted(self._new_bad), []
+        bad, self._new_bad = self._bad_rows(), []
         return bad
 
     def _blocks(self) -> Iterator[LineBlock]:
         return line_blocks(self.path, self._source, min(self._batch_bytes, _BLOCK_BYTES))
 
     def _learned_schema(self) -> pa.Schema:
-        self.bad_rows = sorted(self._new_bad)
         schema = self._columns.schema()
         self.lacks_columns = self._columns.lacks_columns
         return schema

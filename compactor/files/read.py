@@ -48,6 +48,7 @@ def open_table_file(
     held_bytes: int | None = None,
     guesses: bool = False,
     infers_types: bool = True,
+    threads: int = 1,
 ) -> FileBatches:
     """Opens a file in the format of its layout or ending; reads a text file once for its types.
 
@@ -75,6 +76,8 @@ def open_table_file(
     guesses: takes the types of the rows that are kept for those of a text file; see `FileBatches.is_guess`.
     infers_types: if false, the cells of CSV, XML and other files of texts stay texts where `known_schema`
         has no type for them.
+    threads: with more than one, threads read some batches ahead, except of streams. What comes does not
+        depend on it.
     Raises `InputError`, here and while iterating.
     """
     place = place_of(path)
@@ -86,7 +89,9 @@ def open_table_file(
     if place.is_stream:
         _check_stream(path, kind.format, known_schema)
     if kind.format in BINARY_FORMATS:
-        opened = partial(_columnar, kind.format, batch_bytes, columns, keeps_codes=keeps_codes)
+        opened = partial(
+            _columnar, kind.format, batch_bytes, columns, keeps_codes=keeps_codes, threads=threads
+        )
         if place.is_local:
             return opened(path)
         # Codes are decided by dictionaries of all columns.
@@ -113,6 +118,7 @@ def open_table_file(
         held_bytes=_HELD_BATCHES * batch_bytes if held_bytes is None else held_bytes,
         guesses=guesses,
         infers_types=infers_types,
+        threads=threads,
     )
 
 
@@ -130,14 +136,20 @@ def _check_stream(path: str, file_format: FileFormat, known: pa.Schema | None) -
 
 
 def _columnar(
-    file_format: FileFormat, batch_bytes: int, columns: Wanted, path: str, *, keeps_codes: bool
+    file_format: FileFormat,
+    batch_bytes: int,
+    columns: Wanted,
+    path: str,
+    *,
+    keeps_codes: bool,
+    threads: int,
 ) -> FileBatches:
     from compactor.files.columnar import ArrowBatches, FragmentBatches, ParquetBatches
 
     if file_format is FileFormat.PARQUET:
-        return ParquetBatches(path, batch_bytes, columns, keeps_codes=keeps_codes)
+        return ParquetBatches(path, batch_bytes, columns, keeps_codes=keeps_codes, threads=threads)
     reader = ArrowBatches if file_format is FileFormat.ARROW else FragmentBatches
-    return reader(path, batch_bytes, columns)
+    return reader(path, batch_bytes, columns, threads=threads)
 
 
 def _copy_columns(place: Place, columns: Wanted, copy: IO[bytes], local: str) -> bool:

@@ -29,6 +29,8 @@ SEGMENT_SCHEMA: Final = pa.schema(
 class SegmentBatches(TextBatches[list[Segment]]):
     """An open file of segments, whose columns are always the same; see `compactor.files.read`."""
 
+    reads_ahead = False
+
     def _begin(self, _known: pa.Schema | None, /) -> None:
         return
 
@@ -42,6 +44,9 @@ class SegmentBatches(TextBatches[list[Segment]]):
 
     def _parsed(self, block: list[Segment]) -> Iterator[Piece]:
         yield self._piece(block, notes_bad=False)
+
+    def _bad_rows(self) -> list[BadRow]:
+        return self.bad_rows
 
     def _learned_schema(self) -> pa.Schema:
         return SEGMENT_SCHEMA

@@ -6,14 +6,15 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import islice
-from typing import Generic, NamedTuple, Self, TypeVar
+from itertools import islice, starmap
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.common.ahead import Ahead
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
@@ -26,8 +27,15 @@ from lsm_fragment.keys.sort_schema import SortSchema
 
 Ordinals = npt.NDArray[np.int64]
 Block = TypeVar("Block")
+Item = TypeVar("Item")
 Wanted = Collection[str] | None
 """Names of the columns to read, of which a file may lack some; None for all."""
+
+
+_GUESSED_BYTES: Final = 16 << 20
+"""Guess types after this much of the rows, and if a column had no value yet, after as much again."""
+_BLOCKS_AHEAD: Final = 1
+_PARSED_AHEAD: Final = 2
 
 
 class TypesDifferError(Exception):
@@ -64,13 +72,21 @@ class FileBatches(ABC):
     """Whether the file can be read only once. Then `schema` has the declared columns, batches may have others
     after them, and `bad_rows` has those up to the last batch."""
 
+    threads: int = 1
+
     is_guess: bool = False
     """Whether the types of `schema` are guesses, because the rest of the file is not read yet. Then iterating
     raises `TypesDifferError` where they do not hold, and `bad_rows` has those up to the last batch."""
 
-    def __init__(self, path: str, place: Place, batch_bytes: int) -> None:
+    reads_ahead: ClassVar[bool] = True
+    """Whether threads may work on blocks: code that leaves the interpreter to others, and shares nothing."""
+
+    def __init__(self, path: str, place: Place, batch_bytes: int, threads: int = 1) -> None:
+        """threads: with more than one, rows are read ahead in threads, which end with `close`."""
         self.path = path
         self._batch_bytes = batch_bytes
+        self.threads = threads if self.reads_ahead and not place.is_stream else 1
+        self._in_threads: list[Ahead[Any]] = []
         self.bad_rows: list[BadRow] = []
         """Omitted rows of a text file, in order, if it was opened with `leaves_out_bad_rows`;
         those before the next batch, if it is read in one pass."""
@@ -97,6 +113,21 @@ class FileBatches(ABC):
     @abstractmethod
     def close(self) -> None:
         """Releases the file. Idempotent."""
+
+    def _ahead(self, items: Iterator[Item], waiting: int) -> Iterator[Item]:
+        """Makes items in a thread of their own, if there may be one; `waiting` of them may wait."""
+        if self.threads == 1:
+            return items
+        made = Ahead(items, waiting, f"read {self.path}")
+        self._in_threads.append(made)
+        return made
+
+    def _end_threads(self) -> None:
+        """Ends the threads that read ahead. Idempotent."""
+        for made in self._in_threads:
+            made.stop()  # one may wait for another
+        while self._in_threads:
+            self._in_threads.pop().close()
 
     def settle(self) -> bool:
         """Reads what is left of a file whose types are guesses. `schema` is that of the whole file then.
@@ -191,11 +222,22 @@ class Piece(NamedTuple):
     """By name, as values of their types so far, or texts."""
 
 
+class _Read(NamedTuple):
+    """The rows of one block, and what is known with them."""
+
+    bytes_consumed: int
+    batches: list[pa.RecordBatch]
+    bad_rows: list[BadRow]
+    """Of this block; of a file whose types are guesses, of all blocks up to this one."""
+    is_as_guessed: bool = True
+
+
 class TextBatches(FileBatches, Generic[Block]):
     """An open text file, whose types one pass over it tells; see `compactor.files.read.open_table_file`.
 
     That pass holds the first rows that it parsed, up to some batches; only those after them are parsed again.
-    Where types may be guessed, it waits there, and goes on while the rows are iterated.
+    Where types may be guessed, it waits there, and goes on while the rows are iterated. With several threads
+    one cuts the file into blocks, one parses them, and the caller's takes their rows.
     """
 
     def __init__(
@@ -216,8 +258,9 @@ class TextBatches(FileBatches, Generic[Block]):
         held_bytes: int = 0,
         guesses: bool = False,
         infers_types: bool = True,
+        threads: int = 1,
     ) -> None:
-        super().__init__(path, place, batch_bytes)
+        super().__init__(path, place, batch_bytes, threads)
         self._place = place
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
@@ -229,8 +272,11 @@ class TextBatches(FileBatches, Generic[Block]):
         self._guesses = guesses
         self._is_learning = True
         """Whether this pass may still change types."""
-        self._rest: Iterator[Block] = iter(())
+        self._rest: Iterator[tuple[int, Block]] = iter(())
         """The blocks that the pass for the types has not read."""
+        self._read_on: Iterator[_Read] | None = None
+        """Their rows, while types are guesses."""
+        self._is_settling = False
         self._is_as_guessed = True
         self._mistake: InputError | None = None
         """What ended the pass for the types."""
@@ -256,6 +302,7 @@ class TextBatches(FileBatches, Generic[Block]):
                 self._is_streamed, self.schema = True, declared
         finally:
             if not self.is_guess:
+                self._end_threads()
                 self._source.close()
 
     @abstractmethod
@@ -278,13 +325,17 @@ class TextBatches(FileBatches, Generic[Block]):
         """Returns the schema if all columns to read are known, and the format can be read in one pass."""
         return None
 
+    @abstractmethod
+    def _bad_rows(self) -> list[BadRow]:
+        """Returns the bad rows of the blocks learned so far, in order."""
+
     def _take_bad_rows(self) -> list[BadRow]:
         """Returns the bad rows of the blocks learned since the last call, in order, and forgets them."""
         raise NotImplementedError
 
     @abstractmethod
     def _learned_schema(self) -> pa.Schema:
-        """Returns the schema of the blocks learned so far, and lists their bad rows."""
+        """Returns the schema of the blocks learned so far."""
 
     @abstractmethod
     def _fitted(self, piece: Piece) -> pa.RecordBatch:
@@ -293,20 +344,30 @@ class TextBatches(FileBatches, Generic[Block]):
     def _opened(self) -> FileBytes:
         return FileBytes(self.path, self._place, self._compression, self._options.encoding)
 
+    def _numbered_blocks(self) -> Iterator[tuple[int, Block]]:
+        """Yields the blocks, each with the bytes read up to its end."""
+        for block in self._blocks():
+            yield self._source.bytes_consumed, block
+
     def _scan(self, on_scan: Callable[[int], None]) -> None:
-        room = self._room
+        room, guess_at = self._room, max(0, self._room - _GUESSED_BYTES)
         self._is_all_held = room > 0
-        self._rest = self._blocks()
-        for block in self._rest:
+        self._rest = self._numbered_blocks()
+        if not self._guesses:  # which wait for their iteration, and threads would too
+            self._rest = self._ahead(self._rest, _BLOCKS_AHEAD)
+        for consumed, block in self._rest:
             pieces = list(self._learned(block))
-            on_scan(self._source.bytes_consumed)
+            on_scan(consumed)
             if not self._is_all_held:
                 continue
             room -= sum(column.nbytes for piece in pieces for column in piece.columns.values())
             self._is_all_held = room > 0
-            self._held.append((self._source.bytes_consumed, pieces))
-            if not self._is_all_held and self._guessed():
-                break
+            self._held.append((consumed, pieces))
+            if room <= guess_at:
+                if self._guessed():
+                    self._is_all_held = False
+                    break
+                guess_at = max(0, guess_at - _GUESSED_BYTES)
             if not self._is_all_held:
                 self._held.pop()
         if not self.is_guess:
@@ -318,7 +379,7 @@ class TextBatches(FileBatches, Generic[Block]):
         parsed again. Returns whether it does."""
         if not self._guesses:
             return False
-        self.schema = self._learned_schema()
+        self.schema, self.bad_rows = self._learned_schema(), self._bad_rows()
         lacks_types = any(_has_null(field.type) for field in self.schema)
         self.is_guess = not lacks_types and not self._must_parse_held_again()
         return self.is_guess
@@ -326,8 +387,7 @@ class TextBatches(FileBatches, Generic[Block]):
     def _end_pass(self) -> None:
         """Ends the pass that tells the types."""
         self.is_guess = self._is_learning = False
-        self.schema = self._learned_schema()
-        self.bad_rows.sort()
+        self.schema, self.bad_rows = self._learned_schema(), sorted(self._bad_rows())
         if self._must_parse_held_again():
             self._held.clear()
             self._is_all_held = False
@@ -342,17 +402,33 @@ class TextBatches(FileBatches, Generic[Block]):
         columns = ((piece.columns.get(field.name), field.type) for field in self.schema)
         return any(_has_lost(column, dtype) for column, dtype in columns if column is not None)
 
-    def _streamed(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows in the only pass; `bad_rows` has those up to there."""
-        if self.is_stream:
-            self._begin(self.schema)
-        else:
-            self._source = self._opened()
-        for block in self._blocks():
-            self._bytes_consumed = self._source.bytes_consumed
-            pieces = list(self._learned(block))
-            self.bad_rows += self._take_bad_rows()
-            yield from map(self._declared_and_others if self.is_stream else self._fitted, pieces)
+    def _parsed_ahead(
+        self, blocks: Iterator[tuple[int, Block]], parse: Callable[[int, Block], _Read]
+    ) -> Iterator[_Read]:
+        return self._ahead(starmap(parse, self._ahead(blocks, _BLOCKS_AHEAD)), _PARSED_AHEAD)
+
+    def _again(self, first: int) -> Iterator[tuple[int, Block]]:
+        """Yields the blocks of another reading from number `first` on."""
+        self._source = self._opened()
+        yield from islice(self._numbered_blocks(), first, None)
+
+    def _in_one_pass(self, consumed: int, block: Block) -> _Read:
+        """Reads a block in the only pass."""
+        pieces = list(self._learned(block))
+        made = self._declared_and_others if self.is_stream else self._fitted
+        return _Read(consumed, list(map(made, pieces)), self._take_bad_rows())
+
+    def _as_known(self, consumed: int, block: Block) -> _Read:
+        return _Read(consumed, list(map(self._fitted, self._parsed(block))), [])
+
+    def _as_guessed(self, consumed: int, block: Block) -> _Read:
+        """Reads a block, and whether it leaves the types as they were guessed."""
+        pieces = list(self._learned(block))
+        if self._is_settling:
+            return _Read(consumed, [], [])
+        is_as_guessed = self._learned_schema() == self.schema
+        batches = list(map(self._fitted, pieces)) if is_as_guessed else []
+        return _Read(consumed, batches, self._bad_rows(), is_as_guessed)
 
     def _declared_and_others(self, piece: Piece) -> pa.RecordBatch:
         """Returns rows of a stream, whose other columns are found on the way."""
@@ -367,44 +443,61 @@ class TextBatches(FileBatches, Generic[Block]):
         if self._is_streamed:
             yield from self._streamed()
             return
-        held = len(self._held)
+        rest: Iterator[_Read] = iter(())
+        if self.is_guess:
+            self._begin_to_read_on()
+        elif not self._is_all_held:
+            rest = self._parsed_ahead(self._again(len(self._held)), self._as_known)
         while self._held:
             self._bytes_consumed, pieces = self._held.popleft()
             while pieces:
                 yield self._fitted(pieces.pop(0))
         if self.is_guess:
-            yield from self._as_guessed()
-        elif not self._is_all_held:
-            self._source = self._opened()
-            for block in islice(self._blocks(), held, None):
-                self._bytes_consumed = self._source.bytes_consumed
-                for piece in self._parsed(block):
-                    yield self._fitted(piece)
+            yield from self._guessed_rest()
+        for read in rest:
+            self._bytes_consumed = read.bytes_consumed
+            yield from read.batches
 
-    def _as_guessed(self) -> Iterator[pa.RecordBatch]:
+    def _streamed(self) -> Iterator[pa.RecordBatch]:
+        """Yields the rows in the only pass; `bad_rows` has those up to there."""
+        blocks = self._numbered_blocks() if self.is_stream else self._again(0)
+        if self.is_stream:
+            self._begin(self.schema)
+        for read in self._parsed_ahead(blocks, self._in_one_pass):
+            self._bytes_consumed = read.bytes_consumed
+            self.bad_rows += read.bad_rows
+            yield from read.batches
+
+    def _guessed_rest(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows after those held, as long as they leave the types as they were guessed."""
-        while (pieces := self._learned_next()) is not None:
-            if self._learned_schema() != self.schema:
+        while (read := self._next_read()) is not None:
+            if not read.is_as_guessed:
                 raise TypesDifferError(self.path)
-            self._bytes_consumed = self._source.bytes_consumed
-            yield from map(self._fitted, pieces)
+            self._bytes_consumed, self.bad_rows = read.bytes_consumed, read.bad_rows
+            yield from read.batches
         self.settle()
 
-    def _learned_next(self) -> list[Piece] | None:
+    def _begin_to_read_on(self) -> None:
+        if self._read_on is None:
+            self._read_on = self._parsed_ahead(self._rest, self._as_guessed)
+
+    def _next_read(self) -> _Read | None:
         """Returns the next block's rows; None at the end. A mistake is raised again by each further call."""
+        assert self._read_on is not None
         try:
             if self._mistake is not None:
                 raise self._mistake
             with self._reading():
-                block = next(self._rest, None)
-                return None if block is None else list(self._learned(block))
+                return next(self._read_on, None)
         except InputError as error:
             self._mistake = error
             raise
 
     def settle(self) -> bool:
         if self.is_guess:
-            while self._learned_next() is not None:
+            self._is_settling = True
+            self._begin_to_read_on()
+            while self._next_read() is not None:
                 pass
             guessed = self.schema
             self._end_pass()
@@ -423,6 +516,7 @@ class TextBatches(FileBatches, Generic[Block]):
         return self._bytes_consumed
 
     def close(self) -> None:
+        self._end_threads()
         self._held.clear()
         self._source.close()
 

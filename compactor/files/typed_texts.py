@@ -63,7 +63,6 @@ class TypedTexts(TextBatches[Block]):
         return texts if pt.is_string(values.type) else values
 
     def _learned_schema(self) -> pa.Schema:
-        self.bad_rows = self._bad_rows()
         found = {
             # If no row is left, the columns are known only to be text.
             name: pa.field(

@@ -36,6 +36,8 @@ _Found = dict[str, tuple[list[int], list[Group]]]
 class XmlBatches(FlatTextBatches):
     """An open XML file; see `compactor.files.read.open_table_file`."""
 
+    reads_ahead = False
+
     def __init__(self, layout: XmlLayout, *settings: Any, **options: Any) -> None:
         """settings, options: those of `TextBatches`."""
         self._layout = layout
@@ -113,7 +115,6 @@ class XmlBatches(FlatTextBatches):
             raise InputError(f"{self.path}: column {name!r}: {one_line(error)}") from None
 
     def _learned_schema(self) -> pa.Schema:
-        self.bad_rows = self._bad_rows()
         if not self._shapes and self._may_be_empty:
             self.lacks_columns = True
             return pa.schema([])

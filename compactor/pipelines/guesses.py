@@ -13,6 +13,7 @@ from compactor.pipelines.config import Pipeline, Source
 from compactor.pipelines.nodes.source import SourceReader, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.run_report import RunReport
+from compactor.pipelines.work import Reading
 
 
 def run_by_guesses(pipeline: Pipeline) -> RunReport:
@@ -47,28 +48,13 @@ class _Sources:
     def have_guesses(self) -> bool:
         return any(file.is_guess for _, reader in self._opened.values() for file in reader.files)
 
-    def guess(
-        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader:
-        reader = open_source(
-            name,
-            source,
-            leaves_out_bad_rows=leaves_out_bad_rows,
-            held_bytes=held_bytes,
-            guesses=True,
-        )
+    def guess(self, name: str, source: Source, how: Reading, /) -> SourceReader:
+        reader = open_source(name, source, how, guesses=True)
         self._opened[name] = source, reader
         return reader
 
-    def open_again(
-        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader:
+    def open_again(self, name: str, source: Source, how: Reading, /) -> SourceReader:
         """Opens a source that was settled, or one with other columns."""
         before, reader = self._opened[name]
-        return open_source(
-            name,
-            source,
-            leaves_out_bad_rows=leaves_out_bad_rows,
-            held_bytes=held_bytes,
-            settled=reader.files if source == before else (),
-        )
+        settled = reader.files if source == before else ()
+        return open_source(name, source, how, settled=settled)

@@ -15,6 +15,7 @@ from compactor.pipelines.nodes.source import (
     open_one_file,
     open_source,
 )
+from compactor.pipelines.work import Reading
 from compactor.read.scan import scan
 from compactor.read.scan_pieces import pieces_of
 from compactor.stores.open import open_store
@@ -35,18 +36,10 @@ class SourcePart:
     snapshot: Snapshot | None = None
     """The table's snapshot, reduced to this part's fragments; None for a file."""
 
-    def open(
-        self, schema: pa.Schema, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader:
+    def open(self, schema: pa.Schema, how: Reading) -> SourceReader:
         """Opens the part. schema: schema of the whole source. Raises `InputError`."""
         if self.snapshot is None:
-            return open_one_file(
-                self.place,
-                self.source,
-                schema,
-                leaves_out_bad_rows=leaves_out_bad_rows,
-                held_bytes=held_bytes,
-            )
+            return open_one_file(self.place, self.source, schema, how)
         store, snapshot = open_store(self.place), self.snapshot
         text = self.source.where
         where = None if text is None else condition_on(snapshot.table, text)
@@ -63,12 +56,8 @@ class SourceParts:
         self.of: dict[str, list[SourcePart]] = {}
         self.schemas: dict[str, pa.Schema] = {}
 
-    def open_source(
-        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader:
-        reader = open_source(
-            name, source, leaves_out_bad_rows=leaves_out_bad_rows, held_bytes=held_bytes
-        )
+    def open_source(self, name: str, source: Source, how: Reading, /) -> SourceReader:
+        reader = open_source(name, source, how)
         self.schemas[name] = reader.schema
         if reader.is_stream:
             raise ConfigError(

@@ -115,11 +115,8 @@ class PipelineRun:
         what = f"node {name!r}"
         match node:
             case Source():
-                tolerant = self._work.pipeline.on_error == "continue"
                 with self._work.scan_clock.on(name):
-                    self._readers[name] = self._opener(
-                        name, node, leaves_out_bad_rows=tolerant, held_bytes=self._work.held_bytes
-                    )
+                    self._readers[name] = self._opener(name, node, self._work.reading)
                 schemas[name] = plain_schema(self._readers[name].schema, what)
             case Route():
                 schemas[name] = route.bound(node, given[0], what)

@@ -109,15 +109,12 @@ class StageTaskReport:
 
 def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> TaskOutput:
     """Runs a task of the source stage."""
-    leaves_out = spec.pipeline.on_error == "continue"
 
     def root_rows(work: RunContext) -> Batches:
         schema = spec.file_schemas[piece.node]
-        yield from source.rows(
-            work,
-            piece.node,
-            piece.open(schema, leaves_out_bad_rows=leaves_out, held_bytes=work.held_bytes),
-        )
+        # Spark gives each task a core.
+        reader = piece.open(schema, work.reading._replace(threads=1))
+        yield from source.rows(work, piece.node, reader)
 
     return _Task(spec, task, piece.node).output(root_rows)
 

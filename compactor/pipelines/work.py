@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -49,10 +49,23 @@ _HELD_OF_LIMIT: Final = 4
 _MAX_HELD: Final = 64 << 20
 """Sources keep at most one part in `_HELD_OF_LIMIT` of `memory.limit`, and at most `_MAX_HELD`: this comes on
 top of what nodes hold."""
+AHEAD_BYTES: Final = 32 << 20
+"""Charged for the blocks of a source that threads read ahead. They do so if all sources together need at most
+one part in `_HELD_OF_LIMIT` of `memory.limit` for that."""
 _STREAM_SECONDS: Final = 1.0
 """Leave a thread behind that still waits for a pipe then: its next row ends it, or the end of the process."""
 _LIGHT_ROW_BYTES: Final = 64
 """Assume rows of this size where their weight is not known yet."""
+
+
+class Reading(NamedTuple):
+    """How a source reads its files."""
+
+    leaves_out_bad_rows: bool
+    held_bytes: int
+    """How much of their rows the files may keep together from the pass that tells their types."""
+    threads: int
+    """With more than one, threads read ahead of the node."""
 
 
 class RunContext:
@@ -115,10 +128,15 @@ class RunContext:
         return self.pipeline.memory.limit // parts
 
     @property
-    def held_bytes(self) -> int:
-        """The most bytes of rows that a source keeps from the pass that tells its types."""
-        sources = sum(isinstance(node, Source) for node in self.nodes.values())
-        return min(self.pipeline.memory.limit // _HELD_OF_LIMIT, _MAX_HELD) // max(1, sources)
+    def reading(self) -> Reading:
+        """How each source reads its files."""
+        sources = max(1, sum(isinstance(node, Source) for node in self.nodes.values()))
+        part = self.pipeline.memory.limit // _HELD_OF_LIMIT
+        return Reading(
+            leaves_out_bad_rows=self.pipeline.on_error == "continue",
+            held_bytes=min(part, _MAX_HELD) // sources,
+            threads=self.pipeline.cores if sources * AHEAD_BYTES <= part else 1,
+        )
 
     def stage_plan(self) -> StagePlan:
         limit = self.pipeline.memory.limit

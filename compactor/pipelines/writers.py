@@ -4,7 +4,9 @@ published together once all outputs are written."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,10 +20,12 @@ from compactor.files.plain_text import plain_text
 from compactor.files.write import StagedSink
 from compactor.pipelines.config import Split
 from compactor.pipelines.provenance import Boundary
+from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn
+from lsm_fragment.threads import ThreadPool, Work
 
 MAX_FILES: Final = 10_000
 """Maximum files per output."""
@@ -67,6 +71,57 @@ class FileWriter:
 
     def close(self) -> None:
         self._sink.close()
+
+
+class BesideWriter:
+    """A writer whose batches a thread writes, one after the other, while the caller makes the next one.
+
+    An error of writing is raised by the call after it.
+    """
+
+    def __init__(self, writer: Writer, memory: Reservation) -> None:
+        """memory: is charged for the batch that is being written."""
+        self._writer = writer
+        self._memory = memory
+        self._pool = ThreadPool(2)
+        self._begun: Work[None] | None = None
+
+    def boundary(self, boundary: Boundary, /) -> None:
+        self.wait()
+        self._writer.boundary(boundary)
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        self.wait()
+        self._memory.grow_beyond(batch.nbytes)
+        self._begun = self._pool.begin(partial(self._writer.write, batch))
+
+    def wait(self) -> None:
+        """Waits until all batches are written. Raises the error of the last one."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self._pool.wait(begun)
+        self._memory.free()
+
+    @contextmanager
+    def errors_first(self) -> Iterator[None]:
+        """Raises the error of writing rather than one of the batches after it."""
+        try:
+            yield
+        except Exception:
+            self.wait()
+            raise
+
+    def finish(self) -> None:
+        self.wait()
+        self._writer.finish()
+
+    def publish(self) -> None:
+        self._writer.publish()
+
+    def close(self) -> None:
+        self._pool.close()
+        self._memory.free()
+        self._writer.close()
 
 
 class _Files:

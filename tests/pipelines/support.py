@@ -17,6 +17,7 @@ from compactor.pipelines.config import Source, parse_pipeline
 from compactor.pipelines.nodes.source import SourceReader, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import one_document
+from compactor.pipelines.work import Reading
 
 MIB = 1 << 20
 _FILES = tempfile.TemporaryDirectory(prefix="sources-")
@@ -55,12 +56,11 @@ def run_of(
     gated = {name: table for name, table in tables.items() if isinstance(table, Gated)}
     files = {name: file_of(table) for name, table in tables.items() if not isinstance(table, Gated)}
 
-    def opener(name: str, source: Source, **how: Any) -> SourceReader:
+    def opener(name: str, source: Source, how: Reading, /) -> SourceReader:
         assert source.path is not None
         if source.path not in gated:
-            return open_source(
-                name, source.model_copy(update={"path": files.get(source.path, source.path)}), **how
-            )
+            moved = source.model_copy(update={"path": files.get(source.path, source.path)})
+            return open_source(name, moved, how)
         given = gated[source.path]
         return SourceReader(given.schema, lambda: one_document(name, iter(given), given.schema))
 

@@ -19,6 +19,7 @@ from compactor.pipelines.nodes.source import SourceReader, open_source
 from compactor.pipelines.phases import run_pipeline
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.run_report import RunReport
+from compactor.pipelines.work import Reading
 from tests.pipelines.support import numbered, run_of, sources
 from tests.pipelines.test_documents import write_lines
 from tests.support.open_files import open_files_in
@@ -40,13 +41,9 @@ def test_seconds_count_from_the_opening_of_the_first_source(
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
-    def slow(
-        name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader:
+    def slow(name: str, source: Source, how: Reading, /) -> SourceReader:
         now[0] += 60
-        return open_source(
-            name, source, leaves_out_bad_rows=leaves_out_bad_rows, held_bytes=held_bytes
-        )
+        return open_source(name, source, how)
 
     write_lines(tmp_path / "in.ndjson", 10)
     pipeline = parse_pipeline(json.dumps({"nodes": nodes_of(tmp_path)}), "p.yaml")

@@ -15,6 +15,7 @@ from compactor.pipelines.config import Source, parse_pipeline
 from compactor.pipelines.nodes.source import SourceReader, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import Batches
+from compactor.pipelines.work import Reading
 
 Nodes = dict[str, Any]
 ROWS = 300
@@ -91,12 +92,8 @@ class Opened:
     def __init__(self) -> None:
         self.reads: Counter[str] = Counter()
 
-    def __call__(
-        self, name: str, node: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader:
-        reader = open_source(
-            name, node, leaves_out_bad_rows=leaves_out_bad_rows, held_bytes=held_bytes
-        )
+    def __call__(self, name: str, node: Source, how: Reading, /) -> SourceReader:
+        reader = open_source(name, node, how)
         batches = reader.batches
 
         def counted() -> Batches:

@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import Output
 from compactor.pipelines.config.variables import Variables
+from compactor.resources.cores import usable_cores
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes
 from compactor.settings.mistakes import SettingError, instead_of
 
@@ -24,7 +25,9 @@ class Pipeline(Model):
 
     nodes: dict[str, Any]
     memory: Memory = Memory()
-    batch_size: int = Field(default=16_384, ge=1, le=2**31 - 1, strict=True)
+    threads: int | None = Field(default=None, ge=1, strict=True)
+    """Cores that the run uses; None for those that the process may."""
+    batch_size: int = Field(default=65_536, ge=1, le=2**31 - 1, strict=True)
     on_error: Literal["fail_fast", "continue"] = "fail_fast"
     dead_letter: str | None = None
     """NDJSON file for bad records, with `on_error: continue`."""
@@ -34,6 +37,10 @@ class Pipeline(Model):
     """Maximum rows of a group (see `correlation_key`) that an output holds."""
     _places: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
     _variables: Variables = PrivateAttr(default_factory=Variables)
+
+    @property
+    def cores(self) -> int:
+        return self.threads or usable_cores()
 
     @property
     def variables(self) -> Variables:

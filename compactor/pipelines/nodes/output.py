@@ -33,7 +33,7 @@ from compactor.pipelines.database import GIVEN, Rows
 from compactor.pipelines.provenance import GROUP, Batches, boundary_of
 from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
-from compactor.pipelines.writers import Writer, writer_of
+from compactor.pipelines.writers import BesideWriter, Writer, writer_of
 from compactor.resources.reservation import Reservation
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema
 from lsm_fragment.names import names_text
@@ -177,14 +177,23 @@ class Writing:
         self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
         if self._report.live:
             self._write_live(self._writer)
-        elif order := self._order():
-            self._write_sorted(self._writer, order)
+        elif self._work.pipeline.cores > 1:
+            memory = Reservation(self._work.budget, self.name)
+            self._writer = beside = BesideWriter(self._writer, memory)
+            with beside.errors_first():
+                self._write_rows(beside)
         else:
-            for batch in self._rows(self._writer):
-                with self._work.clock.on(self.name):
-                    self._writer.write(batch)
+            self._write_rows(self._writer)
         with self._work.clock.on(self.name):
             self._writer.finish()
+
+    def _write_rows(self, writer: Writer) -> None:
+        if order := self._order():
+            self._write_sorted(writer, order)
+            return
+        for batch in self._rows(writer):
+            with self._work.clock.on(self.name):
+                writer.write(batch)
 
     def _order(self) -> SortSchema:
         """Returns the write order: by split value, then by `sort_by`; empty for the input order."""

@@ -36,9 +36,10 @@ from compactor.pipelines.provenance import (
     one_document,
     placed,
 )
-from compactor.pipelines.work import RunContext
+from compactor.pipelines.work import AHEAD_BYTES, Reading, RunContext
 from compactor.predicate.expressions.conversion import converted
 from compactor.predicate.expressions.types import sql_type
+from compactor.resources.reservation import Reservation
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
@@ -97,23 +98,19 @@ class SourceReader:
 
 
 class OpenSource(Protocol):
-    def __call__(
-        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool, held_bytes: int
-    ) -> SourceReader: ...
+    def __call__(self, name: str, source: Source, how: Reading, /) -> SourceReader: ...
 
 
 def open_source(
     name: str,
     source: Source,
+    how: Reading,
     *,
-    leaves_out_bad_rows: bool,
-    held_bytes: int,
     guesses: bool = False,
     settled: Sequence[FileBatches] = (),
 ) -> SourceReader:
     """Opens a source: files, after inferring their types, or the latest version of a table.
 
-    held_bytes: how much of their rows the files may keep together from the pass that tells their types.
     guesses: infers the types from those rows alone; `SourceReader.settle` tells whether they hold.
     settled: the files of an equal source, of which some can be read once more.
 
@@ -129,15 +126,15 @@ def open_source(
     paths = _paths(source, f"node {name!r}")
     files: list[FileBatches] = []
     again = {file.path: file for file in settled if file.rewind()}
+    held_bytes = how.held_bytes
     with ExitStack() as opened:
         for place, path in enumerate(paths):
             room = min(held_bytes, max(_MIN_GUESSED, held_bytes // (len(paths) - place)))
             file = again.get(path) or _opened(
                 path,
                 source,
-                leaves_out_bad_rows=leaves_out_bad_rows,
+                how._replace(held_bytes=room if guesses else held_bytes),
                 may_be_empty=len(paths) > 1,
-                held_bytes=room if guesses else held_bytes,
                 guesses=guesses and room >= _MIN_GUESSED,
             )
             files.append(opened.enter_context(file))
@@ -152,17 +149,9 @@ def open_source(
     return reader
 
 
-def open_one_file(
-    path: str, source: Source, schema: pa.Schema, *, leaves_out_bad_rows: bool, held_bytes: int
-) -> SourceReader:
+def open_one_file(path: str, source: Source, schema: pa.Schema, how: Reading) -> SourceReader:
     """Opens one file of a source with known columns."""
-    file = _opened(
-        path,
-        source,
-        leaves_out_bad_rows=leaves_out_bad_rows,
-        may_be_empty=True,
-        held_bytes=held_bytes,
-    )
+    file = _opened(path, source, how, may_be_empty=True)
     reader = SourceReader(schema, lambda: _rows_of([file], reader, source.correlation_key))
     return reader
 
@@ -170,10 +159,9 @@ def open_one_file(
 def _opened(
     path: str,
     source: Source,
+    how: Reading,
     *,
-    leaves_out_bad_rows: bool,
     may_be_empty: bool,
-    held_bytes: int,
     guesses: bool = False,
 ) -> FileBatches:
     """Opens a file; text whose columns are all declared, or that is a stream, is read in one pass, later.
@@ -189,9 +177,10 @@ def _opened(
         columns=source.used,
         in_one_pass=source.correlation_key is None,
         may_be_empty=may_be_empty,
-        leaves_out_bad_rows=leaves_out_bad_rows,
+        leaves_out_bad_rows=how.leaves_out_bad_rows,
         kept_column=source.correlation_key,
-        held_bytes=held_bytes,
+        held_bytes=how.held_bytes,
+        threads=how.threads,
         guesses=guesses and source.correlation_key is None,
         takes_streams=True,
     )
@@ -370,6 +359,13 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
 
 def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
     """Yields batches of the pipeline's batch size with the hidden columns; sets bad rows aside."""
+    with Reservation(work.budget, name) as ahead:
+        if any(file.threads > 1 for file in reader.files):
+            ahead.grow_beyond(AHEAD_BYTES)
+        yield from _numbered(work, name, reader)
+
+
+def _numbered(work: RunContext, name: str, reader: SourceReader) -> Batches:
     schema, full = work.schemas[name], work.full(work.schemas[name])
     node = work.nodes[name]
     assert isinstance(node, Source)
