@@ -23,8 +23,9 @@ from lsm_fragment.arrays.buffers import validity_buffer
 from lsm_fragment.native.arrays import cells
 
 Bytes = npt.NDArray[np.uint8]
-_ROOM: Final = 64 << 10
-"""Blocks are read behind this much room for the row that began in the one before."""
+_PARTS: Final = 64
+"""A block leaves one part in this many free for the row that began in the one before, and one more so that it
+stays below the size that the heap maps anew each time (`compactor/common/heap.py`)."""
 _LINE_ENDS: Final = b"\r\n"
 SWAPPED: Final = bytes.maketrans(b",.", b".,")
 """Makes numbers with a decimal comma plain, and those with a point no numbers."""
@@ -110,7 +111,9 @@ def cut_rows(
 ) -> Iterator[CsvRows]:
     """Yields the rows after the header. Raises `InputError` for a row that exceeds a block or has an unclosed
     quote."""
-    rest = _without_blanks(source.read_after(0, block_bytes))
+    room = block_bytes // _PARTS
+    read_bytes = block_bytes - 2 * room
+    rest = _without_blanks(source.read_after(0, read_bytes))
     row, is_all = -1 if options.header else 0, False
     while len(rest):
         cut = cells.cut(rest, columns, columns == 1, is_all, block_bytes, options.marks)
@@ -130,9 +133,9 @@ def cut_rows(
         row += block.rows
         rest = rest[block.end :]
         if not block.ended_early and not is_all:
-            more = source.read_after(_ROOM, block_bytes)
-            is_all = len(more) == _ROOM
-            rest = _joined(rest, more)
+            more = source.read_after(room, read_bytes)
+            is_all = len(more) == room
+            rest = _joined(rest, room, more)
 
 
 def _without_blanks(data: Bytes) -> Bytes:
@@ -143,12 +146,12 @@ def _without_blanks(data: Bytes) -> Bytes:
     return data[start:]
 
 
-def _joined(rest: Bytes, more: Bytes) -> Bytes:
-    """Returns the rest of a block and the next one, which has room before it."""
-    if len(rest) > _ROOM:
-        return np.concatenate([rest, more[_ROOM:]])
-    more[_ROOM - len(rest) : _ROOM] = rest
-    return more[_ROOM - len(rest) :]
+def _joined(rest: Bytes, room: int, more: Bytes) -> Bytes:
+    """Returns the rest of a block and the next one, which begins after `room` bytes."""
+    if len(rest) > room:
+        return np.concatenate([rest, more[room:]])
+    more[room - len(rest) : room] = rest
+    return more[room - len(rest) :]
 
 
 class _Block(NamedTuple):

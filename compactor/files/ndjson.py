@@ -28,8 +28,9 @@ from compactor.files.text_values import from_json_texts
 from lsm_fragment import compute as pc
 
 MAX_LINE_BYTES: Final = 16 << 20
-_BLOCK_BYTES: Final = 1 << 20
-"""Parse less than this at a time, so that lines stay in the processor's cache until they are columns."""
+_BLOCK_BYTES: Final = 4 << 20
+_STREAM_BYTES: Final = 1 << 20
+"""Rows of a stream are passed on a block at a time."""
 _NOT_UTF8: Final = "is not valid UTF-8: save the file as UTF-8"
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BLANKS: Final = b" \t\r\n"
@@ -73,7 +74,8 @@ class NdjsonBatches(TextBatches[LineBlock]):
         return bad
 
     def _blocks(self) -> Iterator[LineBlock]:
-        return line_blocks(self.path, self._source, min(self._batch_bytes, _BLOCK_BYTES))
+        block_bytes = _STREAM_BYTES if self.is_stream else _BLOCK_BYTES
+        return line_blocks(self.path, self._source, min(self._batch_bytes, block_bytes))
 
     def _learned_schema(self) -> pa.Schema:
         schema = self._columns.schema()

@@ -174,6 +174,7 @@ class BatchesOf(FileBatches):
         self.sort = file.sort
         self.lacks_columns = file.lacks_columns
         self.bytes_total = file.bytes_total
+        self.threads = file.threads
 
     @property
     def bytes_consumed(self) -> int:

@@ -117,6 +117,8 @@ class PipelineRun:
             case Source():
                 with self._work.scan_clock.on(name):
                     self._readers[name] = self._opener(name, node, self._work.reading)
+                if self._readers[name].reads_ahead:
+                    self._work.read_ahead.add(name)
                 schemas[name] = plain_schema(self._readers[name].schema, what)
             case Route():
                 schemas[name] = route.bound(node, given[0], what)

@@ -17,6 +17,7 @@ from compactor.pipelines.channel import Channel, Stopped, Unthreaded
 from compactor.pipelines.classify import (
     Classified,
     Form,
+    ancestors,
     classify,
     consumers,
     has_groups,
@@ -86,6 +87,8 @@ class RunContext:
         self.budget = MemoryBudget(self.stage_plan())
         self.places: dict[str, str] = {}
         """What each file is used for, by real path."""
+        self.read_ahead: set[str] = set()
+        """The sources whose files are read ahead by threads."""
         self.has_streams = False
         """Whether a thread may wait for what another program writes into a pipe."""
         self.disk: LocalDisk
@@ -288,10 +291,12 @@ class RunContext:
     def taken_ahead(self, consumer: str, edge: str) -> Batches:
         """Yields the rows of an edge, read in a thread where possible: whole batches, one of which may wait.
 
-        That is possible for sources, also through transforms, and for buffered results once they are
-        complete: only one thread may compute results and charge them.
+        That is possible for sources, also through transforms, unless their files are read ahead already; and
+        for buffered results once they are complete: only one thread may compute results and charge them.
         """
         name = edge.split(".")[0]
+        if self.is_read_ahead(edge):
+            return self.rows(edge)
         if self.is_fused_chain(name):
             return self._whole_batches(consumer, edge, self.stream(edge))
         if not self._rests_on_held(name):
@@ -338,6 +343,14 @@ class RunContext:
             return Unthreaded(batches, self.budget, consumer)
         self._threads.append(thread)
         return channel
+
+    def is_read_ahead(self, edge: str) -> bool:
+        """Returns whether the rows come straight from a source, or through transforms, whose files are read
+        ahead."""
+        name = edge.split(".")[0]
+        if not self.is_fused_chain(name):
+            return False
+        return bool(self.read_ahead.intersection(ancestors([name], self.nodes)))
 
     def is_fused_chain(self, name: str) -> bool:
         """Returns whether a thread can read the node: a source, or transforms of one."""

@@ -168,9 +168,12 @@ def test_the_first_row_finds_what_the_end_of_the_build_side_has(
     assert found[4:] == [(None, n, "b") for n in range(3, 4000)]
 
 
-@pytest.mark.parametrize("is_chain", [True, False])
-def test_the_probe_side_of_a_hash_join_is_read_in_a_thread_of_its_own(
-    tmp_path: Path, is_chain: bool
+@pytest.mark.parametrize(
+    ("is_chain", "threads", "waiting"),
+    [(True, 1, {"t"}), (True, 2, set()), (False, 1, {"a"}), (False, 2, {"a"})],
+)
+def test_the_probe_side_of_a_hash_join_is_read_in_a_thread_or_its_files_are(
+    tmp_path: Path, is_chain: bool, threads: int, waiting: set[str]
 ) -> None:
     nodes = csv_source(tmp_path, "a", 5000) | csv_source(tmp_path, "b", 10)
     columns = {"name": '"from"', "k": "n"}
@@ -182,8 +185,8 @@ def test_the_probe_side_of_a_hash_join_is_read_in_a_thread_of_its_own(
         "j": {"combine": {"probe": "t", "build": "named", "on": {"n": "k"}}},
         "o": {"output": {"input": "j", "path": "IN/o.ndjson"}},
     }
-    report = run_of(tmp_path, nodes).run()
-    assert set(report.peak_waiting) == ({"t"} if is_chain else {"a"})
+    report = run_of(tmp_path, nodes, threads=threads).run()
+    assert set(report.peak_waiting) == waiting
 
 
 def test_sources_keep_rows_within_a_quarter_of_the_limit_for_all_together(

@@ -177,7 +177,7 @@ class Writing:
         self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
         if self._report.live:
             self._write_live(self._writer)
-        elif self._work.pipeline.cores > 1:
+        elif self._writes_beside:
             memory = Reservation(self._work.budget, self.name)
             self._writer = beside = BesideWriter(self._writer, memory)
             with beside.errors_first():
@@ -186,6 +186,11 @@ class Writing:
             self._write_rows(self._writer)
         with self._work.clock.on(self.name):
             self._writer.finish()
+
+    @property
+    def _writes_beside(self) -> bool:
+        """Whether a core is free for writing: while a source is read ahead, all have work."""
+        return self._work.pipeline.cores > 1 and not self._work.is_read_ahead(self._node.input)
 
     def _write_rows(self, writer: Writer) -> None:
         if order := self._order():

@@ -82,6 +82,11 @@ class SourceReader:
         return begun[-1] if begun else None
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether threads read files ahead."""
+        return any(file.threads > 1 for file in self.files)
+
+    @property
     def is_guess(self) -> bool:
         return any(file.is_guess for file in self.files)
 
@@ -360,7 +365,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
 def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
     """Yields batches of the pipeline's batch size with the hidden columns; sets bad rows aside."""
     with Reservation(work.budget, name) as ahead:
-        if any(file.threads > 1 for file in reader.files):
+        if reader.reads_ahead:
             ahead.grow_beyond(AHEAD_BYTES)
         yield from _numbered(work, name, reader)
 
