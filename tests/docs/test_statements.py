@@ -21,6 +21,13 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
         "test_nodes::test_a_batch_size_changes_no_byte",
         "test_nodes::test_wide_rows_do_not_go_beyond_the_limit_while_they_wait", GRAPHS,
     ),
+    "(default: those that the process may use); changes no result": (
+        "test_threads::test_results_do_not_depend_on_threads",
+    ),
+    "What is read ahead is bounded and charged to": (
+        "test_threads::test_sources_read_ahead_where_memory_allows_it",
+        "test_threads::test_a_bounded_number_of_items_is_made_ahead",
+    ),
     "several files, in order of name": (
         "test_nodes::test_several_files_are_one_source_in_the_order_of_their_names", GRAPHS,
     ),
@@ -63,7 +70,7 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Reads the probe side in its own thread if it is a source, a result that is held, or transforms of one": (
         "test_nodes::test_a_probe_side_that_is_held_is_read_in_a_thread_of_its_own",
-        "test_order_and_bounds::test_the_probe_side_of_a_hash_join_is_read_in_a_thread_of_its_own",
+        "test_order_and_bounds::test_the_probe_side_of_a_hash_join_is_read_in_a_thread_or_its_files_are",
     ),
     "partitions both sides by key onto local disk; rows still come in probe order": (
         "test_nodes::test_a_combine_gives_the_same_bytes_when_its_build_side_does_not_fit",

@@ -23,6 +23,7 @@ from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.expressions import Expression
 from compactor.pipelines.nodes.transform import Transformer
 from compactor.pipelines.pipeline_run import PipelineRun
+from compactor.pipelines.work import AHEAD_BYTES
 from compactor.predicate import parse_where
 from compactor.predicate.tree import matching
 from compactor.resources.errors import MemoryLimitError
@@ -276,12 +277,16 @@ def test_a_row_that_comes_on_two_ways_counts_once(tmp_path: Path) -> None:
     assert (report.outputs["out"].records_written, report.outputs["out"].ok_count) == (13, 10)
 
 
-def test_a_fused_chain_holds_no_more_of_ten_times_the_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("threads", "ahead"), [(1, 0), (2, 2 * AHEAD_BYTES)])
+def test_a_fused_chain_holds_no_more_of_ten_times_the_rows(
+    tmp_path: Path, threads: int, ahead: int
+) -> None:
     peaks = []
     for rows in (20_000, 200_000):
         tables = {name: numbered(name, rows) for name in "ab"}
         nodes = {**sources(*tables), "m": {"merge": {"inputs": ["a", "b"], "mode": "interleave"}}}
-        peaks.append(run_of({**nodes, **out(tmp_path, "m", "o.arrow")}, tables).run().peak_bytes)
+        nodes |= out(tmp_path, "m", "o.arrow")
+        peaks.append(run_of(nodes, tables, threads=threads).run().peak_bytes - ahead)
     assert peaks[1] <= 1.5 * peaks[0] < 400_000
 
 
@@ -898,7 +903,8 @@ def test_a_probe_side_that_is_held_is_read_in_a_thread_of_its_own(
         "j": {"combine": {"probe": "t", "build": "b", "on": ["level"]}},
         **out(tmp_path, "j"),
     }
-    report = run_of(nodes, {"a": table, "b": build}, memory={"limit": limit}).run()
+    memory = {"limit": limit}
+    report = run_of(nodes, {"a": table, "b": build}, memory=memory, batch_size=4096).run()
     assert (report.spills > 0) == (limit == "1MiB")
     # Also once for its types, on no rows.
     assert "read t" in seen and seen <= {"read t", "MainThread"}
