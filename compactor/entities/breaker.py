@@ -34,12 +34,15 @@ def check_gone(
 
 
 def check_ended(report: EntityMergeReport, run: EntityRun) -> None:
-    """Raises `UsageError` if more than the share of the spec would be replaced or deleted."""
+    """Raises `UsageError` if more than the share of the spec would be replaced or deleted, and not just a
+    few."""
     share = run.spec.max_ended_percent
-    if run.allow_changes or report.ended * 100 <= share * report.living_before:
+    if run.allow_changes or report.ended < run.spec.min_ended:
+        return
+    if report.ended * 100 <= share * report.living_before:
         return
     percent = report.ended * 100 / report.living_before
     raise UsageError(
         f"{report.ended:,} of the table's {report.living_before:,} living entities would be replaced or "
-        f"deleted ({percent:.1f} %), max_ended_percent is {share}: check the datasets and rules, {_ALLOW}"
+        f"deleted ({percent:.1f} %), max_ended_percent is {share} and min_ended {run.spec.min_ended}: check the datasets and rules, {_ALLOW}"
     )

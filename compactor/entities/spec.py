@@ -28,6 +28,7 @@ from compactor.settings.mistakes import Place, instead_of
 
 DEFAULT_MAX_MERGED: Final = 50_000
 DEFAULT_MAX_ENDED_PERCENT: Final = 20
+DEFAULT_MIN_ENDED: Final = 10
 _ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NO_NAME: Final = re.compile(r"[/*?\[\]\x00-\x1f\x7f]|^\.{1,2}$")
 _LONGEST_NAME: Final = 200
@@ -85,6 +86,7 @@ class _MergeSettings(BaseModel):
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
     max_ended_percent: int = Field(default=DEFAULT_MAX_ENDED_PERCENT, ge=0, le=100, strict=True)
+    min_ended: int = Field(default=DEFAULT_MIN_ENDED, ge=1, strict=True)
     initial_datasets: tuple[str, ...] | None = None
     ignore_non_existent_datasets: bool = Field(default=True, strict=True)
     supports_signalling: bool | None = Field(default=None, strict=True)
@@ -108,6 +110,8 @@ class EntityMergeSpec:
     """Maximum entities in a cluster."""
     max_ended_percent: int = DEFAULT_MAX_ENDED_PERCENT
     """Maximum share of the table's living entities that a run may replace or delete."""
+    min_ended: int = DEFAULT_MIN_ENDED
+    """A run that replaces or deletes fewer living entities is not held to that share."""
     initial_datasets: tuple[str, ...] = ()
     """Datasets that the merge is populated with: all, or those that the settings list."""
     ignore_non_existent_datasets: bool = True
@@ -152,6 +156,7 @@ def spec_of(document: Document) -> EntityMergeSpec:
         strategy=settings.strategy,
         max_merged=settings.max_merged,
         max_ended_percent=settings.max_ended_percent,
+        min_ended=settings.min_ended,
         initial_datasets=tuple(d.name for d in datasets) if initial is None else initial,
         ignore_non_existent_datasets=settings.ignore_non_existent_datasets,
         sources=tuple(settings.sources.items()),

@@ -29,6 +29,7 @@ def store(tmp_path: Path) -> MemoryStore:
 
 def careful(store: MemoryStore, folder: Path, *names: str, **settings: Any) -> Any:
     full = settings.pop("full", False)
+    settings = {"min_ended": 1, **settings}
     chosen = spec(*(names or ("A a", "B b")), equality=ON_K, **settings)
     return run(chosen, store, folder, full=full, allow_changes=False)
 
@@ -58,6 +59,20 @@ def test_a_fifth_replaced_or_deleted_is_written(store: MemoryStore, tmp_path: Pa
     write(tmp_path, {"B": B[2:]})
     assert careful(store, tmp_path).ended == 2
     assert careful(store, tmp_path).living_before == 8
+
+
+def test_fewer_than_ten_may_always_be_replaced_or_deleted(tmp_path: Path) -> None:
+    entities = [{"_id": f"a{n:02}"} for n in range(12)]
+    for left, is_refused in ((3, False), (2, True)):
+        store = MemoryStore()
+        write(tmp_path, {"A": entities})
+        run(spec("A a"), store, tmp_path)
+        write(tmp_path, {"A": entities[:left]})
+        if is_refused:
+            with refuses(UsageError, "10 of the table's 12"):
+                run(spec("A a"), store, tmp_path, allow_changes=False)
+        else:
+            assert run(spec("A a"), store, tmp_path, allow_changes=False).ended == 9
 
 
 def test_entities_deleted_earlier_do_not_count(store: MemoryStore, tmp_path: Path) -> None:

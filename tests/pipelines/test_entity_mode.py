@@ -99,6 +99,8 @@ def test_more_than_memory_allows_is_an_error_that_names_the_node(tmp_path: Path)
     [
         ({"equality": [["eq", "A.f1", "Q.f1"]]}, {}),
         ({**RULES, "sources": {"A": "x"}}, {}),
+        ({**RULES, "max_ended_percent": 50}, {}),
+        ({**RULES, "min_ended": 5}, {}),
         ({"datasets": ["B b", "A a", "C c"]}, {}),
         ({**RULES, "equal": []}, {}),
         ([1], {}),
