@@ -44,5 +44,6 @@ def check_ended(report: EntityMergeReport, run: EntityRun) -> None:
     percent = report.ended * 100 / report.living_before
     raise UsageError(
         f"{report.ended:,} of the table's {report.living_before:,} living entities would be replaced or "
-        f"deleted ({percent:.1f} %), max_ended_percent is {share} and min_ended {run.spec.min_ended}: check the datasets and rules, {_ALLOW}"
+        f"deleted ({percent:.1f} %), max_ended_percent is {share} and min_ended "
+        f"{run.spec.min_ended}: check the datasets and rules, {_ALLOW}"
     )

@@ -138,7 +138,9 @@ def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
             raise section.fail((name,), f"{name}: the datasets are the `inputs` of the merge")
     for name in ("max_ended_percent", "min_ended"):
         if name in section.root:
-            raise section.fail((name,), f"{name}: a pipeline has no earlier run to compare with; leave it out")
+            raise section.fail(
+                (name,), f"{name}: a pipeline has no earlier run to compare with; leave it out"
+            )
     aliases = [f"{name} {name.replace('.', '_')}" for name in node.inputs]
     section.root.setdefault("datasets", aliases)
     section.root.setdefault("version", 2)
