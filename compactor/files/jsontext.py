@@ -21,14 +21,12 @@ from compactor.files.plain_text import UnwritableError, joined, plain_text, text
 from compactor.files.text_rows import TextColumn, scalar_texts, text_rows
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.arrays.json_texts import escaped
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.native.arrays.text_rows import Cell
 
-_MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
-_CONTROL: Final = r"[\x00-\x1f]"
-_CONTROLS: Final = tuple(map(chr, range(0x20)))
 _raws: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -136,7 +134,7 @@ def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
     elif pt.is_floating(dtype):
         text = pc.if_else(pc.is_finite(array), plain_text(array), None)
     elif pt.is_string(dtype) or pt.is_large_string(dtype):
-        text = _quoted(_escaped(plain_text(array)))
+        text = _quoted(escaped(plain_text(array)))
     elif pt.is_integer(dtype) or pt.is_boolean(dtype) or pt.is_duration(dtype):
         text = plain_text(array)
     else:
@@ -150,7 +148,7 @@ def checked_json(array: pa.Array) -> pa.Array:
     Raises `UnwritableError` for a text that is not exactly one JSON value.
     """
     texts = pc.ascii_trim_whitespace(array.cast(pa.large_string()))
-    if _any_match(texts, "[\r\n]"):
+    if pc.any(pc.match_substring_regex(texts, "[\r\n]")).as_py():
         texts = pc.replace_substring_regex(texts, "[\r\n]", " ")
     there = texts.drop_null()
     try:
@@ -207,18 +205,3 @@ def _check_keys(keys: pa.Array) -> None:
 
 def _quoted(text: pa.Array) -> pa.Array:
     return joined(text_scalar('"'), text, text_scalar('"'))
-
-
-def _escaped(text: pa.Array) -> pa.Array:
-    if not _any_match(text, _MUST_ESCAPE):
-        return text
-    text = pc.replace_substring(text, "\\", "\\\\")
-    text = pc.replace_substring(text, '"', '\\"')
-    if _any_match(text, _CONTROL):
-        for control in _CONTROLS:
-            text = pc.replace_substring(text, control, json.dumps(control)[1:-1])
-    return text
-
-
-def _any_match(text: pa.Array, pattern: str) -> bool:
-    return pc.any(pc.match_substring_regex(text, pattern)).as_py() is True

@@ -13,10 +13,10 @@ from compactor.read.templated_column import TemplatedColumn
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
 from compactor.table.stored_object import StoredObject
-from lsm_fragment.arrays.cast import widened
+from lsm_fragment.arrays.cast import read_as
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.arrays.widening import is_stored_as
+from lsm_fragment.arrays.widening import becomes_json, is_stored_as
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.template_chunk import TemplateChunk
 from lsm_fragment.threads import ALONE, ThreadPool
@@ -95,23 +95,17 @@ def _read_column(
     reader: FragmentReader, group: int, name: str, wanted: pa.DataType, *, needs_text: bool
 ) -> Column:
     rows = reader.footer.row_groups[group].rows
-    if reader.footer.field(name) is None:
-        return _typed(None, rows, wanted)
+    field = reader.footer.field(name)
+    if field is None or pa.types.is_null(field.type):
+        return pa.nulls(rows, storage_type(wanted))
     found = reader.read_lazily(name, group, needs_text=needs_text)
     if isinstance(found, TemplateChunk):
-        if found.dtype == storage_type(wanted):
+        if found.dtype == storage_type(wanted) and not becomes_json(field.type, wanted):
             return TemplatedColumn(found)
         found = found.texts()
     try:
-        return _typed(found, rows, wanted)
+        return read_as(found, field.type, wanted)
     except pa.ArrowInvalid as error:
         raise DataError(
             f"{reader.name}: a value does not fit the type that the table has now: {error}"
         ) from error
-
-
-def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
-    """Returns `array` in the table's type, or nulls if the fragment lacks the column."""
-    if array is None or pa.types.is_null(array.type):
-        return pa.nulls(rows, storage_type(dtype))
-    return widened(array, storage_type(dtype))

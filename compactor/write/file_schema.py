@@ -24,7 +24,7 @@ from lsm_fragment.arrays.types import (
     table_type,
     uncoded_type,
 )
-from lsm_fragment.arrays.widening import converts_to, may_be_text, widens_to
+from lsm_fragment.arrays.widening import becomes_json, converts_to, may_be_text, widens_to
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import first_line
@@ -54,9 +54,9 @@ def merged_schema(
     """Extends the table's schema by the file's; new columns come last.
 
     A column keeps its type if that holds the file's values; otherwise it gets a wider type that holds both
-    (`widens_to`). A column without values so far takes the file's type. Existing fragments are not rewritten,
-    and are read as the wider type. fixed: columns that only widen to types that keep the order of stored
-    values. shown: shown names by stored name, for errors.
+    (`widens_to`), or JSON if the file has that. A column without values so far takes the file's type.
+    Existing fragments are not rewritten, and are read as the wider type. fixed: columns that only widen to
+    types that keep the order of stored values. shown: shown names by stored name, for errors.
 
     Raises `InputError` with file, column and both types if the file's values would lose information in the
     table's type, or if the format does not support a type.
@@ -74,6 +74,8 @@ def merged_schema(
         known = fields.get(field.name)
         if known is None or pt.is_null(known.type):
             fields[field.name] = pa.field(field.name, table_type(field.type))
+        elif field.name not in fixed and becomes_json(known.type, field.type):
+            fields[field.name] = known.with_type(field.type)
         elif not can_widen(field.type, known.type):
             wider = _wider_type(known.type, field.type, may_convert=field.name not in fixed)
             if wider is not None:
@@ -109,6 +111,8 @@ def conflicting(
         index = table.get_field_index(field.name)
         known = None if index < 0 else table.field(index).type
         if known is None or pt.is_null(known) or can_widen(field.type, known):
+            continue
+        if field.name not in fixed and becomes_json(known, field.type):
             continue
         if _wider_type(known, field.type, may_convert=field.name not in fixed) is None:
             found.append((field.name, field.type))

@@ -13,7 +13,7 @@ from compactor.merge.inputs.decoding import Decoding, DecodingAhead, payload_byt
 from compactor.merge.inputs.schemas import InputSchema
 from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
-from lsm_fragment.arrays.cast import widened
+from lsm_fragment.arrays.cast import read_as, widened
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.container.block import Block
@@ -100,11 +100,13 @@ class Conversion:
         if self._dropped is not None:
             array = self._dropped.split(group, column, array)
         if self._converted is None:
-            return array if stored == dtype else widened(array, dtype)
+            return (
+                array if stored == dtype else widened(array, dtype)
+            )  # to the same numbers and texts
         if is_first:
             self._converted.begin_group(len(array))
-        converted = array if stored == dtype else self._convert(array, dtype, column)
         is_written = self.is_wanted(column)
+        converted = self._convert(array, column) if is_written else array
         self._converted.note(group, column, array, converted if is_written else None)
         return converted
 
@@ -135,12 +137,15 @@ class Conversion:
             if part is not None:
                 part.close()
 
-    def _convert(self, array: pa.Array, dtype: pa.DataType, column: str) -> pa.Array:
+    def _convert(self, array: pa.Array, column: str) -> pa.Array:
+        stored, wanted = self._ours.schema.field(column).type, self._table.field(column).type
+        if pt.is_null(stored):
+            return array
         try:
-            return widened(array, dtype)
+            return read_as(array, stored, wanted)
         except pa.ArrowInvalid as error:
             raise InputMismatchError(
-                f"{self._name}: column {column!r}: a value of {array.type} has no place in {dtype}, which "
+                f"{self._name}: column {column!r}: a value of {array.type} has no place in {wanted}, which "
                 f"the table has now: {error}",
                 name=self._name,
             ) from error

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.merge.errors import InputMismatchError
 from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.arrays.widening import converts_to, is_stored_as
+from lsm_fragment.arrays.widening import becomes_json, converts_to, is_stored_as
 from lsm_fragment.container.header import FragmentHeader
 
 
@@ -36,11 +36,12 @@ class InputSchema:
                     name=name,
                 )
         pairs = [(storage_type(ours), storage_type(expected)) for ours, expected in types]
+        is_json = any(becomes_json(ours, expected) for ours, expected in types)
         is_whole = len(stored) == len(schema)
         return cls(
             schema,
-            is_whole and all(ours == expected for ours, expected in pairs),
-            not is_whole or any(converts_to(ours, expected) for ours, expected in pairs),
+            is_whole and not is_json and all(ours == expected for ours, expected in pairs),
+            not is_whole or is_json or any(converts_to(ours, expected) for ours, expected in pairs),
         )
 
 

@@ -10,6 +10,7 @@ from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import decimal_texts
+from lsm_fragment.arrays.json_texts import json_texts
 from lsm_fragment.arrays.moves import list_parts, take
 from lsm_fragment.arrays.nested import (
     build_fixed_lists,
@@ -21,6 +22,7 @@ from lsm_fragment.arrays.nested import (
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
 from lsm_fragment.arrays.times import UNITS_PER_SECOND, time_texts
 from lsm_fragment.arrays.types import is_large_offsets, storage_type, value_type
+from lsm_fragment.arrays.widening import becomes_json
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
 """Casts a flat array. Raises `pa.ArrowException` for a value that does not fit."""
@@ -162,6 +164,17 @@ def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     pairs = zip(batch.columns, schema, strict=True)
     columns = [as_type(column, field.type) for column, field in pairs]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_as(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Array:
+    """Converts a storage array of a column of type `stored` to the storage type of `wanted`, which it widens,
+    converts or becomes JSON to.
+
+    Raises `pa.ArrowInvalid` for a value that does not fit.
+    """
+    return (
+        json_texts(array) if becomes_json(stored, wanted) else widened(array, storage_type(wanted))
+    )
 
 
 def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:

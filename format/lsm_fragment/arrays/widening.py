@@ -7,18 +7,29 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from lsm_fragment.arrays.json_texts import has_json
 from lsm_fragment.arrays.types import storage_type
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
     """Returns whether a column of type `stored` can be read as `wanted`.
 
-    True for equal storage types, narrower or coarser types, and columns of type null.
+    True for equal storage types, narrower or coarser types, columns of type null, and those that become JSON.
     """
     source, target = storage_type(stored), storage_type(wanted)
-    if source == target or pt.is_null(source):
+    if pt.is_null(source) or becomes_json(stored, wanted):
+        return True
+    if isinstance(wanted, pa.JsonType):
+        return isinstance(stored, pa.JsonType)
+    if source == target:
         return True
     return widens_to(source, target) or converts_to(source, target)
+
+
+def becomes_json(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Returns whether values of a column of type `stored` are written as JSON to be read as `wanted`."""
+    is_json = isinstance(wanted, pa.JsonType) and not isinstance(stored, pa.JsonType)
+    return is_json and has_json(storage_type(stored))
 
 
 _FINER: Final = ("s", "ms", "us", "ns")
@@ -71,6 +82,8 @@ def converted_value(value: Any, source: pa.DataType, target: pa.DataType) -> Any
 
     `source` must convert or widen to `target`.
     """
+    if becomes_json(source, target):
+        return None
     source, target = storage_type(source), storage_type(target)
     if value is None or source == target:
         return value

@@ -1,0 +1,84 @@
+"""Writes values as JSON texts, for columns that have become columns of JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from lsm_fragment import compute as pc
+from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.nested import build_list
+from lsm_fragment.arrays.storage import plain
+from lsm_fragment.arrays.types import is_list_like, is_string
+
+_MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
+_CONTROL: Final = r"[\x00-\x1f]"
+_CONTROLS: Final = tuple(map(chr, range(0x20)))
+_NULL: Final = "null"
+_TEXT: Final = pa.large_string()
+
+
+def has_json(dtype: pa.DataType) -> bool:
+    """Returns whether `json_texts` takes a storage type: texts, booleans, integers, doubles, and lists of
+    them."""
+    if is_list_like(dtype):
+        dtype = dtype.value_type
+    is_number = pt.is_integer(dtype) or pt.is_float32(dtype) or pt.is_float64(dtype)
+    return bool(is_number or pt.is_boolean(dtype) or is_string(dtype))
+
+
+def json_texts(array: pa.Array) -> pa.Array:
+    """Writes a storage array of a type of `has_json` as JSON, in strings; nulls stay.
+
+    NaN and the infinities, which JSON lacks, become JSON's null, and so do nulls in lists.
+    """
+    if pt.is_dictionary(array.type):
+        values = json_texts(array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
+    array = plain(array)
+    texts = _of_lists(array) if is_list_like(array.type) else _of_scalars(array)
+    return texts.cast(pa.string())
+
+
+def escaped(texts: pa.Array) -> pa.Array:
+    """Escapes what JSON cannot have in a string: quotes, backslashes and control characters."""
+    if not _any_match(texts, _MUST_ESCAPE):
+        return texts
+    texts = pc.replace_substring(texts, "\\", "\\\\")
+    texts = pc.replace_substring(texts, '"', '\\"')
+    if _any_match(texts, _CONTROL):
+        for control in _CONTROLS:
+            texts = pc.replace_substring(texts, control, json.dumps(control)[1:-1])
+    return texts
+
+
+def _of_scalars(array: pa.Array) -> pa.Array:
+    dtype, texts = array.type, array.cast(_TEXT)
+    if is_string(dtype):
+        return _joined('"', escaped(texts), '"')
+    if not pt.is_floating(dtype):
+        return texts
+    # A double has a point or an exponent, which distinguishes it from an integer.
+    looks_integer = pc.match_substring_regex(texts, "^-?[0-9]+$")
+    texts = pc.if_else(looks_integer, _joined("", texts, ".0"), texts)
+    return pc.if_else(pc.is_finite(array), texts, _NULL)
+
+
+def _of_lists(array: pa.Array) -> pa.Array:
+    counts, items = list_parts(array)
+    texts = _of_scalars(items).fill_null(_NULL)
+    lists = build_list(pa.large_list(_TEXT), counts, texts, None)
+    found = _joined("[", pc.binary_join(lists, pa.scalar(",", _TEXT)), "]")
+    return pc.if_else(array.is_valid(), found, None)
+
+
+def _joined(before: str, texts: pa.Array, after: str) -> pa.Array:
+    ends = pa.scalar(before, _TEXT), pa.scalar(after, _TEXT)
+    return pc.binary_join_element_wise(ends[0], texts, ends[1], pa.scalar("", _TEXT))
+
+
+def _any_match(texts: pa.Array, pattern: str) -> bool:
+    return pc.any(pc.match_substring_regex(texts, pattern)).as_py() is True
