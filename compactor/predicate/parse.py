@@ -20,6 +20,7 @@ from compactor.predicate.expressions.binder import Binder
 from compactor.predicate.expressions.bound import Bound, Rows
 from compactor.predicate.expressions.bound import columns_of as names_read
 from compactor.predicate.expressions.comparing import compare
+from compactor.predicate.expressions.json_values import compare_json, compare_two
 from compactor.predicate.expressions.kinds import kind_of
 from compactor.predicate.expressions.sizes import in_slices
 from compactor.predicate.like import ESCAPE, checked_pattern, like_each
@@ -90,13 +91,18 @@ def parse_condition(text: str, schema: pa.Schema, what: str) -> Predicate:
 
 def bound(tree: exp.Expression, schema: pa.Schema) -> Predicate:
     """Binds the syntax tree of a condition. Raises `SqlError` with the cause."""
-    decoded = pa.schema([field.with_type(storage_type(field.type)) for field in schema])
-    return _Conditions(schema, decoded).bound(tree)
+    decoded = pa.schema(
+        [
+            f if isinstance(f.type, pa.JsonType) else f.with_type(storage_type(f.type))
+            for f in schema
+        ]
+    )
+    return _Conditions(schema, decoded, unwraps=True).bound(tree)
 
 
 def bound_value(tree: exp.Expression, schema: pa.Schema) -> Bound:
     """Binds the syntax tree of an expression of any type. Raises `SqlError` with the cause."""
-    return _Conditions(schema, schema).values.bound(tree)
+    return _Conditions(schema, schema, unwraps=False).values.bound(tree)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +148,11 @@ def _array(side: Bound, rows: Rows) -> pa.Array:
 class _Conditions:
     """Converts syntax trees to predicates. Raises `SqlError`."""
 
-    def __init__(self, schema: pa.Schema, computed_from: pa.Schema) -> None:
-        """computed_from: the schema in which columns are handed to computed conditions."""
+    def __init__(self, schema: pa.Schema, computed_from: pa.Schema, *, unwraps: bool) -> None:
+        """computed_from: the schema in which columns are handed to computed conditions. unwraps: as of
+        `Binder`."""
         self._schema = schema
-        self.values = Binder(computed_from, self._as_value)
+        self.values = Binder(computed_from, self._as_value, unwraps=unwraps)
 
     def bound(self, node: exp.Expression) -> Predicate:
         bind = _NODES.get(type(node))
@@ -174,6 +181,11 @@ class _Conditions:
     def _compared(self, left: exp.Expression, op: Op, right: exp.Expression) -> Predicate:
         ways = (bare(left), op, bare(right)), (bare(right), MIRRORED[op], bare(left))
         for subject, way, other in ways:
+            if (column := self.values.json_column(subject)) is not None:
+                if (json := self.values.json_column(other)) is not None:
+                    return _computed([column, json], partial(compare_two, way))
+                return self._json_compared(column, way, self.values.bound(other))
+        for subject, way, other in ways:
             if _is_literal(other):
                 return self._compare(self._operand(subject), way, other)
             # As text of the column's type, which may be finer than the literal's.
@@ -188,6 +200,13 @@ class _Conditions:
                 if found is not None:
                     return found
         return self._exactly_compared(sides, op)
+
+    def _json_compared(self, column: Bound, op: Op, other: Bound) -> Predicate:
+        try:
+            compare_json(op, pa.nulls(0, column.type), pa.nulls(0, other.type))
+        except OF_VALUES as error:
+            raise SqlError(f"'{column.text} {op} {other.text}': {first_line(error)}") from None
+        return _computed([column, other], partial(compare_json, op))
 
     def _with_constant(self, operand: _Operand, op: Op, constant: pa.Scalar) -> Predicate | None:
         """Compares with the value of an expression; None if only a computed condition is exact."""
@@ -223,7 +242,7 @@ class _Conditions:
             return operand.holds(IsNull(operand.name))
         if isinstance(node.expression, exp.Boolean):
             known = Not(operand.holds(IsNull(operand.name)))
-            return And([known, self._compare(operand, Op.EQ, node.expression)])
+            return And([known, self._compared(node.this, Op.EQ, node.expression)])
         raise SqlError(f"{shown_node(node)}: write IS NULL, IS NOT NULL, IS TRUE or IS FALSE")
 
     def _same(self, node: exp.Expression) -> Predicate:
@@ -239,7 +258,9 @@ class _Conditions:
         literals = [item for item in node.expressions if _is_literal(item)]
         others = [item for item in node.expressions if not _is_literal(item)]
         parts = [self._compared(node.this, Op.EQ, item) for item in others]
-        if literals:
+        if literals and self.values.json_column(node.this) is not None:
+            parts += [self._compared(node.this, Op.EQ, item) for item in literals]
+        elif literals:
             parts.append(self._in_literals(self._operand(node.this), literals))
         return parts[0] if len(parts) == 1 else Or(parts)
 
@@ -270,6 +291,9 @@ class _Conditions:
 
     def _like(self, node: exp.Expression, escape: str = ESCAPE) -> Predicate:
         operand, pattern = self._operand(node.this), bare(node.expression)
+        if self.values.json_column(node.this) is not None:
+            text = self.values.bound(node.this)
+            operand = _Operand("", text.type, text.text, text)
         dtype = storage_type(operand.type)
         if pt.is_null(dtype):
             return Constant(None)

@@ -17,7 +17,8 @@ from compactor.predicate.expressions.arithmetic import arithmetic, negated
 from compactor.predicate.expressions.bound import Bound, applied, constant, unknown
 from compactor.predicate.expressions.choosing import case, coalesce
 from compactor.predicate.expressions.conversion import cast_value
-from compactor.predicate.expressions.functions import FUNCTIONS, called
+from compactor.predicate.expressions.functions import FUNCTIONS, LIST_CONTAINS, called
+from compactor.predicate.expressions.json_values import json_contains, unwrapped
 from compactor.predicate.expressions.texts import joined
 from compactor.predicate.expressions.types import sql_type
 from compactor.predicate.sql import (
@@ -51,8 +52,10 @@ _MAX_MONTHS: Final = 12 * 10**6
 class Binder:
     """Binds values. Raises `SqlError` for unknown functions, missing columns, and types that do not fit."""
 
-    def __init__(self, schema: pa.Schema, condition: Condition) -> None:
+    def __init__(self, schema: pa.Schema, condition: Condition, *, unwraps: bool) -> None:
+        """unwraps: whether columns of JSON are texts here (see `json_values.unwrapped`)."""
         self._schema = schema
+        self._unwraps = unwraps
         self._condition = condition
         self._now = datetime.now(UTC)
 
@@ -74,13 +77,26 @@ class Binder:
     def _column(self, node: exp.Expression) -> Bound:
         assert isinstance(node, exp.Column)
         field, path = path_of(node, self._schema)
-        name = field.name
-        found = Bound(
-            shown_node(node), field.type, frozenset((name,)), lambda rows: rows.column(name)
-        )
+        name, text = field.name, shown_node(node)
+        found = Bound(text, field.type, frozenset((name,)), lambda rows: rows.column(name))
+        if self._unwraps and isinstance(field.type, pa.JsonType):
+            found = applied(unwrapped, [found], text)
         for part in path:
             found = self._field(found, part, shown_node(node))
         return found
+
+    def json_column(self, node: exp.Expression) -> Bound | None:
+        """Binds a column of JSON as such; returns None for anything else."""
+        node = bare(node)
+        if not isinstance(node, exp.Column):
+            return None
+        field, path = path_of(node, self._schema)
+        if path or not isinstance(field.type, pa.JsonType):
+            return None
+        name = field.name
+        return Bound(
+            shown_node(node), field.type, frozenset((name,)), lambda rows: rows.column(name)
+        )
 
     def _field(self, value: Bound, name: str, text: str) -> Bound:
         return applied(lambda structs: nested.field(structs, name), [value], text)
@@ -214,6 +230,10 @@ class Binder:
         lower, text = name.lower(), shown_node(node)
         if (special := _SPECIAL.get(lower)) is not None:
             return special(self, arguments, text)
+        if lower in LIST_CONTAINS and len(arguments) == 2:
+            column = self.json_column(arguments[0])
+            if column is not None:
+                return applied(json_contains, [column, self.bound(arguments[1])], text)
         if lower not in FUNCTIONS:
             near = get_close_matches(lower, (*FUNCTIONS, *_SPECIAL), n=1)
             advice = f"did you mean {near[0]}?" if near else "see docs/reference/expressions.md"

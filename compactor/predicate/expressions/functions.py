@@ -64,6 +64,9 @@ class Function:
         return ", ".join(shown) or "no arguments"
 
 
+LIST_CONTAINS: Final = frozenset(("list_contains", "list_has", "array_contains", "array_has"))
+
+
 def called(name: str, parts: Sequence[Bound], text: str) -> Bound:
     """Binds a call of the table. Raises `SqlError` if the arguments fit none of its functions."""
     reasons = []
