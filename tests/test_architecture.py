@@ -244,6 +244,7 @@ MOVES_FLAT_VALUES: Final = {
     "format/lsm_fragment/gather/nested.py": "numbers of rows",
     "format/lsm_fragment/arrays/nested_bytes.py": "bits and texts",
     "format/lsm_fragment/arrays/storage.py": "values that are not nested",
+    "format/lsm_fragment/arrays/json_texts.py": "texts",
     "format/lsm_fragment/arrays/times.py": "times and texts",
     "format/lsm_fragment/failing.py": "texts and distinct values",
     "compactor/entities/": "texts and numbers",

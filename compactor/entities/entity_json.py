@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from compactor.entities.entities import DELETED, KEY, REPLACED, SIGNATURE
-from compactor.entities.texts import TEXT, from_arrow, object_texts
+from compactor.entities.texts import canonical, from_arrow, object_texts
 from compactor.files.jsontext import text_bytes
 from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
@@ -21,7 +21,7 @@ def entity_lines(batch: pa.RecordBatch) -> bytes:
         if name in (DELETED, REPLACED):
             columns[name] = pc.if_else(pc.fill_null(array, False), text_scalar("true"), None)
         elif isinstance(array.type, pa.JsonType):
-            columns[name] = array.storage.cast(TEXT)
+            columns[name] = canonical(array.storage)
         elif name not in (KEY, SIGNATURE):
             columns[name] = from_arrow(array)
     return text_bytes(joined(object_texts(columns, batch.num_rows), text_scalar("\n")))

@@ -43,8 +43,11 @@ class MergedClusters:
     clusters: Clusters
     rules: list[RuleFigures]
 
-    def batches(self, changes: Difference, first_updated: int) -> EntityBatches:
-        return EntityBatches(self.spec, self.datasets, self.clusters, changes, first_updated)
+    def batches(
+        self, changes: Difference, first_updated: int, known: pa.Schema | None = None
+    ) -> EntityBatches:
+        """known: as of `EntityBatches`."""
+        return EntityBatches(self.spec, self.datasets, self.clusters, changes, first_updated, known)
 
 
 def merge_entities(
@@ -156,7 +159,8 @@ class EntityMerge:
         check_ended(report, self._run)
         first = self._target.first_updated
         report.next_updated = first + changes.rows
-        return report, merged.batches(changes, first) if changes.rows else None
+        known = self._target.columns
+        return report, merged.batches(changes, first, known) if changes.rows else None
 
     def _read(self, located: Sequence[Located | None]) -> list[Entities]:
         memory = self._memory

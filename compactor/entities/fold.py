@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from compactor.entities.column_types import Kinds, kinds_in, kinds_in_lists, kinds_of_lists
 from compactor.entities.entities import Columns, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
@@ -49,6 +50,24 @@ def end_to_end(parts: Sequence[Entities]) -> Entities:
         None if all(c is None for c in carried) else column(carried),
         {name: column([part.properties.get(name) for part in parts]) for name in names},
     )
+
+
+def folded_kinds(texts: pa.Array, owner: I64, clusters: int, strategy: PropertyStrategy) -> Kinds:
+    """Returns the kinds of values that a property has once it is folded, without folding it.
+
+    texts: its values, in any order, none missing. owner: the cluster of each.
+    """
+    if strategy is PropertyStrategy.COMPACT:
+        counts, texts = elements(texts)
+        owner = np.repeat(owner, counts)
+        first = first_of_each(owner, texts)
+        owner, texts = owner[first], texts.take(pa.array(first))
+    alone = np.bincount(owner, minlength=clusters)[owner] == 1
+    found = kinds_in(texts.filter(pa.array(alone)))
+    if alone.all():
+        return found
+    of_many = kinds_of_lists if strategy is PropertyStrategy.COMPACT else kinds_in_lists
+    return found | of_many(texts.filter(pa.array(~alone)))
 
 
 def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Columns:

@@ -5,7 +5,7 @@ Batches are in id order, and each row gets the next sequence number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.entities.clusters import Clusters
+from compactor.entities.column_types import JSON, NO_KINDS, Kinds, type_in, typed
 from compactor.entities.entities import (
     DELETED,
     KEY,
@@ -22,13 +23,14 @@ from compactor.entities.entities import (
     Entities,
 )
 from compactor.entities.expressions import ID, IDS
-from compactor.entities.fold import MERGED, folded, ids_of, taken
-from compactor.entities.keys import keys_of
+from compactor.entities.fold import MERGED, folded, folded_kinds, ids_of, taken
+from compactor.entities.matching import starts_of
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import DataError
 from compactor.files.source import FileBatches
 from compactor.read.scan import scan
+from compactor.rows.bounded_keys import keys_of
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
 from lsm_fragment import compute as pc
@@ -159,9 +161,9 @@ def difference(
     return Difference(changed, new, gone, living, living - int(lives_on))
 
 
-def written_schema(names: Sequence[str]) -> pa.Schema:
+def written_schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
     """Returns the row schema for these properties."""
-    return pa.schema([*_INTERNAL, *(pa.field(name, pa.json_()) for name in names)])
+    return pa.schema([*_INTERNAL, *types.items()])
 
 
 class EntityBatches(FileBatches):
@@ -174,17 +176,24 @@ class EntityBatches(FileBatches):
         clusters: Clusters,
         changes: Difference,
         first_updated: int,
-        properties: Sequence[str] | None = None,
+        known: pa.Schema | None = None,
+        names: Sequence[str] = (),
     ) -> None:
-        """properties: the property columns; None for those of the difference's entities."""
+        """known: the table's columns, whose types bind those of the rows; None if all are to be JSON. names:
+        columns that the rows have in any case."""
         self.path = "merged entities"
         self.bytes_total = 0
         self._batch_bytes = 64 << 20
         self._spec, self._datasets = spec, datasets
         self._clusters, self._changes = clusters, changes
         self._first_updated = first_updated
-        names = self._properties() if properties is None else properties
-        self.schema = written_schema(names)
+        self.kinds = dict.fromkeys(names, NO_KINDS) | self._kinds()
+        """Kinds of the values of each property of the folded entities, which becomes a column."""
+        types = {
+            name: JSON if known is None else type_in(known, name, kinds)
+            for name, kinds in self.kinds.items()
+        }
+        self.schema = written_schema(types)
 
     @property
     def bytes_consumed(self) -> int:
@@ -193,22 +202,28 @@ class EntityBatches(FileBatches):
     def close(self) -> None:
         return
 
-    def _properties(self) -> Sequence[str]:
-        """Returns the properties of the folded entities, which become columns."""
-        if self._spec.strategy is PropertyStrategy.LIST:
-            return [MERGED] if len(self._changes.clusters) else []
-        members = self._clusters.members_of(self._changes.clusters)[0]
-        present = np.zeros(sum(d.rows for d in self._datasets), np.bool_)
-        present[members] = True
-        names = set()
-        start = 0
-        for dataset in self._datasets:
-            here = present[start : start + dataset.rows]
-            start += dataset.rows
+    def _kinds(self) -> dict[str, Kinds]:
+        count, strategy = len(self._changes.clusters), self._spec.strategy
+        if strategy is PropertyStrategy.LIST:
+            return {MERGED: Kinds.LIST | Kinds.ODDS} if count else {}
+        members, counts = self._clusters.members_of(self._changes.clusters)
+        owner_of = np.full(sum(d.rows for d in self._datasets), -1)
+        owner_of[members] = np.repeat(np.arange(count), counts)
+        found: dict[str, list[tuple[pa.Array, I64]]] = {}
+        starts = starts_of(self._datasets)
+        for start, dataset in zip(starts, self._datasets, strict=False):
+            owner = owner_of[start : start + dataset.rows]
             for name, column in dataset.properties.items():
-                if name not in names and (here & np.asarray(column.is_valid())).any():
-                    names.add(name)
-        return sorted(names)
+                is_there = np.asarray(column.is_valid()) & (owner >= 0)
+                if is_there.any():
+                    part = column.filter(pa.array(is_there)), owner[is_there]
+                    found.setdefault(name, []).append(part)
+        kinds = {}
+        for name in sorted(found):
+            texts, owners = zip(*found.pop(name), strict=True)
+            every = pa.concat_arrays(texts), np.concatenate(owners)
+            kinds[name] = folded_kinds(*every, count, strategy)
+        return kinds
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         clusters, gone = self._clusters, self._changes.gone
@@ -257,8 +272,7 @@ class EntityBatches(FileBatches):
             if field.name in values:
                 columns.append(values[field.name])
             elif field.name in properties:
-                texts = properties[field.name].take(at).cast(pa.string())
-                columns.append(pa.ExtensionArray.from_storage(field.type, texts))
+                columns.append(typed(properties[field.name].take(at), field.type))
             else:
                 columns.append(pa.nulls(len(rows), field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from compactor.entities.column_types import JSON, NO_KINDS, Kinds
 from compactor.entities.entities import REPLACED
 from compactor.entities.expressions import ID
 from compactor.entities.output import written_schema
@@ -73,24 +74,35 @@ def write_clusters(
         flows.append(taken.flow(folding.MEMBERS, to_target))
     on_progress("writing")
     options = IngestOptions(rows=ROW_POLICY, threads=1)
-    schema = written_schema(names)
+    schema = written_schema(dict.fromkeys(names, JSON))  # until the tasks have seen the values
     plan = plan_ingest(target.log, target.snapshot, schema, "merged entities", SORT, options)
     firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()
-    url = target.store.url
+    url, known = target.store.url, target.columns
 
     def fold(part: int, given: TaskInput) -> TaskOutput:
         return folding.fold(
-            context, given, table=url, plan=plan, names=names, first_updated=firsts[part]
+            context,
+            given,
+            table=url,
+            plan=plan,
+            known=known,
+            names=names,
+            first_updated=firsts[part],
         )
 
     folded = jobs.run(flows, parts, fold)
+    kinds: dict[str, Kinds] = {}
+    for said in folded.summaries.values():
+        for name, some in said["kinds"].items():
+            kinds[name] = kinds.get(name, NO_KINDS) | Kinds(some)
+    final = folding.with_types(plan, known, kinds)
     entries = [
         FragmentEntry.from_json(entry)
         for said in folded.summaries.values()
         for entry in said["entries"]
     ]
     return commit_fragments(
-        target.log, target.snapshot, plan, entries, amend=target.amending(after)
+        target.log, target.snapshot, final, entries, amend=target.amending(after)
     ).version
 
 

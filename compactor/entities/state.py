@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 from compactor.entities.entities import RESERVED
+from compactor.entities.expressions import ID
 from compactor.entities.spec import Dataset
 from compactor.errors import DataError, UsageError
+from compactor.rows.bounded_keys import KEY_OF
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.errors import cause_of
 
@@ -57,7 +59,7 @@ class State:
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:
         value = asdict(self)
-        properties = {**dict(metadata.properties), _PROPERTY: json.dumps(value)}
+        properties = {**dict(metadata.properties), _PROPERTY: json.dumps(value), KEY_OF: ID}
         return replace(metadata, properties=tuple(properties.items()))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from compactor.entities.breaker import check_gone
 from compactor.entities.datasets import Located, check_not_read, locate
 from compactor.entities.entities import KEY, UPDATED
@@ -40,6 +42,12 @@ class Target:
     @property
     def first_updated(self) -> int:
         return 0 if self.before is None else self.before.next_updated
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The table's columns by shown name; none without a table."""
+        metadata = self.snapshot.metadata
+        return pa.schema([]) if metadata is None else metadata.shown_schema
 
     def begin(self, run: EntityRun) -> tuple[Sequence[Located | None], EntityMergeReport]:
         """Locates the datasets, and reports missing ones.

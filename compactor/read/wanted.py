@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from compactor.errors import UsageError
-from compactor.predicate.tree import And, Predicate, columns_of, conjuncts
+from compactor.predicate.tree import And, Compare, IsIn, Op, Predicate, columns_of, conjuncts
 from compactor.read.read_reports import ScanReport
+from compactor.rows.bounded_keys import KEY_OF, keys_of
 from compactor.rows.flags import RowRule
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.names import names_text
@@ -44,8 +45,20 @@ def wanted_rows(
     if rule is None or where is None:
         return Wanted(schema, where, None, rule, report)
     key = {column.column for column in rule.key}
-    of_key = [part for part in conjuncts(where) if key.issuperset(columns_of(part))]
+    parts = [part for whole in conjuncts(where) for part in (whole, *_on_key(table, whole))]
+    of_key = [part for part in parts if key.issuperset(columns_of(part))]
     return Wanted(schema, And(tuple(of_key)) if of_key else None, where, rule, report)
+
+
+def _on_key(table: TableMetadata, where: Predicate) -> Iterator[Predicate]:
+    """Yields the condition on the keys of values that one on the values themselves implies, if any."""
+    source, key = dict(table.properties).get(KEY_OF), table.sort[0].column
+    match where:
+        case Compare(column, Op.EQ, value) if column == source:
+            keys = keys_of(pa.array([value], value.type))
+            yield Compare(key, Op.EQ, keys.cast(value.type)[0])
+        case IsIn(column, values) if column == source:
+            yield IsIn(key, keys_of(values).cast(values.type))
 
 
 def rule_of_readers(table: TableMetadata) -> RowRule | None:

@@ -174,6 +174,8 @@ def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> 
     if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
         bits = max(table.bit_width, file.bit_width)
         return _DECIMALS[bits](max(table.precision, file.precision), table.scale)
+    if is_list_like(table) and widens_to(table, storage_type(file)):
+        return table_type(file)
     for wider in _WIDER:
         if widens_to(table, wider) and can_widen(file, wider):
             return wider

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.entities.keys import keys_of
 from compactor.entities.spec import DEFAULT_MAX_MERGED
 from compactor.read.scan import scan
+from compactor.rows.bounded_keys import keys_of
 from compactor.table.commit_log import CommitLog
 from tests.entities.support import by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore

@@ -219,7 +219,7 @@ class TestRuns:
 
     def test_too_many_changes_are_refused(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": str(n), "k": n} for n in range(9)], "B": []})
-        chosen = spec("A a", "B b", equality=ON_K)
+        chosen = spec("A a", "B b", equality=ON_K, min_ended=1)
         both.run(chosen, allow_changes=False)
         write(tmp_path, {"A": [{"_id": str(n), "k": n, "_deleted": n < 2} for n in range(9)]})
         assert "2 of the table's 9" in both.run(chosen, allow_changes=False)

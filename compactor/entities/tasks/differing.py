@@ -11,13 +11,13 @@ import pyarrow as pa
 from compactor.entities.clusters import kept_of
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.expressions import ID
-from compactor.entities.keys import keys_of
 from compactor.entities.output import difference, written_batches, written_of
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.tasks.context import BY_ID, LABEL, NODE, TARGET, Context
 from compactor.entities.tasks.lines import CLUSTER
 from compactor.entities.tasks.reading import SAMPLED_CHARACTERS
 from compactor.entities.texts import TEXT
+from compactor.rows.bounded_keys import keys_of
 from compactor.spark.shuffle.task import SampledKeys, TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.table.snapshot import Snapshot

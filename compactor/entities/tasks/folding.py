@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from compactor.common.clock import random_id
 from compactor.entities.clusters import Clusters, cluster_ids
+from compactor.entities.column_types import Kinds, type_in
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE, Entities
 from compactor.entities.expressions import ID
 from compactor.entities.fold import MERGED, end_to_end
@@ -66,12 +68,13 @@ def fold(
     *,
     table: str,
     plan: IngestPlan,
+    known: pa.Schema,
     names: Sequence[str],
     first_updated: int,
 ) -> TaskOutput:
-    """Writes the rows of an id range as uncommitted fragments.
+    """Writes the rows of an id range as uncommitted fragments, with the types that its own values have.
 
-    names: all properties.
+    known: the table's columns, by shown name. names: all properties.
     """
     charge = context.memory()
     heads: list[pa.RecordBatch] = []
@@ -107,9 +110,31 @@ def fold(
         ints_of(head, SIGNATURE),
     )
     changes = Difference(np.arange(head.num_rows), 0, gone)
-    rows = EntityBatches(context.spec, [entities], clusters, changes, first_updated, names)
-    written = write_fragments(open_store(table), plan, rows, random_id())
-    yield TaskSummary({"entries": [entry.to_json() for entry in written.entries]})
+    rows = EntityBatches(context.spec, [entities], clusters, changes, first_updated, known, names)
+    own = with_types(plan, known, rows.kinds)
+    written = write_fragments(open_store(table), own, rows, random_id())
+    yield TaskSummary(
+        {"entries": [entry.to_json() for entry in written.entries], "kinds": rows.kinds}
+    )
+
+
+def with_types(plan: IngestPlan, known: pa.Schema, kinds: Mapping[str, Kinds]) -> IngestPlan:
+    """Returns the plan with the types of properties that have these kinds of values, of all or of a task.
+
+    Types of a task are those of all, or become them when they are read.
+    """
+    types = {name: type_in(known, name, kinds[name]) for name in kinds}
+    stored = {
+        s: types[n]
+        for s, n in zip(plan.names.stored.names, plan.names.shown.names, strict=True)
+        if n in types
+    }
+
+    def retyped(schema: pa.Schema) -> pa.Schema:
+        return pa.schema([f.with_type(stored.get(f.name, f.type)) for f in schema], schema.metadata)
+
+    metadata = replace(plan.metadata, schema=retyped(plan.metadata.schema))
+    return replace(plan, schema=retyped(plan.schema), metadata=metadata)
 
 
 def property_columns(spec: EntityMergeSpec, names: Iterable[str]) -> list[str]:

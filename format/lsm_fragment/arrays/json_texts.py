@@ -23,9 +23,11 @@ _TEXT: Final = pa.large_string()
 
 def has_json(dtype: pa.DataType) -> bool:
     """Returns whether `json_texts` takes a storage type: texts, booleans, integers, doubles, and lists of
-    them."""
+    them, or of nulls."""
     if is_list_like(dtype):
         dtype = dtype.value_type
+        if pt.is_null(dtype):
+            return True
     is_number = pt.is_integer(dtype) or pt.is_float32(dtype) or pt.is_float64(dtype)
     return bool(is_number or pt.is_boolean(dtype) or is_string(dtype))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.json_texts import has_json
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import is_list_like, storage_type
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
@@ -59,8 +59,8 @@ def may_be_text(dtype: pa.DataType) -> bool:
 
 
 def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
-    """Returns whether a storage type widens to another: the same numbers and texts, and so the same row hash,
-    statistics and order."""
+    """Returns whether a storage type widens to another: the same numbers, texts or lists of nulls, and so the
+    same row hash, statistics and order."""
     if pt.is_integer(source) and pt.is_integer(target):
         if pt.is_signed_integer(source) == pt.is_signed_integer(target):
             return bool(source.bit_width < target.bit_width)
@@ -70,6 +70,8 @@ def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_decimal(source) and pt.is_decimal(target):
         is_larger = source.precision <= target.precision and source.bit_width <= target.bit_width
         return bool(is_larger and source.scale == target.scale and source != target)
+    if is_list_like(source) and is_list_like(target):
+        return bool(pt.is_null(source.value_type) and not pt.is_null(target.value_type))
     return bool(
         (pt.is_string(source) and pt.is_large_string(target))
         or (pt.is_binary(source) and pt.is_large_binary(target))
