@@ -277,6 +277,7 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/predicate/": "values that conditions compare",
     "compactor/read/stored_templates.py": "templates",
     "compactor/read/template_counts.py": "texts and codes",
+    "compactor/rows/bounded_keys.py": "texts",
     "compactor/rows/flags.py": "conditions",
     "compactor/rows/fold.py": "sums",
     "compactor/spark/shuffle/exchange.py": "makes tables of several chunks, joined by `one_batch`",

@@ -22,11 +22,12 @@ _KEY_CHARACTERS: Final = _PREFIX_CHARACTERS + 2 * _DIGEST_BYTES
 
 def keys_of(texts: pa.Array) -> pa.Array:
     """Returns the keys by which a table is sorted: short texts themselves, and the start of long texts with a
-    digest of the whole. Large strings."""
+    digest of the whole. Large strings.
+
+    texts: without nulls.
+    """
     texts = texts.cast(_TEXT)
-    is_long = np.asarray(
-        pc.fill_null(pc.greater_equal(pc.utf8_length(texts), _KEY_CHARACTERS), False)
-    )
+    is_long = np.asarray(pc.greater_equal(pc.utf8_length(texts), _KEY_CHARACTERS))
     if not is_long.any():
         return texts
     keys = [_long_key(text) for text in keep(texts, is_long).to_pylist()]
