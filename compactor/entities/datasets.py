@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from pyarrow import types as pt
 from compactor.entities.entities import RESERVED, Entities, RowSource, entities_of, row_number
 from compactor.entities.expressions import ID
 from compactor.entities.memory import Charge, unlimited
+from compactor.entities.properties import Sparse, is_rare
 from compactor.entities.row_ids import with_ids
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import canonical, from_arrow, texts_of
@@ -40,15 +41,14 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
-_MIN_DENSITY: Final = 8
-"""Looks up a property in every row if at least one in this many has it."""
 _OFFSET_BYTES: Final = 8
 """Offset size of an Arrow large string, null or not."""
 _SPEC_EXTENSIONS: Final = (".yaml", ".yml")
 """Extensions of files that may share a dataset's name without being one."""
 _TYPED: Final = (*BINARY_FORMATS, FileFormat.NDJSON)
 """Formats whose values have types."""
-_Columns = dict[str, pa.Array]
+_Columns = dict[str, Any]
+"""Arrays, and `Sparse` properties that few rows have."""
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -404,9 +404,10 @@ def _read(found: Iterable[tuple[_Columns, int]], source: RowSource, charge: Char
     names: set[str] = set()
     cells, empty = 0, 0
     for some, count in found:
-        names.update(some)
-        cells += len(some) * count
-        # Every property becomes a column of all rows, present or not.
+        dense = [name for name, column in some.items() if not isinstance(column, Sparse)]
+        names.update(dense)
+        cells += len(dense) * count
+        # Each of these becomes a column of all rows, present or not.
         before, empty = empty, len(names) * (sum(rows) + count) - cells
         charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
@@ -490,15 +491,15 @@ def _columns(lines: bytes) -> _Columns:
     rows = _rows.decode_lines(lines)
     _check_one_a_line(lines, len(rows))
     counts = Counter(chain.from_iterable(rows))
-    rare = {name for name, count in counts.items() if count * _MIN_DENSITY < len(rows)}
-    texts = _rare_columns(rows, rare) if rare else {}
+    rare = {n for n, count in counts.items() if is_rare(count, len(rows)) and n not in RESERVED}
+    texts: _Columns = _rare_columns(rows, rare) if rare else {}
     for name in counts.keys() - rare:
         texts[name] = canonical(texts_of([row.get(name) for row in rows]))
     texts.setdefault(ID, pa.nulls(len(rows), pa.large_string()))
     return {name: texts[name] for name in sorted(texts)}
 
 
-def _rare_columns(rows: Sequence[dict[str, msgspec.Raw]], names: set[str]) -> dict[str, pa.Array]:
+def _rare_columns(rows: Sequence[dict[str, msgspec.Raw]], names: set[str]) -> _Columns:
     """Returns the columns of properties that few rows have, in time linear in their values."""
     found: dict[str, tuple[list[int], list[msgspec.Raw]]] = {name: ([], []) for name in names}
     for number, row in enumerate(rows):
@@ -509,9 +510,7 @@ def _rare_columns(rows: Sequence[dict[str, msgspec.Raw]], names: set[str]) -> di
     texts = canonical(texts_of([raw for _, raws in found.values() for raw in raws]))
     columns, start = {}, 0
     for name, (places, raws) in found.items():
-        at = np.full(len(rows), -1)
-        at[places] = np.arange(start, start + len(raws))
-        columns[name] = texts.take(pa.array(at, mask=at < 0))
+        columns[name] = Sparse(np.array(places), texts.slice(start, len(raws)), len(rows))
         start += len(raws)
     return columns
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.entities.expressions import ID, IDS
+from compactor.entities.properties import (
+    Column,
+    Properties,
+    Sparse,
+    end_to_end,
+    sparse_if_rare,
+    stored,
+    taken,
+)
 from compactor.entities.texts import (
     I64,
     TEXT,
@@ -65,16 +74,17 @@ class Entities:
         return int(
             self.ids.nbytes
             + (0 if self.carried is None else self.carried.nbytes)
-            + sum(column.nbytes for column in self.properties.values())
+            + sum(column.nbytes for column in stored(self.properties).values())
         )
 
     def take(self, rows: I64) -> Entities:
+        """Takes rows in this order, none twice."""
         indices = pa.array(rows)
         return Entities(
             self.ids.take(indices),
             self.deleted[rows],
             None if self.carried is None else self.carried.take(indices),
-            {name: column.take(indices) for name, column in self.properties.items()},
+            taken(self.properties, rows, self.rows),
         )
 
     @cached_property
@@ -102,11 +112,16 @@ class Entities:
     def hashes(self) -> U64:
         """Hashes each entity's values, independent of its position. Shape (rows,)."""
         total = self.deleted.astype(np.uint64) << np.uint64(1)
-        columns = {ID: self.ids, **self.properties}
+        columns: dict[str, Column] = {ID: self.ids, **stored(self.properties)}
         if self.carried is not None:
             columns[IDS] = self.carried
         for name, column in columns.items():
-            add_column(name, column, total)
+            if isinstance(column, Sparse):
+                some = np.zeros(len(column.rows), np.uint64)
+                add_column(name, column.texts, some)
+                total[column.rows] += some
+            else:
+                add_column(name, column, total)
         return mix(total)
 
 
@@ -127,9 +142,11 @@ class RowSource(NamedTuple):
 
 
 def entities_of(
-    batches: Sequence[dict[str, pa.Array]], rows: Sequence[int], source: RowSource
+    batches: Sequence[dict[str, Any]], rows: Sequence[int], source: RowSource
 ) -> Entities:
-    """Builds entities from batches of columns, including `_id`. rows: row count of each batch.
+    """Builds entities from batches of columns, including `_id`; properties may be sparse.
+
+    rows: row count of each batch.
 
     Empties the batches, so that each column is there twice only while its rows are put in order.
     The last row of an id wins; if it is marked as replaced, the id has no entity.
@@ -146,19 +163,22 @@ def entities_of(
     last = _last_of_each(ids)
     if REPLACED in columns:
         last = last[~_is_true(columns[REPLACED])[last]]
-    indices = pa.array(last)
-    properties = {n: _taken_out(n, batches, rows).take(indices) for n in names if n not in RESERVED}
+    properties: dict[str, Column] = {}
+    for one in names:
+        if one not in RESERVED:
+            column = {one: sparse_if_rare(_column(one, batches, rows))}
+            properties |= taken(Properties(column), last, total).stored
     found = Entities(ids, is_deleted, carried, {}).take(last)
-    return replace(found, properties=properties)
+    return replace(found, properties=Properties(properties))
 
 
-def _taken_out(name: str, batches: Sequence[dict[str, pa.Array]], rows: Sequence[int]) -> pa.Array:
+def _taken_out(name: str, batches: Sequence[dict[str, Any]], rows: Sequence[int]) -> pa.Array:
+    return Properties({name: _column(name, batches, rows)})[name]
+
+
+def _column(name: str, batches: Sequence[dict[str, Any]], rows: Sequence[int]) -> Column:
     """Returns a column of all batches, and takes it out of them."""
-    parts = [batch.pop(name, None) for batch in batches]
-    arrays = [
-        pa.nulls(n, TEXT) if part is None else part for part, n in zip(parts, rows, strict=True)
-    ]
-    return pa.concat_arrays(arrays) if len(arrays) != 1 else arrays[0]
+    return end_to_end([batch.pop(name, None) for batch in batches], rows)
 
 
 def _last_of_each(ids: pa.Array) -> I64:

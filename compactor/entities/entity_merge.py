@@ -30,8 +30,8 @@ from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.target import ROW_POLICY, SORT, Target
-from compactor.write.ingest import IngestOptions, ingest_batches
+from compactor.entities.target import OPTIONS, SORT, Target
+from compactor.write.ingest import ingest_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class EntityMerge:
             target.snapshot,
             batches,
             SORT,
-            IngestOptions(rows=ROW_POLICY),
+            OPTIONS,
             ids=self._ids,
             amend=target.amending(after),
         ).version

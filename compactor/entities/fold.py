@@ -8,10 +8,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from compactor.entities import properties
 from compactor.entities.column_types import Kinds, kinds_in, kinds_in_lists, kinds_of_lists
 from compactor.entities.entities import Columns, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
+from compactor.entities.properties import Properties, stored, values_in
 from compactor.entities.spec import PropertyStrategy
 from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
 from lsm_fragment import compute as pc
@@ -36,19 +38,15 @@ def taken(datasets: Sequence[Entities], members: I64) -> Entities:
 
 
 def end_to_end(parts: Sequence[Entities]) -> Entities:
-    def column(arrays: Sequence[pa.Array | None]) -> pa.Array:
-        pairs = zip(parts, arrays, strict=True)
-        return pa.concat_arrays(
-            [pa.array([], TEXT), *(pa.nulls(p.rows, TEXT) if a is None else a for p, a in pairs)]
-        )
-
+    lengths = [part.rows for part in parts]
     carried = [part.carried for part in parts]
-    names = dict.fromkeys(name for part in parts for name in part.properties)
+    held = [stored(part.properties) for part in parts]
+    names = dict.fromkeys(name for columns in held for name in columns)
     return Entities(
-        column([part.ids for part in parts]),
+        pa.concat_arrays([pa.array([], TEXT), *(part.ids for part in parts)]),
         np.concatenate([np.zeros(0, np.bool_), *(part.deleted for part in parts)]),
-        None if all(c is None for c in carried) else column(carried),
-        {name: column([part.properties.get(name) for part in parts]) for name in names},
+        None if all(c is None for c in carried) else properties.end_to_end(carried, lengths),
+        Properties({n: properties.end_to_end([c.get(n) for c in held], lengths) for n in names}),
     )
 
 
@@ -79,17 +77,19 @@ def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Colum
         return {MERGED: _listed(entities, counts)}
     fold = _compacted if strategy is PropertyStrategy.COMPACT else _united
     owner = np.repeat(np.arange(len(counts)), counts)
-    return {
-        name: fold(column, owner, len(counts))
-        for name, column in entities.properties.items()
-        if column.null_count < len(column)
-    }
+    found = {}
+    for name, column in stored(entities.properties).items():
+        rows, texts = values_in(column)
+        if len(rows):
+            found[name] = fold(texts, owner[rows], len(counts))
+    return found
 
 
-def _united(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
-    """Keeps a single value; merges several into one list, flattening lists."""
-    is_there = np.asarray(column.is_valid())
-    owner, texts = owner[is_there], column.filter(pa.array(is_there))
+def _united(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:
+    """Keeps a single value; merges several into one list, flattening lists.
+
+    texts: values of a property. owner: the cluster of each, ascending.
+    """
     per_cluster = np.bincount(owner, minlength=clusters)
     alone = per_cluster[owner] == 1
     owner_of_many, many = owner[~alone], texts.filter(pa.array(~alone))
@@ -105,11 +105,10 @@ def _united(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
     return _chosen(pa.concat_arrays([texts, lists]), at)
 
 
-def _compacted(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
-    """Keeps distinct values: one as it is, several as a list, none as null."""
-    is_there = np.asarray(column.is_valid())
-    counts, items = elements(column.filter(pa.array(is_there)))
-    owner = np.repeat(owner[is_there], counts)
+def _compacted(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:
+    """Keeps distinct values: one as it is, several as a list, none as null. Arguments as in `_united`."""
+    counts, items = elements(texts)
+    owner = np.repeat(owner, counts)
     first = first_of_each(owner, items)
     owner, items = owner[first], items.take(pa.array(first))
     per_cluster = np.bincount(owner, minlength=clusters)

@@ -25,6 +25,7 @@ from compactor.entities.entities import (
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.fold import MERGED, folded, folded_kinds, ids_of, taken
 from compactor.entities.matching import starts_of
+from compactor.entities.properties import stored, values_in
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import DataError
@@ -40,6 +41,8 @@ from lsm_fragment.arrays.moves import take
 _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20
 """Target size of clusters folded at a time, at least one."""
+_CELL_BYTES: Final = 16
+"""Size of a cell of a batch without a value, among the texts and as it is written."""
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
     pa.field(KEY, pa.string()),
@@ -213,11 +216,13 @@ class EntityBatches(FileBatches):
         starts = starts_of(self._datasets)
         for start, dataset in zip(starts, self._datasets, strict=False):
             owner = owner_of[start : start + dataset.rows]
-            for name, column in dataset.properties.items():
-                is_there = np.asarray(column.is_valid()) & (owner >= 0)
-                if is_there.any():
-                    part = column.filter(pa.array(is_there)), owner[is_there]
-                    found.setdefault(name, []).append(part)
+            for name, column in stored(dataset.properties).items():
+                rows, texts = values_in(column)
+                is_wanted = owner[rows] >= 0
+                if not is_wanted.all():
+                    rows, texts = rows[is_wanted], texts.filter(pa.array(is_wanted))
+                if len(rows):
+                    found.setdefault(name, []).append((texts, owner[rows]))
         kinds = {}
         for name in sorted(found):
             texts, owners = zip(*found.pop(name), strict=True)
@@ -242,7 +247,8 @@ class EntityBatches(FileBatches):
     def _entities_at_a_time(self) -> int:
         rows = sum(dataset.rows for dataset in self._datasets)
         held = sum(dataset.nbytes for dataset in self._datasets)
-        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * max(1, rows) // max(1, held)))
+        per_row = held // max(1, rows) + _CELL_BYTES * len(self.schema)
+        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES // per_row))
 
     def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
         """Returns one batch. rows: positions in `ids`, where removed ids follow the changed clusters."""

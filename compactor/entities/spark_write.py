@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,7 @@ from compactor.entities.expressions import ID
 from compactor.entities.output import written_schema
 from compactor.entities.spark_flows import TO_HOMES
 from compactor.entities.state import State
-from compactor.entities.target import ROW_POLICY, SORT, Target
+from compactor.entities.target import OPTIONS, SORT, Target
 from compactor.entities.tasks import differing, folding
 from compactor.entities.tasks.context import BY_ID, NODE, TARGET, Context, Partition
 from compactor.entities.texts import I64, TEXT
@@ -25,7 +25,7 @@ from compactor.spark.shuffle.jobs import Done, Flow, Jobs
 from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput
 from compactor.table.entry import FragmentEntry
-from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest
+from compactor.write.ingest import commit_fragments, plan_ingest
 from lsm_fragment import compute as pc
 
 
@@ -73,7 +73,7 @@ def write_clusters(
         names = folding.property_columns(context.spec, found_names)
         flows.append(taken.flow(folding.MEMBERS, to_target))
     on_progress("writing")
-    options = IngestOptions(rows=ROW_POLICY, threads=1)
+    options = replace(OPTIONS, threads=1)
     schema = written_schema(dict.fromkeys(names, JSON))  # until the tasks have seen the values
     plan = plan_ingest(target.log, target.snapshot, schema, "merged entities", SORT, options)
     firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()

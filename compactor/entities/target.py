@@ -20,11 +20,13 @@ from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
-from compactor.write.ingest import Amend
+from compactor.write.ingest import Amend, IngestOptions
 from lsm_fragment.keys.sort_schema import SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
 """Keeps the newest row per id, including deleted and replaced entities, which readers see."""
+OPTIONS: Final = IngestOptions(rows=ROW_POLICY, buffer_bytes=64 << 20)
+"""Rows come in the order of their keys, so that smaller fragments do not overlap, and take less memory."""
 SORT: Final = (SortColumn(KEY),)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 Entity = dict[str, Any]
 Rule = tuple[Any, Any]
+INTERNAL = ("_id", "$ids", "_deleted", "_updated", "$replaced", "$signature")
 
 
 def text(value: Any) -> str:
@@ -191,12 +192,11 @@ def is_deleted(entity: Entity) -> bool:
 
 
 def folded(entities: Sequence[Entity], strategy: str) -> Entity:
-    internal = ("_id", "$ids", "_deleted", "_updated", "$replaced", "$signature")
     if strategy == "list":
         hidden = {"_deleted", "_updated", "$replaced", "$signature"}
         return {"$merged": [_plain(e, hidden) for e in entities]}
     result: Entity = {}
-    for name in sorted({k for e in entities for k in e if k not in internal}):
+    for name in sorted({k for e in entities for k in e if k not in INTERNAL}):
         found = [e[name] for e in entities if name in e]
         if strategy == "default":
             result[name] = found[0] if len(found) == 1 else _elements(found)
@@ -221,6 +221,37 @@ def _plain(entity: Entity, hidden: set[str]) -> Entity:
 
 def _elements(found: Sequence[Any]) -> list[Any]:
     return [v for value in found for v in (value if isinstance(value, list) else [value])]
+
+
+def kind_of(value: Any) -> str:
+    """The type of a column that has nothing but such values."""
+    if isinstance(value, list):
+        kinds = {kind_of(v) for v in value if v is not None} or {"null"}
+        kind = kinds.pop() if len(kinds) == 1 else "json"
+        return "json" if kind == "json" or kind.startswith("list") else f"list<{kind}>"
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return "json"
+    kinds_of_json = {bool: "bool", int: "int64", float: "double", str: "string"}
+    return kinds_of_json.get(type(value), "json")
+
+
+def joint_kind(one: str, other: str) -> str:
+    """The type of a column of both."""
+    if one == other:
+        return one
+    pair = sorted((one, other), key=lambda kind: kind != "list<null>")
+    return pair[1] if pair[0] == "list<null>" and pair[1].startswith("list") else "json"
+
+
+def columns_after(before: Mapping[str, str], written: Sequence[Entity]) -> dict[str, str]:
+    """The types of the properties' columns, by those before a run and the entities that it writes."""
+    types = dict(before)
+    for entity in written:
+        for name, value in entity.items():
+            if name not in INTERNAL:
+                kind = kind_of(value)
+                types[name] = joint_kind(types[name], kind) if name in types else kind
+    return types
 
 
 def tombstone(name: str) -> Entity:

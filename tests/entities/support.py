@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from compactor.entities.entities import RESERVED
 from compactor.entities.entity_json import entity_lines
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
@@ -55,6 +57,19 @@ def rows(store: Store, since: int | None = None) -> list[Entity]:
         return []
     batches = changes_since(store, log.current(), since)
     return [entity for batch in batches for entity in entities_in(batch)]
+
+
+def types(store: Store) -> dict[str, str]:
+    """The types of the properties' columns; none where a column never had a value."""
+    log = CommitLog(store)
+    if log.refresh().version == 0:
+        return {}
+    fields = [f for f in log.current().table.shown_schema if f.name not in RESERVED]
+    return {
+        f.name: "json" if f.type == pa.json_() else re.sub(r"<\w+: ", "<", str(f.type))
+        for f in fields
+        if f.type != pa.null()
+    }
 
 
 def entities_in(batch: pa.RecordBatch) -> list[Entity]:

@@ -16,11 +16,18 @@ from hypothesis import strategies as st
 
 from compactor.entities.entity_merge import merged_batches
 from compactor.settings.compaction import Strategy as Compaction
-from tests.entities.model import Model, after_run
-from tests.entities.support import by_id, entities_in, rows, run, spec, write
+from tests.entities.model import Model, after_run, columns_after
+from tests.entities.support import by_id, entities_in, rows, run, spec, types, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 
+ONE_TYPE = {
+    "k": st.integers(-2, 2) | st.lists(st.integers(0, 2), max_size=2),
+    "l": st.sampled_from(["1", "a", "A", ""]),
+    "p": st.sampled_from([1.0, -0.0, 1e16]) | st.none(),
+    'é."\n': st.lists(st.booleans() | st.none(), max_size=2),
+}
+"""Values of properties that often have columns of one type."""
 SCALARS = st.sampled_from(
     [0, 1, 2, "1", "a", "A", "\n\"\\'é", "", " \t\u00a0", "é", None,
      True, 1.0, 1.5, [], [1], {"n": 1}, {"n": ["a"], "m": 2}]
@@ -30,14 +37,16 @@ FLAGS = ("true", "True", "FALSE", "1", "0")
 FEW = st.sampled_from(["1", "2", "3"])
 
 
-def entities(prefix: str) -> Any:
+MIXED = dict.fromkeys(ONE_TYPE, VALUES)
+
+
+def entities(prefix: str, values: Any = None) -> Any:
+    if values is None:
+        return entities(prefix, MIXED) | entities(prefix, ONE_TYPE)
     entity = st.fixed_dictionaries(
         {"_id": FEW.map(lambda n: prefix + n)},
         optional={
-            "k": VALUES,
-            "l": VALUES,
-            "p": VALUES,
-            'é."\n': VALUES,
+            **values,
             "$ids": st.sampled_from([None, [], "q1", ["q1"], ["q2", "q1"]]),
             "_deleted": st.sampled_from([True, False, None, 1, 0, 1.0, 0.0, *FLAGS]),
         },
@@ -45,13 +54,15 @@ def entities(prefix: str) -> Any:
     return st.lists(entity, max_size=4)
 
 
-DATASETS = st.tuples(entities("a"), entities("b"), entities(""))
+DATASETS = st.tuples(entities("a"), entities("b"), entities("")) | st.tuples(
+    *(entities(prefix, ONE_TYPE) for prefix in ("a", "b", ""))
+)
 EDITS = st.lists(
     st.tuples(
         st.integers(0, 2),
         st.integers(0, 3),
         st.sampled_from(["k", "l", "p", "_deleted", "gone"]),
-        st.sampled_from([1, 2, "a", [1, 2], None, True]),
+        st.sampled_from([1, 2, "a", [1, 2], None, True, [], 0.5, ["é"]]),
     ),
     min_size=1,
     max_size=3,
@@ -137,6 +148,7 @@ def test_a_first_run_is_what_the_model_says(
         expected = result_of(datasets, rules, strategy, blanks=blanks)
         found = rows(store)
         assert strict(by_id(found)) == strict(expected)
+        assert types(store) == columns_after({}, list(expected.values()))
         # In the order of their ids, numbered in that order.
         assert [e["_id"] for e in found] == sorted(expected)
         assert [e["_updated"] for e in found] == list(range(len(expected)))
@@ -154,6 +166,7 @@ def test_runs_after_changes_write_what_changed_and_nothing_else(
     store = MemoryStore()
     before: dict[str, Any] = {}
     numbers: dict[str, int] = {}
+    columns: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for datasets in steps:
             write(Path(folder), dict(zip("ABC", datasets, strict=True)))
@@ -165,6 +178,8 @@ def test_runs_after_changes_write_what_changed_and_nothing_else(
             written = {i for i, e in now.items() if strict(e) != strict(before.get(i))}
             numbers = {e["_id"]: e["_updated"] for e in found}
             newer = {i for i, number in numbers.items() if number > last}
+            columns = columns_after(columns, [now[i] for i in newer])
+            assert types(store) == columns
             # What reads alike may have come of others: `p: [1]` of one that has a list and of two.
             assert newer >= written
             assert {e["_id"] for e in rows(store, since=last)} == newer

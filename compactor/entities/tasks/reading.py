@@ -12,6 +12,7 @@ from compactor.entities.datasets import columns_in
 from compactor.entities.entities import SIGNATURE, UPDATED, RowSource, entities_of, first_mistake
 from compactor.entities.expressions import ID
 from compactor.entities.matching import groups_of_rule, values_of_rules
+from compactor.entities.properties import Properties
 from compactor.entities.rule_figures import counts_of
 from compactor.entities.tasks.context import (
     GROUP,
@@ -47,7 +48,9 @@ def read_piece(piece: DatasetPart) -> TaskOutput:
             bad = {"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]}
             yield TaskSummary(bad, has_failed=True)
             return
-        kept = {name: column for name, column in columns.items() if name not in NOT_READ}
+        kept = {
+            name: column for name, column in Properties(columns).items() if name not in NOT_READ
+        }
         yield TaskRows(pa.RecordBatch.from_pydict(kept), piece.dataset)
         rows += count
     yield TaskSummary({"rows": rows})
