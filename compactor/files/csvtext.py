@@ -1,7 +1,8 @@
 """Renders Arrow batches as CSV text, whole columns at a time.
 
 Texts and binaries are quoted and nulls are empty, which distinguishes an empty string from a null.
-Lists, structs and maps become JSON text in a cell; other values look as in JSON, without quotes.
+Lists, structs and maps become JSON text in a cell, and so do values of arrow.json, except for texts that do
+not look like JSON; other values look as in JSON, without quotes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.files.jsontext import json_values
+from compactor.files.jsontext import cells_of_json, json_values
 from compactor.files.text_options import PLAIN, TextOptions
 from compactor.files.text_rows import TextColumn, scalar_texts, text_rows
 from lsm_fragment import compute as pc
@@ -37,6 +38,8 @@ def csv_lines(batch: pa.RecordBatch, options: TextOptions = PLAIN) -> bytes:
 
 
 def _column(array: pa.Array, before: bytes, quote: bytes) -> TextColumn:
+    if isinstance(array.type, pa.JsonType):
+        array = cells_of_json(array.storage)
     array = to_storage(array)
     dtype = value_type(array.type)
     if pt.is_dictionary(array.type):

@@ -21,12 +21,17 @@ from compactor.files.plain_text import UnwritableError, joined, plain_text, text
 from compactor.files.text_rows import TextColumn, scalar_texts, text_rows
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
-from lsm_fragment.arrays.json_texts import escaped
+from lsm_fragment.arrays.json_texts import escaped, quoted, string_values
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.native.arrays.text_rows import Cell
 
+_JSON: Final = (
+    r'^[ \t\r\n]*(?:["\[{]|'
+    r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null)[ \t\r\n]*$)"
+)
+"""Texts that are JSON, or begin like an object, a list or a string."""
 _raws: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -161,6 +166,27 @@ def checked_json(array: pa.Array) -> pa.Array:
     if pa.array(values, pa.large_binary()) != there.cast(pa.large_binary()):
         raise UnwritableError("a text of an arrow.json column is not one JSON value")
     return texts
+
+
+def cells_of_json(texts: pa.Array) -> pa.Array:
+    """Returns cells for values of arrow.json, in large strings; `json_of_cells` restores them.
+
+    A JSON string is its text, unless that looks like JSON.
+    """
+    texts = texts.cast(pa.large_string())
+    values = string_values(texts)
+    is_plain = pc.and_(pc.invert(_looks_like_json(values)), pc.equal(quoted(values), texts))
+    return pc.if_else(is_plain.fill_null(False), values, texts)
+
+
+def json_of_cells(cells: pa.Array) -> pa.Array:
+    """Returns the values of arrow.json of cells: what does not look like JSON is a text."""
+    cells = cells.cast(pa.large_string())
+    return pc.if_else(_looks_like_json(cells), cells, quoted(cells))
+
+
+def _looks_like_json(texts: pa.Array) -> pa.Array:
+    return pc.match_substring_regex(texts, _JSON)
 
 
 def _object_text(array: pa.Array, map_objects: bool) -> pa.Array:

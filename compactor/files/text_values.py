@@ -11,8 +11,8 @@ these forms, in files read and written:
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
 - columns of the type arrow.json, and such fields of structs, keep their JSON; lists of arrow.json are lists
   of strings;
-- in a CSV cell, lists, structs and maps are JSON text; a value of arrow.json is its own text, or a string if
-  it is within a struct.
+- in a CSV cell, lists, structs and maps are JSON text; a value of arrow.json is its own text, or a JSON
+  string if that does not look like JSON; within a struct it is a string.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyarrow import types as pt
 from compactor.files.base64_arrays import base64_decode
 from compactor.files.json_arrays import JsonArrays
 from compactor.files.json_mistakes import Mistake, cause_in
+from compactor.files.jsontext import json_of_cells
 from compactor.files.number_text import narrowed, read_floats, read_integers
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
@@ -58,6 +59,8 @@ class CellReader:
         stored = storage_type(dtype)
         if pt.is_nested(stored):
             return to_logical(from_json_texts(cells, stored), dtype)
+        if isinstance(dtype, pa.JsonType):
+            return from_wire(json_of_cells(cells), dtype)
         if _is_text_or_bytes(stored):
             return from_wire(cells, dtype)
         cells = pc.ascii_trim_whitespace(cells)

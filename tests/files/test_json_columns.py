@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compactor import Table
 from compactor.errors import InputError
+from compactor.files.jsontext import cells_of_json, json_of_cells
 from compactor.files.read import open_table_file
 from compactor.files.text_values import from_json_texts
 from tests.support.wording import refuses
@@ -48,6 +49,45 @@ def test_an_export_comes_back_as_it_was(tmp_path: Path, ending: str) -> None:
     empty = Table.create(tmp_path / "again", rows.slice(0, 0), "k")
     empty.append(path)
     assert empty.scan().to_table() == table.scan().to_table() == rows
+
+
+def test_a_text_in_a_cell_has_no_quotes_of_json_unless_it_looks_like_json(tmp_path: Path) -> None:
+    texts = [
+        '"Rome"',
+        '"12"',
+        "12",
+        '"12 km"',
+        '"[x"',
+        '"true"',
+        '""',
+        "null",
+        '"caf\\u00e9"',
+        None,
+    ]
+    column = pa.ExtensionArray.from_storage(JSON, pa.array(texts, pa.string()))
+    path = tmp_path / "rows.csv"
+    rows = pa.table({"k": [*range(len(texts))], "v": column})
+    Table.create(tmp_path / "t", rows, "k").scan().to_file(path)
+    assert path.read_text().splitlines()[1:] == [
+        '0,"Rome"', '1,"""12"""', '2,"12"', '3,"12 km"', '4,"""[x"""', '5,"""true"""', '6,""', '7,"null"',
+        '8,"""caf\\u00e9"""', "9,",
+    ]  # fmt: skip
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.text(), inside, max_size=2),
+)
+
+
+@given(st.lists(JSON_VALUES | st.sampled_from(["1", " 1", "null ", '"', "-", "1.", "[", "{"])))
+def test_cells_are_read_as_the_json_that_they_were_written_for(values: list[Any]) -> None:
+    texts = pa.array([json.dumps(value) for value in values], pa.large_string())
+    assert json_of_cells(cells_of_json(texts)) == texts
 
 
 def test_values_of_rows_that_are_left_out_are_kept_as_json() -> None:

@@ -14,6 +14,7 @@ from compactor.predicate.expressions.kinds import is_of, kind_of
 from compactor.predicate.tree import Op
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import with_nulls_of
+from lsm_fragment.arrays.json_texts import string_values
 from lsm_fragment.arrays.moves import keep, take
 from lsm_fragment.arrays.storage import plain, to_storage
 
@@ -21,14 +22,13 @@ _TEXT: Final = pa.large_string()
 _SHORT: Final = r"^-?[0-9]{1,18}$"
 _LONG: Final = r"^-?[0-9]{19,38}$"
 _NUMBER: Final = r"^-?[0-9]"
-_strings: Final = msgspec.json.Decoder(str)
 _lists: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def unwrapped(column: pa.Array) -> pa.Array:
     """Returns JSON strings as texts, and other values as their JSON; null for JSON's null."""
     texts = _texts(column)
-    return pc.coalesce(_text_values(texts), _where(texts, pc.not_equal(texts, "null")))
+    return pc.coalesce(string_values(texts), _where(texts, pc.not_equal(texts, "null")))
 
 
 def compare_json(op: Op, column: pa.Array, other: Any) -> pa.Array:
@@ -48,7 +48,7 @@ def compare_json(op: Op, column: pa.Array, other: Any) -> pa.Array:
 def compare_two(op: Op, column: pa.Array, other: pa.Array) -> pa.Array:
     """Compares two columns of JSON likewise; lists and objects by their texts."""
     texts, others = _texts(column), _texts(other)
-    kinds = _text_values(others), *_number_values(others)
+    kinds = string_values(others), *_number_values(others)
     found = pc.coalesce(*(_compared(op, texts, values) for values in kinds))
     if op not in (Op.EQ, Op.NE):
         return found
@@ -90,7 +90,7 @@ def _compared(op: Op, texts: pa.Array, other: Any) -> pa.Array:
     if kind == "null":
         return pa.nulls(len(texts), pa.bool_())
     if kind == "text":
-        return compare(op, _text_values(texts), other)
+        return compare(op, string_values(texts), other)
     if kind == "boolean":
         is_flag = pc.is_in(texts, value_set=pa.array(["true", "false"], _TEXT))
         return compare(op, _where(pc.equal(texts, "true"), is_flag), other)
@@ -109,18 +109,6 @@ def _number_values(texts: pa.Array) -> Sequence[pa.Array]:
         _where(texts, is_long).cast(pa.decimal128(38, 0)),
         _where(texts, is_other).cast(pa.float64()),
     )
-
-
-def _text_values(texts: pa.Array) -> pa.Array:
-    """Returns the texts of JSON strings; null for other values."""
-    inside = _where(pc.utf8_slice_codeunits(texts, 1, -1), pc.starts_with(texts, '"'))
-    is_escaped = np.asarray(pc.fill_null(pc.match_substring(inside, "\\"), False))
-    if not is_escaped.any():
-        return inside
-    decoded = [_strings.decode(text) for text in keep(texts, is_escaped).to_pylist()]
-    at = np.arange(len(texts))
-    at[is_escaped] = len(texts) + np.arange(len(decoded))
-    return take(pa.concat_arrays([inside, pa.array(decoded, _TEXT)]), at)
 
 
 def _where(values: pa.Array, mask: pa.Array) -> pa.Array:

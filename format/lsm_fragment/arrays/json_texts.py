@@ -1,15 +1,17 @@
-"""Writes values as JSON texts, for columns that have become columns of JSON."""
+"""Writes values as JSON texts, for columns that have become columns of JSON, and reads JSON strings."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.moves import list_parts
+from lsm_fragment.arrays.moves import keep, list_parts, take
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.types import is_list_like, is_string
@@ -17,6 +19,7 @@ from lsm_fragment.arrays.types import is_list_like, is_string
 _MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"
 _CONTROLS: Final = tuple(map(chr, range(0x20)))
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NULL: Final = "null"
 _TEXT: Final = pa.large_string()
 
@@ -45,6 +48,30 @@ def json_texts(array: pa.Array) -> pa.Array:
     return texts.cast(pa.string())
 
 
+def quoted(texts: pa.Array) -> pa.Array:
+    """Writes texts as JSON strings, in large strings; nulls stay."""
+    return _joined('"', escaped(texts.cast(_TEXT)), '"')
+
+
+def string_values(texts: pa.Array) -> pa.Array:
+    """Returns the texts of JSON strings, as large strings; null for other JSON, and if it is no Unicode."""
+    texts = texts.cast(_TEXT)
+    is_string = pc.starts_with(texts, '"')
+    inside = pc.if_else(is_string, pc.utf8_slice_codeunits(texts, 1, -1), pa.scalar(None, _TEXT))
+    is_escaped = np.asarray(pc.match_substring(inside, "\\").fill_null(False))
+    if not is_escaped.any():
+        return inside
+    decoded = [_decoded(text) for text in keep(texts, is_escaped).to_pylist()]
+    at = np.arange(len(texts))
+    at[is_escaped] = len(texts) + np.arange(len(decoded))
+    return take(pa.concat_arrays([inside, pa.array(decoded, _TEXT)]), at)
+
+
+def _decoded(text: str) -> str | None:
+    found = json.loads(text)
+    return None if _SURROGATE.search(found) else str(found)
+
+
 def escaped(texts: pa.Array) -> pa.Array:
     """Escapes what JSON cannot have in a string: quotes, backslashes and control characters."""
     if not _any_match(texts, _MUST_ESCAPE):
@@ -60,7 +87,7 @@ def escaped(texts: pa.Array) -> pa.Array:
 def _of_scalars(array: pa.Array) -> pa.Array:
     dtype, texts = array.type, array.cast(_TEXT)
     if is_string(dtype):
-        return _joined('"', escaped(texts), '"')
+        return quoted(texts)
     if not pt.is_floating(dtype):
         return texts
     # A double has a point or an exponent, which distinguishes it from an integer.
