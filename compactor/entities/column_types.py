@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.entities.texts import TEXT, elements, is_null, unquoted
+from compactor.entities.texts import I64, TEXT, elements, is_list, is_null, unquoted
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
 from lsm_fragment.arrays.nested import build_list, null_mask
@@ -23,6 +23,8 @@ JSON: Final = pa.json_()
 _MAX_DIGITS: Final = 18
 """Integers of so few digits certainly have 64 bits."""
 _TEXT_LIST: Final = r'^\["[^"\\]*"(?:,"[^"\\]*")*\]$'
+_ODD_LIST: Final = r"\\|null"
+"""What lists have that are to be decoded."""
 _INT_LIST: Final = r"^\[-?[0-9]{1,18}(?:,-?[0-9]{1,18})*\]$"
 
 
@@ -78,6 +80,8 @@ def kinds_in(texts: pa.Array) -> Kinds:
 
 def kinds_in_lists(texts: pa.Array) -> Kinds:
     """Returns the kind of lists of these texts, where lists among them stand for their elements."""
+    if not is_list(texts).any():
+        return kinds_of_lists(texts)
     found = Kinds.LIST
     for pattern, kind in ((_TEXT_LIST, Kinds.TEXTS), (_INT_LIST, Kinds.INTS)):
         is_plain = pc.match_substring_regex(texts, pattern)
@@ -157,10 +161,25 @@ def typed(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(dtype, texts.cast(pa.string()))
     if not pt.is_list(dtype):
         return _scalars(texts, dtype)
-    mask = null_mask(texts)
-    counts, items = elements(texts.fill_null("[]"))
-    items = pc.if_else(pa.array(is_null(items)), pa.scalar(None, TEXT), items)
-    return build_list(dtype, counts, _scalars(items, dtype.value_type), mask)
+    mask, texts = null_mask(texts), texts.fill_null("[]")
+    is_odd = pc.match_substring_regex(texts, _ODD_LIST)
+    if is_odd.true_count:
+        counts, items = elements(texts)
+        items = pc.if_else(pa.array(is_null(items)), pa.scalar(None, TEXT), items)
+        return build_list(dtype, counts, _scalars(items, dtype.value_type), mask)
+    return build_list(dtype, *_split(texts, dtype.value_type), mask)
+
+
+def _split(texts: pa.Array, dtype: pa.DataType) -> tuple[I64, pa.Array]:
+    """Returns the number of elements of each list, and all elements. Texts have no backslashes, so no quotes."""
+    has_any = np.asarray(pc.not_equal(texts, "[]"))
+    ends, separator = (2, '","') if pt.is_string(dtype) else (1, ",")
+    inside = pc.utf8_slice_codeunits(texts.filter(pa.array(has_any)), ends, -ends)
+    lists = pc.split_pattern(inside, separator)
+    counts = np.zeros(len(texts), np.int64)
+    counts[has_any] = np.asarray(lists.value_lengths())
+    items = lists.flatten()
+    return counts, items.cast(dtype) if pt.is_string(dtype) else _scalars(items, dtype)
 
 
 def _scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
