@@ -171,7 +171,10 @@ def typed(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def _split(texts: pa.Array, dtype: pa.DataType) -> tuple[I64, pa.Array]:
-    """Returns the number of elements of each list, and all elements. Texts have no backslashes, so no quotes."""
+    """Returns the number of elements of each list, and all elements.
+
+    texts: lists without backslashes, so that no text in them has quotes.
+    """
     has_any = np.asarray(pc.not_equal(texts, "[]"))
     ends, separator = (2, '","') if pt.is_string(dtype) else (1, ",")
     inside = pc.utf8_slice_codeunits(texts.filter(pa.array(has_any)), ends, -ends)

@@ -19,8 +19,10 @@ from compactor.stores.local import LocalStore
 from tests.entities.support import by_id, rows, run, spec, types, write
 from tests.support.memory_store import MemoryStore
 
-SAMPLES = [0, 1, -(2**63), 2**63, 1.0, -0.0, 1e16, 0.1, "a", "é\n\"\\'", "", '","', "null", True, False, None,
-           [], [1], [1, None], [2**63], [1.5], ["a", "b"], ['","', "null"], [None], [True], [[1]], {"a": 1}]  # fmt: skip
+SAMPLES = [
+    0, 1, -(2**63), 2**63, 1.0, -0.0, 1e16, 0.1, "a", "é\n\"\\'", "", '","', "null", True, False, None,
+    [], [1], [1, None], [2**63], [1.5], ["a", "b"], ['","', "null"], [None], [True], [[1]], {"a": 1},
+]  # fmt: skip
 
 
 def texts_of(values: list[Any]) -> pa.Array:
