@@ -27,6 +27,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "doubles": (pa.float64(), [1.0, -0.0, 1e16, 0.1, 5e-324, None]),
     "flags": (pa.bool_(), [True, False, True, True, False, None]),
     "lists": (pa.list_(pa.string()), [["a", None], [], ['"'], [""], ["b", "c"], None]),
+    "nothing": (pa.list_(pa.null()), [[], [None], [None, None], [], [], None]),
     "numbers": (pa.large_list(pa.float64()), [[1.0, 2.5], [], [None], [1e300], [0.0], None]),
 }
 
@@ -56,6 +57,23 @@ def test_stored_values_are_read_and_compacted_as_json(
         None if v is None else strict(v) for v in [*values, {"n": 1}, "text", None]
     ]
     assert table.scan(where="v IS NULL").to_table().num_rows == 2
+    assert verify(store, CommitLog(store).current()).faults == []
+
+
+@pytest.mark.parametrize("strategy", [None, Strategy.FULL])
+def test_lists_that_were_always_empty_get_the_type_of_later_elements(
+    tmp_path: Path, strategy: Strategy | None
+) -> None:
+    url, empty = str(tmp_path / "t"), [[], [None], None]
+    nothing = pa.array(empty, pa.list_(pa.null()))
+    made = Table.create(url, pa.table({"k": [1, 2, 3], "v": nothing}), "k")
+    made.append(pa.table({"k": [4], "v": pa.array([["a"]])}))
+    store = LocalStore(Path(url))
+    if strategy is not None:
+        compact_table(store, strategy=strategy)
+    found = Table.open(url).scan().to_table()["v"]
+    assert found.type == pa.list_(pa.string())
+    assert found.to_pylist() == [*empty, ["a"]]
     assert verify(store, CommitLog(store).current()).faults == []
 
 
