@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.entities.expressions import ID
+from compactor.entities.properties import Properties
 from compactor.entities.texts import TEXT, is_string, quoted, unquoted
 from compactor.files.plain_text import text_scalar
 from lsm_fragment import compute as pc
@@ -17,13 +18,14 @@ _INTEGER: Final = "^-?[0-9]+$"
 _SEPARATOR: Final = ":"
 
 
-def with_ids(columns: dict[str, pa.Array], rows: int, names: Sequence[str]) -> dict[str, pa.Array]:
+def with_ids(columns: dict[str, Any], rows: int, names: Sequence[str]) -> dict[str, Any]:
     """Returns the columns of some rows with their `_id`: a text, or a value that can be none.
 
     The ids are the texts or integers of the columns `names`, by default `_id`. Those of several columns are
     joined by colons, with a backslash before each colon and backslash of a value.
     """
-    parts = [_part(columns.get(name, pa.nulls(rows, TEXT))) for name in names or (ID,)]
+    dense = Properties(columns)
+    parts = [_part(dense.get(name, pa.nulls(rows, TEXT))) for name in names or (ID,)]
     ids = parts[0] if len(parts) == 1 else _joined(parts)
     return {**columns, ID: ids}
 
