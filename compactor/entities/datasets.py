@@ -52,7 +52,7 @@ _Columns = dict[str, Any]
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
     """A dataset that was found."""
 
@@ -201,7 +201,7 @@ def _remote(name: str, address: str) -> Located | None:
         except InputError:
             pass  # no such object
         else:
-            return Located(name, address, True)
+            return Located(name=name, place=address, is_file=True)
     found = _table(name, address)
     if found is None and next(iter(open_store(address).list("")), None) is not None:
         raise _unusable(name, address, "holds objects, but no table")
@@ -246,7 +246,7 @@ def _there(name: str, path: str) -> Located:
         raise _unusable(name, path, "is neither a file nor a table")
     if kind_of(path) is None:
         raise _unusable(name, path, f"unknown kind of file; known endings are {KNOWN_ENDINGS}")
-    return Located(name, path, True)
+    return Located(name=name, place=path, is_file=True)
 
 
 def _stat(name: str, path: str, *, may_be_absent: bool = False) -> int:
@@ -322,7 +322,7 @@ def _table(name: str, address: str) -> Located | None:
         CommitLog(open_store(address)).current()
     except TableNotFoundError:
         return None
-    return Located(name, address, False)
+    return Located(name=name, place=address, is_file=False)
 
 
 def read_dataset(located: Located | None, name: str, charge: Charge = unlimited) -> Entities:

@@ -55,7 +55,8 @@ def test_many_rare_properties_are_held_by_their_values(tmp_path: Path) -> None:
     entities = [{"_id": f"a{n:04}", f"n{n % 700}": n, "k": n} for n in range(3000)]
     write(tmp_path, {"A": entities})
     charged: list[int] = []
-    found = read_dataset(Located("A", str(tmp_path / "A.ndjson"), True), "A", charged.append)
+    located = Located(name="A", place=str(tmp_path / "A.ndjson"), is_file=True)
+    found = read_dataset(located, "A", charged.append)
     assert found.nbytes < 400_000 > sum(charged)  # a column of all rows takes 24,000
     assert [e["n5"] for e in entities if "n5" in e] == [
         json.loads(text) for text in found.properties["n5"].drop_null().to_pylist()

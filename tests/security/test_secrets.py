@@ -37,7 +37,7 @@ ADDRESSES = {
 def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
     pq.write_table(log_rows(20, 1), folder / "in.parquet")
     (folder / "d.ndjson").write_text('{"_id": "1"}\n')
-    (folder / "spec.json").write_text('{"datasets": ["d d"]}')
+    (folder / "spec.json").write_text('{"version": 2, "datasets": ["d d"]}')
     (folder / "pipeline.yaml").write_text(
         f"nodes:\n  in: {{source: {{path: '{folder}/in.parquet'}}}}\n"
         f"  out: {{output: {{input: in, table: '{table}', sort_by: id}}}}\n"

@@ -165,9 +165,9 @@ def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
     if reserved != 0 or meta_bytes > MAX_META_BYTES:
         raise CorruptFragmentError("the block header is damaged", name=name, offset=offset)
     # By place: a merge of many small inputs reads tens of thousands, and names take a third of the time.
-    return BlockHeader(
-        known_kind, known_codec, rows, meta_bytes, stored, raw, payload, checksum
-    )  # fmt: skip
+    return BlockHeader._make(
+        (known_kind, known_codec, rows, meta_bytes, stored, raw, payload, checksum)
+    )
 
 
 def check_block_header(
