@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import click
 import pyarrow as pa
 
 from compactor.cli.display import status
+from compactor.cli.entity_links import asked_of, check_links, print_explanation, write_links
 from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import size_bytes
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
@@ -39,6 +41,7 @@ Examples:
   compactor entity-merge customers.yaml --output ./customers --dry-run
   compactor entity-merge customers.yaml --output ./customers --ndjson all.ndjson
   compactor entity-merge customers.yaml --output ./customers --ndjson - --since 41
+  compactor entity-merge customers.yaml --explain c17 s4                            what ties them
   compactor entity-merge customers.yaml --output ./customers --master 'local[2]'    on Spark
 
 \b
@@ -56,6 +59,7 @@ _NOT_POPULATED: Final = 7
 
 @click.command("entity-merge", epilog=_EPILOG)
 @click.argument("spec", metavar="SPEC.YAML")
+@click.argument("other", metavar="[ID]", required=False)
 @click.option("--output", "table", metavar="TABLE", help="Table of the merged entities.")
 @click.option("--datasets", "folder", metavar="DIR", default=".", show_default=True,
               help="Folder of the datasets for which the spec has no source.")  # fmt: skip
@@ -64,6 +68,11 @@ _NOT_POPULATED: Final = 7
               help="Allow that a dataset is gone, and that any share of the table's entities is replaced or "
               "deleted.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Report what would be written, and write nothing.")
+@click.option("--explain", "explained", metavar="ID",
+              help="Print the rules and values that tie this entity to the others of its cluster, or to a "
+              "second ID; write nothing.")  # fmt: skip
+@click.option("--edges", metavar="FILE",
+              help="Write the links of all rules (.ndjson, .csv, .parquet, ...).")  # fmt: skip
 @click.option("--ndjson", "lines", metavar="FILE",
               help="Then write the table's entities as NDJSON (- is stdout); with --dry-run, those that "
               "would be written.")  # fmt: skip
@@ -88,11 +97,14 @@ _NOT_POPULATED: Final = 7
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def entity_merge_command(
     spec: str,
+    other: str | None,
     table: str | None,
     folder: str,
     full: bool,
     allow_changes: bool,
     dry_run: bool,
+    explained: str | None,
+    edges: str | None,
     lines: str | None,
     since: int | None,
     memory_limit_bytes: int | None,
@@ -107,19 +119,23 @@ def entity_merge_command(
     One commit writes only what changed since the last run, and there is no commit if nothing changed.
     The exit code is 7 if nothing was done, because the merge waits for datasets that its spec requires.
     """
-    _check_options(table, lines, since, dry_run=dry_run, as_json=as_json)
+    asked = asked_of(explained, other)
+    reads_only = dry_run or bool(asked)
+    _check_options(table, lines, since, dry_run=reads_only, as_json=as_json)
     on_spark = is_on_spark(master, staging, shuffle_partitions)
     if on_spark and dry_run and lines is not None:
         raise UsageError("--ndjson: leave out --dry-run or --master")
+    check_links(edges, asked, on_spark=on_spark)
     loaded = load_spec(spec)
     for warning in loaded.warnings:
         warn(f"{spec}: {warning}")
     log = None if table is None else open_log(table)
     store = None if log is None else log.store
-    if lines is not None and lines != "-":
-        if Path(lines).resolve() == Path(spec).resolve():
-            raise UsageError(f"--ndjson: {lines} is the spec itself; name another file")
-        check_not_over(locate(loaded, folder), lines)
+    for option, path in (("--ndjson", lines), ("--edges", edges)):
+        if path is not None and path != "-":
+            if Path(path).resolve() == Path(spec).resolve():
+                raise UsageError(f"{option}: {path} is the spec itself; name another file")
+            check_not_over(locate(loaded, folder), path, option)
     rows: Iterable[pa.RecordBatch] | None = None
     of = spec if store is None else store.url
     with (
@@ -141,7 +157,9 @@ def entity_merge_command(
             memory_limit_bytes=limit,
             on_progress=show,
         )
-        if on_spark:
+        if asked:
+            explanation = EntityMerge(replace(run, store=None)).explain(asked)
+        elif on_spark:
             report = _run_on_spark(run, master, staging, shuffle_partitions, dry_run=dry_run)
         else:
             merge = EntityMerge(run)
@@ -149,9 +167,15 @@ def entity_merge_command(
                 report, rows = merge.look()
             else:
                 report = merge.run()
-        told.record(lambda label: mapping.of_entity_merge(label, report), of)
-        if report.waiting_for:
-            raise click.exceptions.Exit(_NOT_POPULATED)  # metrics do not count it as a success
+        if not asked:
+            told.record(lambda label: mapping.of_entity_merge(label, report), of)
+            if report.waiting_for:
+                raise click.exceptions.Exit(_NOT_POPULATED)  # metrics do not count it as a success
+        if edges is not None:
+            write_links(edges, merge.links())
+    if asked:
+        print_explanation(explanation, as_json=as_json)
+        return
     for warning in report.warnings:
         warn(f"{spec}: {warning}")
     if as_json:

@@ -152,12 +152,12 @@ def _is_inside(place: str, folder: str) -> bool:
     return Path(_local(folder)).resolve() in Path(_local(place)).resolve().parents
 
 
-def check_not_over(located: Sequence[Located | None], path: str) -> None:
-    """Raises `UsageError` if the output file is one of the datasets' files."""
+def check_not_over(located: Sequence[Located | None], path: str, option: str) -> None:
+    """Raises `UsageError` if the output file of an option is one of the datasets' files."""
     for at in (part for found in located if found is not None for part in found.whole):
         if at.is_file and _same(at.place, path):
             raise UsageError(
-                f"--ndjson: {path} is the file of dataset {at.name}: name another file"
+                f"{option}: {path} is the file of dataset {at.name}: name another file"
             )
 
 

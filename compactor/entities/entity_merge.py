@@ -5,7 +5,7 @@ Each stage is a function on columns, so that a caller can replace one of them (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from compactor.entities.components import Components, components
 from compactor.entities.datasets import Located, read_batches, read_dataset
 from compactor.entities.entities import Entities
 from compactor.entities.entity_report import EntityMergeReport
+from compactor.entities.explain import Explanation, explain
+from compactor.entities.links import link_batches
 from compactor.entities.matching import edges, starts_of
 from compactor.entities.memory import Charge, EntityMemory, unlimited
 from compactor.entities.output import (
@@ -31,6 +33,7 @@ from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.target import OPTIONS, SORT, Target
+from compactor.errors import UsageError
 from compactor.write.ingest import ingest_batches
 
 
@@ -102,6 +105,7 @@ class EntityMerge:
         self._spec, self._on_progress = run.spec, run.on_progress
         self._run, self._connect, self._ids = run, connect, ids
         self._target = Target(run.store)
+        self._datasets: list[Entities] = []
 
     def run(self) -> EntityMergeReport:
         """Writes what changed.
@@ -139,7 +143,7 @@ class EntityMerge:
         located, report = self._target.begin(self._run)
         if report.waiting_for:
             return report, None
-        datasets = self._read(located)
+        datasets = self._datasets = self._read(located)
         self._on_progress("comparing")
         try:
             merged = merge_entities(
@@ -161,6 +165,25 @@ class EntityMerge:
         report.next_updated = first + changes.rows
         known = self._target.columns
         return report, merged.batches(changes, first, known) if changes.rows else None
+
+    def links(self) -> Iterator[pa.RecordBatch]:
+        """Yields the links of the entities that `look` or `run` has read, in the schema `LINKS`."""
+        return link_batches(self._spec, self._datasets)
+
+    def explain(self, asked: Sequence[str]) -> Explanation:
+        """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.
+
+        Raises `UsageError` for unknown entities, and the errors of `look`.
+        """
+        located, report = self._target.begin(self._run)
+        if report.waiting_for:
+            raise UsageError(
+                f"--explain: waiting for {', '.join(report.waiting_for)}: run it later"
+            )
+        datasets = self._read(located)
+        (left, right), _ = edges(self._spec, datasets, self._memory.charging("values of rules"))
+        labels = self._connect(int(starts_of(datasets)[-1]), left, right)
+        return explain(self._spec, datasets, labels, asked)
 
     def _read(self, located: Sequence[Located | None]) -> list[Entities]:
         memory = self._memory

@@ -1,0 +1,180 @@
+"""Explains a cluster: which rules and values tie an entity to the others, or two entities to each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.common.counts import counted
+from compactor.entities.clusters import cluster_ids
+from compactor.entities.entities import Entities
+from compactor.entities.links import Link, Ties, rule_text
+from compactor.entities.matching import starts_of
+from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.texts import I64, TEXT
+from compactor.errors import UsageError
+from lsm_fragment import compute as pc
+
+
+class Named(NamedTuple):
+    """An entity by its dataset and id."""
+
+    dataset: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset}/{self.id}"
+
+
+class NamedLink(NamedTuple):
+    rule: str
+    value: str
+    """JSON text."""
+    entity: Named
+    other: Named
+
+    def __str__(self) -> str:
+        return f"{self.entity} = {self.other} by {self.rule}: {self.value}"
+
+    def to_json(self) -> dict[str, Any]:
+        value = json.loads(self.value)
+        ends = {"entity": self.entity._asdict(), "other": self.other._asdict()}
+        return {"rule": self.rule, "value": value, **ends}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What ties one entity to its cluster, or two entities."""
+
+    asked: tuple[Named, ...]
+    ids: tuple[str, ...]
+    """`_id` of each cluster to which the entities belong."""
+    entities: int
+    """Number of entities in the first cluster."""
+    links: tuple[NamedLink, ...]
+    """The path between two entities, or the shortest paths from one, nearest first."""
+
+    def lines(self) -> Iterator[str]:
+        if len(self.ids) > 1:
+            pairs = zip(self.asked, self.ids, strict=True)
+            yield "not one: " + ", ".join(f"{entity} is in {name}" for entity, name in pairs)
+            return
+        yield f"{self.ids[0]}: {counted(self.entities, 'entity', 'entities')}"
+        yield from map(str, self.links)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "asked": [entity._asdict() for entity in self.asked],
+            "ids": list(self.ids),
+            "entities": self.entities,
+            "links": [link.to_json() for link in self.links],
+        }
+
+
+class Numbers:
+    """Finds entities by what users call them, and names them by number."""
+
+    def __init__(self, spec: EntityMergeSpec, datasets: Sequence[Entities]) -> None:
+        self._spec, self._datasets = spec, datasets
+        self.starts = starts_of(datasets)
+
+    def name(self, number: int) -> Named:
+        dataset = int(np.searchsorted(self.starts, number, "right")) - 1
+        entity = self._datasets[dataset].ids[number - int(self.starts[dataset])].as_py()
+        return Named(self._spec.datasets[dataset].name, entity)
+
+    def named(self, text: str) -> list[int]:
+        """Returns the numbers of entities called `id`, `dataset/id` or `alias/id`."""
+        found = (self._number(dataset, id_) for dataset, id_ in candidates(self._spec, text))
+        return [number for number in found if number is not None]
+
+    def _number(self, dataset: int, id_: str) -> int | None:
+        place = pc.index(self._datasets[dataset].ids, pa.scalar(id_, TEXT)).as_py()
+        return int(self.starts[dataset]) + place if place >= 0 else None
+
+    def _first_member(self, text: str) -> int | None:
+        """Returns the first entity of a composite id such as `0|a1|1|b1`."""
+        offset, _, rest = text.partition("|")
+        if not (offset.isdecimal() and int(offset) < len(self._datasets)):
+            return None
+        parts = rest.split("|")
+        ids = ("|".join(parts[:count]) for count in range(len(parts), 0, -1))
+        found = (self._number(int(offset), id_) for id_ in ids)
+        return next((number for number in found if number is not None), None)
+
+    def only(self, text: str, place: str) -> int:
+        """Returns the entity called so. Raises `UsageError`, naming `place`, unless there is exactly one."""
+        found = self.named(text)
+        if not found and (first := self._first_member(text)) is not None:
+            return first
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise UsageError(
+                f"{place}: no dataset has an entity {text!r}: write its id, or dataset/id"
+            )
+        both = " or ".join(str(self.name(number)) for number in found)
+        raise UsageError(f"{place}: {text!r} is in several datasets: write {both}")
+
+
+def candidates(spec: EntityMergeSpec, text: str) -> Iterator[tuple[int, str]]:
+    """Yields the datasets and ids that a text may mean."""
+    prefix, _, rest = text.partition("/")
+    for number, dataset in enumerate(spec.datasets):
+        yield number, text
+        if rest and prefix in dataset:
+            yield number, rest
+
+
+def explain(
+    spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64, asked: Sequence[str]
+) -> Explanation:
+    """Explains the cluster of one entity, or the path between two.
+
+    labels: per entity, the first of its component. Raises `UsageError` for unknown or ambiguous entities.
+    """
+    numbers = Numbers(spec, datasets)
+    found = [numbers.only(text, "--explain") for text in asked]
+    clusters = [np.flatnonzero(labels == label) for label in dict.fromkeys(labels[found].tolist())]
+    members = clusters[0]
+    links: list[Link] = []
+    if len(clusters) == 1:
+        ties = Ties(spec, part_of(datasets, members))
+        start, *others = np.searchsorted(members, found).tolist()
+        reached = ties.reached(start)
+        links = ties.path(start, others[0]) or [] if others else [k for k in reached.values() if k]
+
+    def named(link: Link) -> NamedLink:
+        ends = (numbers.name(int(members[number])) for number in (link.entity, link.other))
+        return NamedLink(rule_text(spec.rules[link.rule]), link.value, *ends)
+
+    return Explanation(
+        tuple(numbers.name(number) for number in found),
+        tuple(_id_of(spec, datasets, cluster) for cluster in clusters),
+        len(members),
+        tuple(map(named, links)),
+    )
+
+
+def part_of(datasets: Sequence[Entities], members: I64) -> list[Entities]:
+    """Returns the datasets with these entities only. members: ascending numbers.
+
+    Numbers of entities in the result are positions in `members`.
+    """
+    bounds = np.searchsorted(members, starts_of(datasets))
+    starts = starts_of(datasets)
+    cuts = enumerate(pairwise(bounds.tolist()))
+    return [datasets[n].take(members[start:end] - starts[n]) for n, (start, end) in cuts]
+
+
+def _id_of(spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64) -> str:
+    part = part_of(datasets, members)
+    offsets = np.repeat(np.arange(len(part)), [d.rows for d in part])
+    ids = pa.concat_arrays([d.ids for d in part])
+    return str(cluster_ids(spec.identity, offsets, ids, np.array([len(members)]))[0])

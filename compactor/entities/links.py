@@ -1,0 +1,168 @@
+"""Links: pairs of entities that a rule equates by a value, and the paths that they form."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.entities.entities import Entities
+from compactor.entities.expressions import Values, shown
+from compactor.entities.matching import groups_of_rule, starts_of, values_of_rules
+from compactor.entities.spec import EntityMergeSpec, Rule
+from compactor.entities.texts import I64, TEXT
+
+LINKS: Final = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("rule", "value", "dataset", "id", "other_dataset", "other_id")
+    ]
+)
+"""Rows of `--edges`. `value` is a JSON text."""
+
+
+class Link(NamedTuple):
+    """A rule equates two entities, given by number, because they have a value in common."""
+
+    rule: int
+    value: str
+    """JSON text."""
+    entity: int
+    other: int
+
+
+class SharedValues(NamedTuple):
+    """The values that both sides of a rule have, with their entities."""
+
+    texts: pa.Array
+    """Distinct JSON texts. Shape (values,)."""
+    left: I64
+    """Entity numbers on the left side, ascending. Shape (occurrences,)."""
+    left_of: I64
+    """Number of the value, parallel to `left`."""
+    right: I64
+    right_of: I64
+
+
+def rule_text(rule: Rule) -> str:
+    """Returns a rule as it stands in a spec."""
+    return f"[eq, {shown(rule.left)}, {shown(rule.right)}]"
+
+
+def shared_values(left: Values, right: Values) -> SharedValues:
+    """Returns the values in common; each entity has a value at most once on a side."""
+    groups = groups_of_rule(left, right)
+    is_shared = groups.on_left & groups.on_right
+    number = np.cumsum(is_shared) - 1
+    cut = len(left.rows)
+
+    def side(codes: I64, nodes: I64) -> tuple[I64, I64]:
+        there = is_shared[codes]
+        pairs = np.unique(np.stack([nodes[there], number[codes[there]]]), axis=1)
+        return pairs[0], pairs[1]
+
+    lefts, left_of = side(groups.of[:cut], left.rows)
+    rights, right_of = side(groups.of[cut:], right.rows)
+    return SharedValues(groups.texts.filter(pa.array(is_shared)), lefts, left_of, rights, right_of)
+
+
+def link_batches(spec: EntityMergeSpec, datasets: Sequence[Entities]) -> Iterator[pa.RecordBatch]:
+    """Yields the links of all rules in the schema `LINKS`, at most one for each value of an entity.
+
+    A value links the first entity that has it on one side with all entities that have it on the other side.
+    """
+    starts = starts_of(datasets)
+    names = pa.array([dataset.name for dataset in spec.datasets])
+    ids = pa.concat_arrays([pa.array([], TEXT), *(d.ids for d in datasets)])
+
+    def ends(nodes: I64) -> list[pa.Array]:
+        of = np.searchsorted(starts, nodes, "right") - 1
+        return [names.take(pa.array(of)), ids.take(pa.array(nodes)).cast(pa.string())]
+
+    for rule, sides in zip(spec.rules, values_of_rules(spec, datasets), strict=True):
+        shared = shared_values(*sides)
+        values, nodes, others = _spanning(shared, is_mirrored=rule.left == rule.right)
+        texts = shared.texts.take(pa.array(values)).cast(pa.string())
+        rules = pa.repeat(pa.scalar(rule_text(rule)), len(values))
+        arrays = [rules, texts, *ends(nodes), *ends(others)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=LINKS)
+
+
+def _spanning(shared: SharedValues, *, is_mirrored: bool) -> tuple[I64, I64, I64]:
+    """Returns links that tie all entities of each value: value, left and right entity.
+
+    is_mirrored: both sides of the rule are the same, so that each link would come twice.
+    """
+    count = len(shared.texts)
+    firsts = [_first_of_values(shared.left, shared.left_of, count)]
+    firsts.append(_first_of_values(shared.right, shared.right_of, count))
+    others = shared.left != firsts[0][shared.left_of]
+    if is_mirrored:
+        others[:] = False
+    values = np.concatenate([shared.right_of, shared.left_of[others]])
+    left = np.concatenate([firsts[0][shared.right_of], shared.left[others]])
+    right = np.concatenate([shared.right, firsts[1][shared.left_of[others]]])
+    is_link = left != right
+    order = np.lexsort((right[is_link], left[is_link], values[is_link]))
+    return values[is_link][order], left[is_link][order], right[is_link][order]
+
+
+def _first_of_values(nodes: I64, of: I64, count: int) -> I64:
+    first = np.zeros(count, np.int64)
+    first[of[::-1]] = nodes[::-1]  # reversed, so the first occurrence wins
+    return first
+
+
+class Ties:
+    """All links among some entities, found by value, so that a value of n entities takes n steps."""
+
+    def __init__(self, spec: EntityMergeSpec, datasets: Sequence[Entities]) -> None:
+        self.names: list[tuple[int, str]] = []
+        """Rule and text of each value."""
+        self._has: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._entities: tuple[list[list[int]], list[list[int]]] = [], []
+        for rule, sides in enumerate(values_of_rules(spec, datasets)):
+            self._add(rule, shared_values(*sides))
+
+    def _add(self, rule: int, shared: SharedValues) -> None:
+        start = len(self.names)
+        self.names += [(rule, text) for text in shared.texts.to_pylist()]
+        for side, (nodes, of) in enumerate(
+            ((shared.left, shared.left_of), (shared.right, shared.right_of))
+        ):
+            of_value = self._entities[side]
+            of_value += [[] for _ in range(len(shared.texts))]
+            for node, value in zip(nodes.tolist(), (of + start).tolist(), strict=True):
+                of_value[value].append(node)
+                self._has[node].append((value, side))
+
+    def reached(self, start: int) -> dict[int, Link | None]:
+        """Returns the entities connected with `start`, nearest first, each with the link by which the
+        shortest path reaches it. `other` of a link is the entity it reaches."""
+        found: dict[int, Link | None] = {start: None}
+        waiting, done = deque([start]), set()
+        while waiting:
+            entity = waiting.popleft()
+            for value, side in self._has.get(entity, ()):
+                if (value, side) in done:
+                    continue
+                done.add((value, side))
+                for other in self._entities[1 - side][value]:
+                    if other not in found:
+                        found[other] = Link(*self.names[value], entity, other)
+                        waiting.append(other)
+        return found
+
+    def path(self, start: int, end: int) -> list[Link] | None:
+        """Returns the shortest path; None if the entities are not connected."""
+        found = self.reached(start)
+        if end not in found:
+            return None
+        links = []
+        while (link := found[end]) is not None:
+            links.append(link)
+            end = link.entity
+        return links[::-1]
