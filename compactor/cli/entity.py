@@ -19,6 +19,7 @@ from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
+from compactor.common.escaping import one_line
 from compactor.entities.datasets import check_not_over, locate
 from compactor.entities.entity_json import entity_lines
 from compactor.entities.entity_merge import EntityMerge
@@ -246,6 +247,8 @@ def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
         f"{report.changed:,} changed and {report.replaced:,} replaced {done}, {report.unchanged:,} as they "
         f"were; version {report.version}"
     )
+    for line in report.lines():
+        say(one_line(line))
     for side in dropping_sides(report.rules):
         say(f"{side.expression} left out {counted(side.dropped, 'value')}")
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.entities.cluster_figures import CommonValue, commonest_in
 from compactor.entities.entities import U64, Entities
 from compactor.entities.matching import starts_of
 from compactor.entities.same_ids import SameIdError
@@ -85,7 +86,9 @@ def _check_size(
     starts = starts_of(datasets)
     dataset = int(np.searchsorted(starts, number, "right")) - 1
     entity = datasets[dataset].ids[number - int(starts[dataset])]
-    raise too_many(spec, count, dataset, str(entity))
+    first = int(firsts[int(counts.argmax())])
+    values = commonest_in(spec, datasets, members[first : first + count])
+    raise too_many(spec, count, f"{entity} of dataset {spec.datasets[dataset].name}", values)
 
 
 def cluster_ids(identity: Identity, offsets: I64, ids: pa.Array, counts: I64) -> pa.Array:
@@ -137,12 +140,14 @@ def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask, datasets: I64) 
     return np.ones(len(ids), np.bool_)
 
 
-def too_many(spec: EntityMergeSpec, count: int, dataset: int, entity: str) -> JobError:
-    """Returns the error for a cluster of `count` entities. dataset, entity: its first entity."""
+def too_many(
+    spec: EntityMergeSpec, count: int, first: str, values: Sequence[CommonValue]
+) -> JobError:
+    """Returns the error for a cluster of `count` entities. first: one of them. values: its commonest."""
+    why = f"; the commonest value is {values[0]}" if values else ""
     return JobError(
-        f"{count:,} entities would become one (the first is {entity} of dataset "
-        f"{spec.datasets[dataset].name}), max_merged is {spec.max_merged:,}: nothing was written; look for a "
-        "rule that holds of too many, or raise max_merged"
+        f"{count:,} entities would become one (the first is {first}), max_merged is {spec.max_merged:,}: "
+        f"nothing was written{why}; look for a rule that holds of too many, or raise max_merged"
     )
 
 

@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from compactor.common.clock import Ids, random_id
 from compactor.entities.breaker import check_ended
+from compactor.entities.cluster_figures import (
+    ClusterFigures,
+    commonest_in,
+    largest_of,
+    sizes_of,
+)
 from compactor.entities.clusters import Clusters, clusters_of
 from compactor.entities.components import Components, components
 from compactor.entities.datasets import Located, read_batches, read_dataset
@@ -45,6 +52,18 @@ class MergedClusters:
     datasets: Sequence[Entities]
     clusters: Clusters
     rules: list[RuleFigures]
+
+    def largest(self) -> list[ClusterFigures]:
+        """Returns the largest clusters with their commonest values."""
+        clusters = self.clusters
+        return [
+            ClusterFigures(
+                key,
+                entities,
+                commonest_in(self.spec, self.datasets, clusters.members_of(np.array([number]))[0]),
+            )
+            for entities, key, number in largest_of(clusters.ids, clusters.counts)
+        ]
 
     def batches(
         self, changes: Difference, first_updated: int, known: pa.Schema | None = None
@@ -155,6 +174,8 @@ class EntityMerge:
         report.entities_read = sum(d.rows for d in datasets)
         report.rules = merged.rules
         report.clusters = len(merged.clusters.ids)
+        report.sizes = sizes_of(merged.clusters.counts, merged.clusters.deleted)
+        report.largest = merged.largest()
         report.new = changes.new
         report.changed = len(changes.clusters) - changes.new
         report.replaced = len(changes.gone)

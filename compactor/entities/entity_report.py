@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from compactor.entities.rule_figures import RuleFigures, warnings_of
+from compactor.entities.cluster_figures import ClusterFigures, lines_of_clusters
+from compactor.entities.rule_figures import RuleFigures, lines_of_rules, warnings_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +34,10 @@ class EntityMergeReport:
     """Datasets that do not exist and count as empty."""
     rules: list[RuleFigures] = field(default_factory=list)
     """Figures of each rule, in the order of the spec."""
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Number of living clusters by their number of entities."""
+    largest: list[ClusterFigures] = field(default_factory=list)
+    """The largest clusters of several entities."""
     waiting_for: tuple[str, ...] = ()
     """Initial datasets that have to exist and do not; if any, the run did nothing."""
 
@@ -40,5 +46,15 @@ class EntityMergeReport:
         """Lines about rules that match nothing."""
         return list(warnings_of(self.rules))
 
+    @property
+    def merged(self) -> int:
+        """Number of entities that are one with others."""
+        return sum(size * clusters for size, clusters in self.sizes.items() if size > 1)
+
+    def lines(self) -> Iterator[str]:
+        """Yields lines about rules and clusters."""
+        yield from lines_of_rules(self.rules)
+        yield from lines_of_clusters(self.sizes, self.largest)
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"warnings": self.warnings}
+        return asdict(self) | {"merged": self.merged, "warnings": self.warnings}

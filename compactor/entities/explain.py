@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +13,9 @@ import pyarrow as pa
 from compactor.common.counts import counted
 from compactor.entities.clusters import cluster_ids
 from compactor.entities.entities import Entities
-from compactor.entities.links import Link, Ties, rule_text
-from compactor.entities.matching import starts_of
+from compactor.entities.links import Link, Ties
+from compactor.entities.matching import part_of, starts_of
+from compactor.entities.rule_figures import rule_text
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import UsageError
@@ -160,17 +160,6 @@ def explain(
         len(members),
         tuple(map(named, links)),
     )
-
-
-def part_of(datasets: Sequence[Entities], members: I64) -> list[Entities]:
-    """Returns the datasets with these entities only. members: ascending numbers.
-
-    Numbers of entities in the result are positions in `members`.
-    """
-    bounds = np.searchsorted(members, starts_of(datasets))
-    starts = starts_of(datasets)
-    cuts = enumerate(pairwise(bounds.tolist()))
-    return [datasets[n].take(members[start:end] - starts[n]) for n, (start, end) in cuts]
 
 
 def _id_of(spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64) -> str:

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.entities.entities import Entities
-from compactor.entities.expressions import Values, shown
+from compactor.entities.expressions import Values
 from compactor.entities.matching import groups_of_rule, starts_of, values_of_rules
-from compactor.entities.spec import EntityMergeSpec, Rule
+from compactor.entities.rule_figures import rule_text
+from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64, TEXT
 
 LINKS: Final = pa.schema(
@@ -45,11 +46,6 @@ class SharedValues(NamedTuple):
     """Number of the value, parallel to `left`."""
     right: I64
     right_of: I64
-
-
-def rule_text(rule: Rule) -> str:
-    """Returns a rule as it stands in a spec."""
-    return f"[eq, {shown(rule.left)}, {shown(rule.right)}]"
 
 
 def shared_values(left: Values, right: Values) -> SharedValues:

@@ -8,6 +8,7 @@ edges as values, however common a value is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +27,11 @@ from compactor.entities.expressions import (
     shown,
 )
 from compactor.entities.memory import Charge, unlimited
-from compactor.entities.rule_figures import RuleFigures, counts_of
+from compactor.entities.rule_figures import RuleFigures, Shared, ValueFigures, counts_of, cut
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64
 from compactor.errors import JobError
+from lsm_fragment import compute as pc
 
 
 class Edges(NamedTuple):
@@ -44,6 +46,17 @@ def starts_of(datasets: Sequence[Entities]) -> I64:
     return np.concatenate([[0], np.cumsum([d.rows for d in datasets])]).astype(np.int64)
 
 
+def part_of(datasets: Sequence[Entities], members: I64) -> list[Entities]:
+    """Returns the datasets with these entities only. members: ascending numbers.
+
+    Numbers of entities in the result are positions in `members`.
+    """
+    bounds = np.searchsorted(members, starts_of(datasets))
+    starts = starts_of(datasets)
+    cuts = enumerate(pairwise(bounds.tolist()))
+    return [datasets[n].take(members[start:end] - starts[n]) for n, (start, end) in cuts]
+
+
 def edges(
     spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
 ) -> tuple[Edges, list[RuleFigures]]:
@@ -53,7 +66,9 @@ def edges(
         groups = groups_of_rule(*sides)
         found.append(edges_of_groups(groups))
         of_rule.add(counts_of(sides))
-        of_rule.matches = int(np.count_nonzero(groups.ties))
+        of_rule.add_distinct(
+            *distinct_of(groups.texts, groups.on_left, groups.on_right, groups.entities())
+        )
     return _all_of(found), figures
 
 
@@ -129,10 +144,44 @@ class Groups(NamedTuple):
     of: I64
     """Group per value. Shape (values,)."""
 
+    left_values: int
+    """How many of the values, from the first on, are those of the left side."""
+
     @property
     def ties(self) -> npt.NDArray[np.bool_]:
         """Whether the value connects entities."""
         return self.on_left & self.on_right & self.several
+
+    def entities(self) -> I64:
+        """Counts the distinct entities of each group. Shape (groups,)."""
+        count = len(self.texts)
+        if count and not self._has_each_once():
+            return np.bincount(np.unique(self.nodes * count + self.of) % count, minlength=count)
+        return np.bincount(self.of, minlength=count)
+
+    def _has_each_once(self) -> bool:
+        """Returns whether no entity has several values."""
+        left, right = self.nodes[: self.left_values], self.nodes[self.left_values :]
+        if not ((np.diff(left) > 0).all() and (np.diff(right) > 0).all()):
+            return False
+        return not len(left) or not len(right) or left[-1] < right[0] or right[-1] < left[0]
+
+
+def distinct_of(
+    texts: pa.Array,
+    on_left: npt.NDArray[np.bool_],
+    on_right: npt.NDArray[np.bool_],
+    entities: I64,
+) -> tuple[int, int, Shared]:
+    """Returns the distinct values of both sides of a rule, and those in common. Arguments as in `Groups`."""
+    shared = np.flatnonzero(on_left & on_right)
+    most = None
+    if len(shared):
+        count = int(entities[shared].max())
+        best = texts.take(pa.array(shared[entities[shared] == count]))
+        most = ValueFigures(cut(pc.min(best).as_py()), count)
+    counts = (int(np.count_nonzero(on_left)), int(np.count_nonzero(on_right)))
+    return *counts, Shared(len(shared), most)
 
 
 def groups_of_rule(left: Values, right: Values) -> Groups:
@@ -156,6 +205,7 @@ def groups_of_rule(left: Values, right: Values) -> Groups:
         firsts=firsts,
         nodes=nodes,
         of=codes,
+        left_values=len(left.rows),
     )
 
 

@@ -33,6 +33,7 @@ from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import check_tasks
 from compactor.entities.spark_components import Connector, Round, SparkConnector
+from compactor.entities.spark_figures import common_values, largest_clusters, total_sizes
 from compactor.entities.spark_flows import (
     dataset_parts,
     first_nodes,
@@ -197,6 +198,9 @@ class SparkEntityMerge:
         )
         check_tasks(clusters.summaries.values(), self._located)
         labelled.release()
+        report = self.report
+        report.sizes = total_sizes(clusters)
+        report.largest = largest_clusters(jobs, context, homes, clusters, labels)
         return clusters
 
     def _labels(
@@ -247,8 +251,8 @@ class SparkEntityMerge:
 
     def _count_matches(self, matched: Done) -> None:
         for said in matched.summaries.values():
-            for rule, matches in zip(self.report.rules, said["matches"], strict=True):
-                rule.matches += matches
+            for rule, figures in zip(self.report.rules, said["rules"], strict=True):
+                matching.add_distinct(rule, figures)
 
     def _show_round(self, round_: Round) -> None:
         self._on_progress(
@@ -269,8 +273,12 @@ class SparkEntityMerge:
             max(homes) + 1,
             lambda part, given: matching.first_of_largest(context, homes[part], given),
         )
-        dataset, entity = min((said["dataset"], said["id"]) for said in done.summaries.values())
-        raise too_many(self._spec, count, dataset, entity)
+        dataset, entity, component = min(
+            (said["dataset"], said["id"], said["component"]) for said in done.summaries.values()
+        )
+        first = f"{entity} of dataset {self._spec.datasets[dataset].name}"
+        values = common_values(jobs, context, homes, largest).get(component, [])
+        raise too_many(self._spec, count, first, values)
 
     def _written(self, jobs: Jobs) -> Done | None:
         """Returns the table's ids, signatures and deletion flags; None without a table."""

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from compactor.common.counts import counted
 from compactor.entities.expressions import Values, shown
 from compactor.entities.spec import Rule
+
+SHOWN_CHARACTERS: Final = 200
+"""Cut values in reports after this many characters."""
+
+
+def cut(text: str) -> str:
+    """Returns a text as a report shows it."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
+@dataclass(slots=True)
+class ValueFigures:
+    """A value and how many entities have it."""
+
+    value: str
+    """JSON text, cut."""
+    entities: int
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Sorts the most shared value first."""
+        return -self.entities, self.value
 
 
 @dataclass(slots=True)
@@ -17,6 +40,7 @@ class SideFigures:
     expression: str
     values: int = 0
     """Values of all living entities."""
+    distinct: int = 0
     dropped: int = 0
     """Values left out, because they are blank or of a type that a function does not take."""
 
@@ -31,6 +55,13 @@ class RuleFigures:
     right: SideFigures
     matches: int = 0
     """Distinct values that both sides have."""
+    most_shared: ValueFigures | None = None
+    """The one of them that most entities have."""
+
+    @property
+    def text(self) -> str:
+        """The rule as it stands in a spec."""
+        return f"[eq, {self.left.expression}, {self.right.expression}]"
 
     @classmethod
     def none_of(cls, rule: Rule) -> RuleFigures:
@@ -42,10 +73,45 @@ class RuleFigures:
         for side, counts in zip((self.left, self.right), sides, strict=True):
             side.add(*counts)
 
+    def add_distinct(self, left: int, right: int, shared: Shared) -> None:
+        """Adds the distinct values of both sides, and the values in common."""
+        self.left.distinct += left
+        self.right.distinct += right
+        self.matches += shared.matches
+        found = [each for each in (self.most_shared, shared.most) if each is not None]
+        self.most_shared = min(found, key=lambda each: each.order, default=None)
+
+
+class Shared(NamedTuple):
+    """Values that both sides of a rule have."""
+
+    matches: int
+    most: ValueFigures | None
+
+
+def rule_text(rule: Rule) -> str:
+    """Returns a rule as it stands in a spec."""
+    return RuleFigures.none_of(rule).text
+
 
 def counts_of(sides: Sequence[Values]) -> list[tuple[int, int]]:
     """Returns the numbers of values and of values left out, for each side of a rule."""
     return [(len(values.rows), values.dropped) for values in sides]
+
+
+def lines_of_rules(rules: Sequence[RuleFigures]) -> Iterator[str]:
+    """Yields a line about the values of each rule."""
+    for rule in rules:
+        found = " and ".join(
+            f"{s.values:,} ({s.distinct:,} distinct)" for s in (rule.left, rule.right)
+        )
+        line = f"{rule.text}: {found} values, {rule.matches:,} in common"
+        if rule.most_shared is not None:
+            most = rule.most_shared
+            line += (
+                f"; most shared is {most.value}, by {counted(most.entities, 'entity', 'entities')}"
+            )
+        yield line
 
 
 def dropping_sides(rules: Sequence[RuleFigures]) -> Iterator[SideFigures]:
@@ -58,7 +124,7 @@ def warnings_of(rules: Sequence[RuleFigures]) -> Iterator[str]:
     """Yields a line for each rule that matches nothing, with the likely reason."""
     for rule in rules:
         sides = (rule.left, rule.right)
-        start = f"rule [eq, {rule.left.expression}, {rule.right.expression}] matches nothing: "
+        start = f"rule {rule.text} matches nothing: "
         empty = [side for side in sides if not side.values + side.dropped]
         if empty:
             names = " and ".join(side.expression for side in empty)

@@ -38,6 +38,7 @@ EXAMPLE: dict[str, list[Entity]] = {
     "C": [{"_id": "c1", "f3": "X"}, {"_id": "c2", "f3": "x"}, {"_id": "c3", "_deleted": True}],
 }
 SPEC: dict[str, Any] = {
+    "version": 2,
     "datasets": ["A a", "B b", "C c"],
     "equality": [["eq", "a.f1", "b.f1"], ["eq", "b.f2", ["lower", "c.f3"]]],
 }
@@ -141,3 +142,38 @@ def test_links_tie_what_the_clusters_have_in_linear_size(tmp_path: Path) -> None
         (row["id"], row["other_id"]) for row in links.to_pylist() if row["rule"] == "[eq, a.k, b.k]"
     }
     assert all(int(one) % 3 == int(other) % 3 for one, other in pairs)
+
+
+def test_a_run_reports_the_values_of_rules_and_the_largest_clusters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = [{"_id": f"a{n}", "k": [n, 7, 7], "l": "x"} for n in range(4)]
+    b = [{"_id": f"b{n}", "k": 7, "l": "xy"[n]} for n in range(2)]
+    write(tmp_path, {"A": a, "B": [*b, {"_id": "b9", "k": 8, "l": "z"}]})
+    rules = [["eq", "a.k", "b.k"], ["eq", "a.l", "b.l"]]
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({"datasets": ["A a", "B b"], "equality": rules}))
+    assert merge(tmp_path, "--dry-run", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    first = found["rules"][0]
+    assert (first["left"]["values"], first["left"]["distinct"]) == (12, 5)
+    assert (first["right"]["distinct"], first["matches"]) == (2, 1)
+    assert first["most_shared"] == {"value": "7", "entities": 6}
+    assert found["sizes"] == {"1": 1, "6": 1}
+    assert found["merged"] == 6
+    [largest] = found["largest"]
+    assert largest["entities"] == 6
+    assert [(v["rule"], v["value"], v["entities"]) for v in largest["values"]] == [
+        ("[eq, a.k, b.k]", "7", 6),
+        ("[eq, a.l, b.l]", '"x"', 5),
+    ]
+    assert merge(tmp_path, "--dry-run") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "[eq, a.k, b.k]: 12 (5 distinct) and 3 (2 distinct) values, 1 in common; most shared is 7, by "
+        "6 entities",
+        '[eq, a.l, b.l]: 4 (1 distinct) and 3 (3 distinct) values, 1 in common; most shared is "x", by '
+        "5 entities",
+        "clusters by number of entities: 1 of 1, 1 of 6",
+        "0|a0|0|a1|0|a2|0|a3|1|b0|1|b1 has 6 entities: 7 by [eq, a.k, b.k] (6 entities), "
+        '"x" by [eq, a.l, b.l] (5 entities)',
+    ]

@@ -128,9 +128,15 @@ def test_what_functions_leave_out_is_counted_of_living_entities(
     assert command([*call, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"] == [
         {
-            "left": {"expression": "[digits, [trim, a.tel]]", "values": 2, "dropped": 3},
-            "right": {"expression": "b.tel", "values": 2, "dropped": 0},
+            "left": {
+                "expression": "[digits, [trim, a.tel]]",
+                "values": 2,
+                "distinct": 2,
+                "dropped": 3,
+            },
+            "right": {"expression": "b.tel", "values": 2, "distinct": 2, "dropped": 0},
             "matches": 1,
+            "most_shared": {"value": '"1"', "entities": 2},
         }
     ]
     assert command(call) == 0

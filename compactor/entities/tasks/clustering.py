@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from compactor.entities.cluster_figures import largest_of, sizes_of
 from compactor.entities.clusters import clusters_of
 from compactor.entities.entities import DELETED, SIGNATURE
 from compactor.entities.expressions import ID
@@ -45,4 +46,10 @@ def cluster(context: Context, given: TaskInput) -> TaskOutput:
             }
         )
     )
-    yield TaskSummary({})
+    components = ints_of(lines, LABEL)[clusters.members[starts]]
+    largest = [
+        (entities, key, int(components[number]))
+        for entities, key, number in largest_of(clusters.ids, clusters.counts)
+    ]
+    sizes = sizes_of(clusters.counts, clusters.deleted)
+    yield TaskSummary({"sizes": list(sizes.items()), "largest": largest})

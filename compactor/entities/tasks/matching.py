@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.entities.expressions import ID
+from compactor.entities.matching import distinct_of
+from compactor.entities.rule_figures import RuleFigures, Shared, ValueFigures
 from compactor.entities.tasks.context import (
     GROUP,
     LABEL,
@@ -18,7 +21,7 @@ from compactor.entities.tasks.context import (
     Context,
     Partition,
 )
-from compactor.entities.tasks.lines import all_rows, ints_of, number_of
+from compactor.entities.tasks.lines import all_rows, array_of, ints_of, number_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.stores.parts import part_rows
@@ -28,27 +31,39 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
     """Matches groups with the same value on both sides of a rule, across homes. Sends each matched group back
     to its home, with the entity to connect to."""
     found = all_rows(context, given)
-    texts = found.column(TEXT_OF_VALUE).combine_chunks()
-    coded = texts.dictionary_encode()
-    keys = np.asarray(coded.indices).astype(np.int64) * len(context.spec.rules)
-    keys += ints_of(found, RULE)
-    found_keys, of, count = np.unique(keys, return_inverse=True, return_counts=True)
-    on_left, on_right, several = (
-        np.bincount(of, np.asarray(found.column(name)), len(count)) > 0
-        for name in ("on_left", "on_right", "several")
+    coded = array_of(found, TEXT_OF_VALUE).dictionary_encode()
+    rules = len(context.spec.rules)
+    keys = np.asarray(coded.indices).astype(np.int64) * rules + ints_of(found, RULE)
+    keys, of, count = np.unique(keys, return_inverse=True, return_counts=True)
+    on_left, on_right = (
+        np.bincount(of, np.asarray(found.column(side)), len(count)) > 0
+        for side in ("on_left", "on_right")
     )
     nodes = ints_of(found, NODE)
     firsts = np.full(len(count), np.iinfo(np.int64).max)
     np.minimum.at(firsts, of, nodes)
-    is_shared = on_left & on_right & (several | (count > 1))  # homes have different entities
-    matched = is_shared[of]
+    matched = (on_left & on_right)[of]
     groups = ints_of(found, GROUP)[matched]
     if len(groups):
         yield TaskRows(pa.RecordBatch.from_pydict({GROUP: groups, NODE: firsts[of[matched]]}))
-    rules = np.bincount(
-        found_keys[is_shared] % len(context.spec.rules), minlength=len(context.spec.rules)
-    )
-    yield TaskSummary({"matches": rules.tolist()})
+    entities = np.bincount(of, ints_of(found, "entities"), len(count)).astype(np.int64)
+    figures = []
+    for rule in range(rules):
+        own = np.flatnonzero(keys % rules == rule)
+        texts = coded.dictionary.take(pa.array(keys[own] // rules))
+        figures.append(distinct_of(texts, on_left[own], on_right[own], entities[own]))
+    yield TaskSummary({"rules": [_as_json(*each) for each in figures]})
+
+
+def _as_json(left: int, right: int, shared: Shared) -> list[Any]:
+    most = shared.most
+    return [left, right, shared.matches, most and [most.value, most.entities]]
+
+
+def add_distinct(rule: RuleFigures, said: Sequence[Any]) -> None:
+    """Adds the figures of one task of `match` to those of a rule."""
+    left, right, matches, most = said
+    rule.add_distinct(left, right, Shared(matches, most and ValueFigures(*most)))
 
 
 def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterator[pa.RecordBatch]:
@@ -92,5 +107,8 @@ def label(context: Context, part: int, home: Partition, given: TaskInput) -> Tas
 def first_of_largest(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
     """Reports the dataset and `_id` of the first of the given nodes of a home."""
     lines = pa.Table.from_batches(part_rows(open_store(context.staging), home.members))
-    place = min(int(np.min(np.asarray(batch.column(NODE)) & PLACE)) for _, batch in given)
-    yield TaskSummary({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})
+    asked = all_rows(context, given)
+    places = ints_of(asked, NODE) & PLACE
+    place, component = min(zip(places.tolist(), ints_of(asked, LABEL).tolist(), strict=True))
+    first = {"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()}
+    yield TaskSummary({**first, "component": component})

@@ -94,7 +94,7 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
                         NODE: number_of(part, found.firsts),
                         "on_left": pa.array(found.on_left),
                         "on_right": pa.array(found.on_right),
-                        "several": pa.array(found.several),
+                        "entities": pa.array(found.entities()),
                     }
                 )
             )
