@@ -241,12 +241,7 @@ def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
     if report.missing_datasets:
         say(f"missing, and taken as empty: {', '.join(report.missing_datasets)}")
     done = "to write" if dry_run else "written"
-    say(
-        f"{counted(report.entities_read, 'entity', 'entities')} read, {report.clusters:,} after "
-        f"merging; {report.new:,} new, "
-        f"{report.changed:,} changed and {report.replaced:,} replaced {done}, {report.unchanged:,} as they "
-        f"were; version {report.version}"
-    )
+    say(f"{report.summary} {done}, {report.unchanged:,} as they were; version {report.version}")
     for line in report.lines():
         say(one_line(line))
     for side in dropping_sides(report.rules):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from compactor.common.counts import counted
 from compactor.entities.cluster_figures import ClusterFigures, lines_of_clusters
 from compactor.entities.rule_figures import RuleFigures, lines_of_rules, warnings_of
 
@@ -50,6 +51,13 @@ class EntityMergeReport:
     def merged(self) -> int:
         """Number of entities that are one with others."""
         return sum(size * clusters for size, clusters in self.sizes.items() if size > 1)
+
+    @property
+    def summary(self) -> str:
+        return (
+            f"{counted(self.entities_read, 'entity', 'entities')} read, {self.clusters:,} after merging; "
+            f"{self.new:,} new, {self.changed:,} changed and {self.replaced:,} replaced"
+        )
 
     def lines(self) -> Iterator[str]:
         """Yields lines about rules and clusters."""

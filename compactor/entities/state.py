@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final, Self
 
 from compactor.entities.entities import RESERVED
 from compactor.entities.expressions import ID
 from compactor.entities.spec import Dataset
-from compactor.errors import DataError, UsageError
+from compactor.errors import CompactorError, DataError, UsageError
 from compactor.rows.bounded_keys import KEY_OF
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.errors import cause_of
@@ -29,6 +29,8 @@ class State:
     """Names of the datasets that existed."""
     next_updated: int = 0
     """`_updated` of the next entity to be written."""
+    report: tuple[str, ...] = field(default=(), compare=False)
+    """Lines about the last run that committed, which `compactor report` shows."""
 
     @classmethod
     def of(cls, metadata: TableMetadata | None, url: str) -> Self | None:
@@ -51,11 +53,21 @@ class State:
                 tuple(Dataset(*d) for d in value["datasets"]),
                 tuple(map(str, value["found"])),
                 int(value["next_updated"]),
+                tuple(map(str, value["report"])),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 f"{url}: the state of the entity merge is damaged ({cause_of(error)})"
             ) from error
+
+    @classmethod
+    def report_in(cls, metadata: TableMetadata | None) -> tuple[str, ...]:
+        """Returns the lines about the last run into a table; none if no entity merge wrote it."""
+        try:
+            state = cls.of(metadata, "")
+        except CompactorError:
+            return ()
+        return () if state is None else state.report
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:
         value = asdict(self)

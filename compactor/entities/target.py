@@ -74,7 +74,8 @@ class Target:
     def state_after(self, spec: EntityMergeSpec, report: EntityMergeReport) -> State:
         names = (dataset.name for dataset in spec.datasets)
         found = tuple(name for name in names if name not in report.missing_datasets)
-        return State(spec.datasets, found, report.next_updated)
+        lines = (report.summary, *report.lines())
+        return State(spec.datasets, found, report.next_updated, lines)
 
     def amending(self, after: State) -> Amend:
         """Returns the amendment that stores state `after` with a commit of rows.

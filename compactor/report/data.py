@@ -300,6 +300,8 @@ class Report:
     templates: tuple[StoredTemplates, ...]
     """Of the largest columns that are stored as templates, the largest first."""
     pending: Pending
+    entity_merge: tuple[str, ...]
+    """Lines about the last run of an entity merge that wrote to the table; none for other tables."""
     notes: tuple[str, ...]
     """Sentences on what could not be read or is not shown."""
 

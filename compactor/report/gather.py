@@ -12,6 +12,7 @@ import numpy as np
 from compactor.common.setting_keys import SINCE
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.owner import shown_owner
+from compactor.entities.state import State
 from compactor.errors import CompactorError, DataError, OvertakenError, UsageError
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import estimate
@@ -110,6 +111,7 @@ class _Gathering:
             columns=columns,
             templates=templates,
             pending=self._pending(),
+            entity_merge=State.report_in(self._snapshot.metadata),
             notes=tuple(self._notes),
         )
 

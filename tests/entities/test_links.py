@@ -177,3 +177,18 @@ def test_a_run_reports_the_values_of_rules_and_the_largest_clusters(
         "0|a0|0|a1|0|a2|0|a3|1|b0|1|b1 has 6 entities: 7 by [eq, a.k, b.k] (6 entities), "
         '"x" by [eq, a.l, b.l] (5 entities)',
     ]
+
+
+def test_the_page_of_the_table_has_the_figures_of_the_last_run(
+    example: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, page = str(example / "t"), example / "r.html"
+    assert merge(example, "--output", table) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert command(["report", table, "-o", str(page)]) == 0
+    assert "clusters by number of entities: 4 of 1, 1 of 4" in page.read_text()
+    capsys.readouterr()
+    assert command(["report", table, "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["entity_merge"]
+    assert lines[1:] == printed[1:]
+    assert printed[0].startswith(lines[0])

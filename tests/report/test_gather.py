@@ -234,7 +234,8 @@ def test_the_json_is_json_and_complete(tmp_path: Path) -> None:
     report = report_of(compacted(tmp_path))
     document = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert set(document) == {
-        "table", "headline", "key_space", "history", "columns", "templates", "pending", "notes",
+        "table", "headline", "key_space", "history", "columns", "templates", "pending", "entity_merge",
+            "notes",
     }  # fmt: skip
     assert document["headline"]["rows"] == 900
     assert len(document["key_space"]["now"]["bars"]) == report.headline.fragments
