@@ -106,7 +106,8 @@ def values_of_cluster(
 
 def commonest(spec: EntityMergeSpec, values: pa.Table) -> list[CommonValue]:
     """Returns the values in common that most entities of a cluster have. values: each once."""
-    shared = values.filter(pc.and_(values["on_left"], values["on_right"]))
+    is_shared = pc.and_(values["on_left"], values["on_right"])
+    shared = values.filter(pc.and_(is_shared, pc.greater(values["entities"], 1)))
     order = [("entities", "descending"), ("rule", "ascending"), ("text", "ascending")]
     top = shared.take(pc.select_k_unstable(shared, min(COMMONEST, len(shared)), sort_keys=order))
     return [

@@ -174,7 +174,7 @@ def distinct_of(
     entities: I64,
 ) -> tuple[int, int, Shared]:
     """Returns the distinct values of both sides of a rule, and those in common. Arguments as in `Groups`."""
-    shared = np.flatnonzero(on_left & on_right)
+    shared = np.flatnonzero(on_left & on_right & (entities > 1))
     most = None
     if len(shared):
         count = int(entities[shared].max())

@@ -54,7 +54,7 @@ class RuleFigures:
     left: SideFigures
     right: SideFigures
     matches: int = 0
-    """Distinct values that both sides have."""
+    """Distinct values that both sides have, and at least two entities."""
     most_shared: ValueFigures | None = None
     """The one of them that most entities have."""
 

@@ -42,11 +42,12 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
     nodes = ints_of(found, NODE)
     firsts = np.full(len(count), np.iinfo(np.int64).max)
     np.minimum.at(firsts, of, nodes)
-    matched = (on_left & on_right)[of]
+    entities = np.bincount(of, ints_of(found, "entities"), len(count)).astype(np.int64)
+    # A rule inside one dataset has values that only one entity has, on both sides.
+    matched = (on_left & on_right & (entities > 1))[of]
     groups = ints_of(found, GROUP)[matched]
     if len(groups):
         yield TaskRows(pa.RecordBatch.from_pydict({GROUP: groups, NODE: firsts[of[matched]]}))
-    entities = np.bincount(of, ints_of(found, "entities"), len(count)).astype(np.int64)
     figures = []
     for rule in range(rules):
         own = np.flatnonzero(keys % rules == rule)
