@@ -167,7 +167,8 @@ def _member_hashes(datasets: Sequence[Entities], starts: I64) -> U64:
 
 def _signatures(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
     """Hashes each cluster's members, including their datasets, and the fold settings."""
-    settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}"], TEXT))
+    chosen = f" {sorted(spec.survivors)}" if spec.survivors else ""
+    settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}{chosen}"], TEXT))
     if not len(counts):
         return np.zeros(0, np.int64)
     total = np.add.reduceat(hashes, np.cumsum(counts) - counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
 from compactor.entities.properties import Properties, stored, values_in
 from compactor.entities.spec import PropertyStrategy
+from compactor.entities.survivors import Survivor, survived
 from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.nested import build_list
@@ -68,21 +69,41 @@ def folded_kinds(texts: pa.Array, owner: I64, clusters: int, strategy: PropertyS
     return found | of_many(texts.filter(pa.array(~alone)))
 
 
-def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Columns:
+def folded(
+    entities: Entities,
+    counts: I64,
+    strategy: PropertyStrategy,
+    survivors: Mapping[str, Survivor],
+) -> Columns:
     """Folds the properties of clusters. Columns have shape (clusters,).
 
     entities: all clusters' members, concatenated. counts: members per cluster.
     """
-    if strategy is PropertyStrategy.LIST:
-        return {MERGED: _listed(entities, counts)}
-    fold = _compacted if strategy is PropertyStrategy.COMPACT else _united
     owner = np.repeat(np.arange(len(counts)), counts)
+    chosen = survivors_in(entities.properties, owner, len(counts), survivors)
+    if strategy is PropertyStrategy.LIST:
+        return {MERGED: _listed(entities, counts), **chosen}
+    fold = _compacted if strategy is PropertyStrategy.COMPACT else _united
     found = {}
     for name, column in stored(entities.properties).items():
         rows, texts = values_in(column)
-        if len(rows):
+        if len(rows) and name not in chosen:
             found[name] = fold(texts, owner[rows], len(counts))
-    return found
+    return found | chosen
+
+
+def survivors_in(
+    columns: Columns, owner: I64, clusters: int, survivors: Mapping[str, Survivor]
+) -> dict[str, pa.Array]:
+    """Returns the surviving values of properties that entities have. Columns have shape (clusters,).
+
+    columns: of the members. owner: the cluster of each, ascending.
+    """
+    return {
+        name: survived(column, owner, clusters, how, columns.get(how.column))
+        for name, how in survivors.items()
+        if (column := columns.get(name)) is not None and column.null_count < len(column)
+    }
 
 
 def _united(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:

@@ -6,14 +6,14 @@ Batches are in id order, and each row gets the next sequence number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.entities.clusters import Clusters
-from compactor.entities.column_types import JSON, NO_KINDS, Kinds, type_in, typed
+from compactor.entities.column_types import JSON, NO_KINDS, Kinds, kinds_in, type_in, typed
 from compactor.entities.entities import (
     DELETED,
     KEY,
@@ -23,7 +23,7 @@ from compactor.entities.entities import (
     Entities,
 )
 from compactor.entities.expressions import ID, IDS
-from compactor.entities.fold import MERGED, folded, folded_kinds, ids_of, taken
+from compactor.entities.fold import MERGED, folded, folded_kinds, ids_of, survivors_in, taken
 from compactor.entities.matching import starts_of
 from compactor.entities.properties import stored, values_in
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
@@ -169,6 +169,15 @@ def written_schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
     return pa.schema([*_INTERNAL, *types.items()])
 
 
+def property_columns(spec: EntityMergeSpec, names: Iterable[str]) -> list[str]:
+    """Returns the property columns of the output. names: properties of the entities."""
+    there = sorted(set(names))
+    if spec.strategy is not PropertyStrategy.LIST:
+        return there
+    survivors = dict(spec.survivors)
+    return [MERGED, *(name for name in there if name in survivors)]
+
+
 class EntityBatches(FileBatches):
     """The rows of a difference in id order, folded while they are read."""
 
@@ -207,9 +216,12 @@ class EntityBatches(FileBatches):
 
     def _kinds(self) -> dict[str, Kinds]:
         count, strategy = len(self._changes.clusters), self._spec.strategy
-        if strategy is PropertyStrategy.LIST:
-            return {MERGED: Kinds.LIST | Kinds.ODDS} if count else {}
+        if not count:
+            return {}
         members, counts = self._clusters.members_of(self._changes.clusters)
+        chosen = self._kinds_of_survivors(members, counts)
+        if strategy is PropertyStrategy.LIST:
+            return {MERGED: Kinds.LIST | Kinds.ODDS} | chosen
         owner_of = np.full(sum(d.rows for d in self._datasets), -1)
         owner_of[members] = np.repeat(np.arange(count), counts)
         found: dict[str, list[tuple[pa.Array, I64]]] = {}
@@ -221,14 +233,28 @@ class EntityBatches(FileBatches):
                 is_wanted = owner[rows] >= 0
                 if not is_wanted.all():
                     rows, texts = rows[is_wanted], texts.filter(pa.array(is_wanted))
-                if len(rows):
+                if len(rows) and name not in chosen:
                     found.setdefault(name, []).append((texts, owner[rows]))
         kinds = {}
         for name in sorted(found):
             texts, owners = zip(*found.pop(name), strict=True)
             every = pa.concat_arrays(texts), np.concatenate(owners)
             kinds[name] = folded_kinds(*every, count, strategy)
-        return kinds
+        return dict(sorted((kinds | chosen).items()))
+
+    def _kinds_of_survivors(self, members: I64, counts: I64) -> dict[str, Kinds]:
+        """Returns the kinds of the values that survive. members: of the changed clusters, in their order."""
+        owner, found = np.repeat(np.arange(len(counts)), counts), {}
+        for name, how in sorted(self._spec.survivors):
+            wanted = {name, how.column}
+            some = [
+                replace(d, properties={n: d.properties[n] for n in wanted & set(d.properties)})
+                for d in self._datasets
+            ]
+            there = taken(some, members).properties
+            for chosen in survivors_in(there, owner, len(counts), {name: how}).values():
+                found[name] = kinds_in(chosen.drop_null())
+        return found
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         clusters, gone = self._clusters, self._changes.gone
@@ -257,7 +283,7 @@ class EntityBatches(FileBatches):
         chosen = self._changes.clusters[rows[~is_gone]]
         members, counts = clusters.members_of(chosen)
         entities = taken(self._datasets, members)
-        properties = folded(entities, counts, self._spec.strategy)
+        properties = folded(entities, counts, self._spec.strategy, dict(self._spec.survivors))
         numbers = np.cumsum(~is_gone) - 1
         at = pa.array(numbers, mask=is_gone)
         gone = pa.array(is_gone)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.entities.column_types import JSON, NO_KINDS, Kinds
 from compactor.entities.entities import REPLACED
 from compactor.entities.expressions import ID
-from compactor.entities.output import written_schema
+from compactor.entities.output import property_columns, written_schema
 from compactor.entities.spark_flows import TO_HOMES
 from compactor.entities.state import State
 from compactor.entities.target import OPTIONS, SORT, Target
@@ -70,7 +70,7 @@ def write_clusters(
             lambda part, given: folding.take(context, homes[part], given),
         )
         found_names = {name for said in taken.summaries.values() for name in said["names"]}
-        names = folding.property_columns(context.spec, found_names)
+        names = property_columns(context.spec, found_names)
         flows.append(taken.flow(folding.MEMBERS, to_target))
     on_progress("writing")
     options = replace(OPTIONS, threads=1)

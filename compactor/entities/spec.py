@@ -22,6 +22,7 @@ from compactor.entities.expressions import (
     parse_operand,
 )
 from compactor.entities.pipes import merge_settings
+from compactor.entities.survivors import Survivor, survivor_of
 from compactor.predicate.expressions.types import sql_type
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, instead_of
@@ -93,6 +94,7 @@ class _MergeSettings(BaseModel):
     sources: dict[str, str] = Field(default_factory=dict)
     types: dict[str, dict[str, str]] = Field(default_factory=dict)
     id: Any = None
+    survivors: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,8 @@ class EntityMergeSpec:
     """Pairs of dataset name and types by column, in SQL's words."""
     ids: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Pairs of dataset name and the columns of its id, where they are not `_id`."""
+    survivors: tuple[tuple[str, Survivor], ...] = ()
+    """Pairs of property and how one of its values is chosen, in place of `strategy`."""
     warnings: tuple[str, ...] = ()
 
 
@@ -162,6 +166,7 @@ def spec_of(document: Document) -> EntityMergeSpec:
         sources=tuple(settings.sources.items()),
         types=tuple(_types(document, settings, names)),
         ids=tuple(_ids(document, settings.id, datasets)),
+        survivors=tuple(_survivors(document, settings)),
         warnings=tuple(_warnings(settings)),
     )
 
@@ -211,6 +216,19 @@ def _ids(
 
 def _is_column(name: Any) -> bool:
     return isinstance(name, str) and name != "" and (name == ID or name not in RESERVED)
+
+
+def _survivors(document: Document, settings: _MergeSettings) -> Iterator[tuple[str, Survivor]]:
+    for name, value in settings.survivors.items():
+        place = ("survivors", name)
+        try:
+            survivor = survivor_of(value)
+        except ValueError as error:
+            raise document.fail_at(place, str(error)) from None
+        for each in (name, survivor.column):
+            if each in RESERVED:
+                raise document.fail_at(place, f"{each} is not a property; leave it out")
+        yield name, survivor
 
 
 def _unknown(name: str, names: set[str]) -> str:

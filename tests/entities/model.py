@@ -116,6 +116,7 @@ class Model:
         strategy: str = "default",
         identity: str = "composite",
         blanks: bool = False,
+        survivors: Mapping[str, Any] | None = None,
     ) -> None:
         self.nodes: list[tuple[int, Entity]] = []
         for offset, (_alias, entities) in enumerate(datasets):
@@ -124,6 +125,7 @@ class Model:
         self.offsets = {alias: offset for offset, (alias, _) in enumerate(datasets)}
         self.rules, self.strategy, self.identity = rules, strategy, identity
         self.blanks = blanks
+        self.survivors = survivors or {}
 
     def clusters(self) -> list[list[int]]:
         parent = list(range(len(self.nodes)))
@@ -175,7 +177,11 @@ class Model:
         merged: Entity = {"_id": name, "$ids": list(dict.fromkeys(ids))}
         if is_deleted(entities[0]):
             merged["_deleted"] = True
-        return merged | folded(entities, self.strategy)
+        merged |= folded(entities, self.strategy)
+        for name, how in self.survivors.items():
+            merged.pop(name, None)
+            merged.update((name, value) for value in survived(entities, name, how))
+        return merged
 
 
 def original_ids(entity: Entity) -> list[str]:
@@ -211,6 +217,47 @@ def folded(entities: Sequence[Entity], strategy: str) -> Entity:
         elif first:
             result[name] = list(first.values())
     return result
+
+
+def survived(entities: Sequence[Entity], name: str, how: Any) -> list[Any]:
+    """The value that survives, or none."""
+    found = [
+        (rank_of(entity, how), value)
+        for entity in entities
+        for value in _elements([entity[name]] if name in entity else [])
+        if value not in (None, [])
+    ]
+    if not found:
+        return []
+    texts = [text(value) for _, value in found]
+    if how == "list":
+        return [[value for n, (_, value) in enumerate(found) if texts.index(texts[n]) == n]]
+
+    def score(n: int) -> Any:
+        rank, value = found[n]
+        is_text = isinstance(value, str)
+        length = len(value) if is_text else len(json.dumps(value, separators=(",", ":")))
+        scores = {"first": 0, "longest": length, "most_frequent": texts.count(texts[n])}
+        own = rank if isinstance(how, dict) else (scores[how],)
+        return not (is_text and not value.strip()), own, -n
+
+    return [found[max(range(len(found)), key=score)][1]]
+
+
+def rank_of(entity: Entity, how: Any) -> tuple[Any, ...]:
+    """Texts, then numbers; missing and others first. Instants are not in the model."""
+    if not isinstance(how, dict):
+        return ()
+
+    def rank(value: Any) -> tuple[Any, ...]:
+        if isinstance(value, str):
+            return (1, 0.0, value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return (2, float(value), "")
+        return (0, 0.0, "")
+
+    given = entity.get(how["newest"])
+    return max(map(rank, given if isinstance(given, list) else [given]), default=(0, 0.0, ""))
 
 
 def _plain(entity: Entity, hidden: set[str]) -> Entity:

@@ -117,6 +117,13 @@ RULES = st.lists(
     ),
     max_size=3,
 )
+SURVIVORS = st.dictionaries(
+    st.sampled_from(["k", "p", 'é."\n', "none"]),
+    st.sampled_from(
+        ["first", "longest", "most_frequent", "list", {"newest": "l"}, {"newest": "k"}]
+    ),
+    max_size=2,
+)
 NAMES = ("A a", "B b", "C c")
 STRATEGIES = st.sampled_from(["default", "compact", "list"])
 
@@ -127,25 +134,30 @@ def strict(value: Any) -> str:
 
 
 def result_of(
-    datasets: Any, rules: Any, strategy: str, identity: str = "composite", blanks: bool = False
+    datasets: Any, rules: Any, strategy: str, identity: str = "composite", **settings: Any
 ) -> Any:
     named = list(zip("abc", datasets, strict=True))
-    return Model(named, rules, strategy, identity, blanks).result()
+    return Model(named, rules, strategy, identity, **settings).result()
 
 
 @pytest.mark.long
 @settings(max_examples=150, deadline=None)
-@given(DATASETS, RULES, STRATEGIES, st.booleans())
+@given(DATASETS, RULES, STRATEGIES, st.booleans(), SURVIVORS)
 def test_a_first_run_is_what_the_model_says(
-    datasets: Any, rules: Any, strategy: str, blanks: bool
+    datasets: Any, rules: Any, strategy: str, blanks: bool, survivors: Any
 ) -> None:
-    equality = [["eq", *rule] for rule in rules]
-    chosen = spec(*NAMES, equality=equality, strategy=strategy, link_blanks=blanks)
+    chosen = spec(
+        *NAMES,
+        equality=[["eq", *rule] for rule in rules],
+        strategy=strategy,
+        link_blanks=blanks,
+        survivors=survivors,
+    )
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), dict(zip("ABC", datasets, strict=True)))
         store = MemoryStore()
         report = run(chosen, store, Path(folder))
-        expected = result_of(datasets, rules, strategy, blanks=blanks)
+        expected = result_of(datasets, rules, strategy, blanks=blanks, survivors=survivors)
         found = rows(store)
         assert strict(by_id(found)) == strict(expected)
         assert types(store) == columns_after({}, list(expected.values()))

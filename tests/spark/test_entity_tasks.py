@@ -164,6 +164,7 @@ RUNS = st.lists(st.tuples(ENTITIES, ENTITIES, ENTITIES), min_size=1, max_size=3)
     runs=RUNS,
     identity=st.sampled_from(["composite", "first"]),
     strategy=st.sampled_from(["default", "compact", "list"]),
+    survivors=st.sampled_from([{}, {"k": "longest"}, {"m": {"newest": "k"}, "k": "list"}]),
     most=st.sampled_from([3, 50]),
     parts=st.sampled_from([1, 2, 5]),
 )
@@ -172,6 +173,7 @@ def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
     runs: Any,
     identity: str,
     strategy: str,
+    survivors: Any,
     most: int,
     parts: int,
 ) -> None:
@@ -187,9 +189,11 @@ def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
             ["eq", "b.m", ["lower", "c.k"]],
             ["eq", "a._id", "c.$ids"],
             ["eq", "c.k", "c.k"],
+            ["eq", "c.m", "c.m"],
         ],
         identity=identity,
         strategy=strategy,
+        survivors=survivors,
         max_merged=most,
     )
     for a, b, c in runs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,9 +14,8 @@ from compactor.entities.clusters import Clusters, cluster_ids
 from compactor.entities.column_types import Kinds, type_in
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE, Entities
 from compactor.entities.expressions import ID
-from compactor.entities.fold import MERGED, end_to_end
+from compactor.entities.fold import end_to_end
 from compactor.entities.output import Difference, EntityBatches
-from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.tasks.context import LABEL, NODE, PLACE, TARGET, Context, Partition
 from compactor.entities.tasks.lines import PROPERTY, all_rows, array_of, from_batch, ints_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
@@ -135,12 +134,3 @@ def with_types(plan: IngestPlan, known: pa.Schema, kinds: Mapping[str, Kinds]) -
 
     metadata = replace(plan.metadata, schema=retyped(plan.metadata.schema))
     return replace(plan, schema=retyped(plan.schema), metadata=metadata)
-
-
-def property_columns(spec: EntityMergeSpec, names: Iterable[str]) -> list[str]:
-    """Returns the property columns of the output.
-
-    names: properties of the entities; empty without entities.
-    """
-    there = sorted(set(names))
-    return there if spec.strategy is not PropertyStrategy.LIST else [MERGED]

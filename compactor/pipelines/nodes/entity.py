@@ -11,9 +11,9 @@ from pyarrow import types as pt
 from compactor.entities.entities import DELETED, RESERVED, UPDATED
 from compactor.entities.entity_merge import merged_batches
 from compactor.entities.expressions import ID, IDS
-from compactor.entities.fold import MERGED
 from compactor.entities.memory import COPIES
-from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
+from compactor.entities.output import property_columns
+from compactor.entities.spec import EntityMergeSpec
 from compactor.errors import CompactorError, ConfigError
 from compactor.pipelines.binding import fitted
 from compactor.pipelines.config import Merge
@@ -38,10 +38,9 @@ def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
                 "compute one in a transform"
             )
     assert isinstance(node.entity, EntityMergeSpec)
-    names = sorted({name for schema in given for name in schema.names} - set(RESERVED))
-    if node.entity.strategy is PropertyStrategy.LIST:
-        names = [MERGED]
-    return pa.schema([*_OWN, *(pa.field(name, pa.json_()) for name in names)])
+    names = {name for schema in given for name in schema.names} - set(RESERVED)
+    columns = property_columns(node.entity, names)
+    return pa.schema([*_OWN, *(pa.field(name, pa.json_()) for name in columns)])
 
 
 def rows(work: RunContext, name: str, node: Merge) -> Batches:

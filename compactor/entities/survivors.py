@@ -1,0 +1,162 @@
+"""Survivorship: which of several entities' values of a property becomes the value of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.entities.moments import instants
+from compactor.entities.texts import (
+    I64,
+    TEXT,
+    elements,
+    is_null,
+    is_string,
+    list_texts,
+    unquoted,
+)
+from lsm_fragment import compute as pc
+
+_BLANK: Final = r'^"(\s|\\[tnrf])*"$'
+_NUMBER: Final = "^-?[0-9]"
+
+
+class Choice(StrEnum):
+    FIRST = "first"
+    """The first value, by dataset, then id."""
+    LONGEST = "longest"
+    MOST_FREQUENT = "most_frequent"
+    LIST = "list"
+    """A list of the distinct values, even of a single one."""
+    NEWEST = "newest"
+    """The value of the entity with the greatest value of a column."""
+
+
+class Survivor(NamedTuple):
+    """How one value of a property is chosen. Of equally good values the first survives."""
+
+    choice: Choice
+    column: str = ""
+    """With `NEWEST`: the property to go by."""
+
+
+def survivor_of(value: Any) -> Survivor:
+    """Reads the setting of a property. Raises `ValueError`."""
+    if isinstance(value, dict) and list(value) == ["newest"] and isinstance(value["newest"], str):
+        return Survivor(Choice.NEWEST, value["newest"])
+    if isinstance(value, str) and value in set(Choice) - {Choice.NEWEST}:
+        return Survivor(Choice(value))
+    raise ValueError("write first, longest, most_frequent, list, or {newest: column}")
+
+
+def survived(
+    column: pa.Array, owner: I64, clusters: int, survivor: Survivor, by: pa.Array | None
+) -> pa.Array:
+    """Returns the surviving value of each cluster, null if there is none. Shape (clusters,).
+
+    column: the members' values. owner: each member's cluster, ascending. by: the values of the column that
+    `NEWEST` goes by.
+    """
+    is_there = np.asarray(column.is_valid())
+    counts, items = elements(column.filter(pa.array(is_there)))
+    members = np.repeat(np.flatnonzero(is_there), counts)
+    is_value = ~is_null(items) & np.asarray(pc.not_equal(items, "[]"))
+    members, items = members[is_value], items.filter(pa.array(is_value))
+    if survivor.choice is Choice.LIST:
+        return _lists(items, owner[members], clusters)
+    if survivor.choice is Choice.NEWEST:
+        scores = np.zeros(len(items), np.int64) if by is None else _ranks(by)[members]
+    else:
+        scores = _SCORES[survivor.choice](items, owner[members])
+    is_blank = np.asarray(pc.match_substring_regex(items, _BLANK))
+    scores = np.where(is_blank, -2, scores)  # below a missing rank
+    return _best(items, owner[members], scores, clusters)
+
+
+def _best(items: pa.Array, owner: I64, scores: I64, clusters: int) -> pa.Array:
+    """Returns the item with the greatest score of each owner, the first of several."""
+    order = np.lexsort((np.arange(len(items)), -scores, owner))
+    firsts = order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
+    at = np.full(clusters, -1, np.int64)
+    at[owner[firsts]] = firsts
+    return items.take(pa.array(at, mask=at < 0))
+
+
+def _lists(items: pa.Array, owner: I64, clusters: int) -> pa.Array:
+    pairs = owner * max(1, len(items)) + _codes(items)
+    first = np.sort(np.unique(pairs, return_index=True)[1])
+    counts = np.bincount(owner[first], minlength=clusters)
+    filled = np.flatnonzero(counts)
+    lists = list_texts(counts[filled], items.take(pa.array(first)))
+    at = np.full(clusters, -1, np.int64)
+    at[filled] = np.arange(len(filled))
+    return lists.take(pa.array(at, mask=at < 0))
+
+
+def _codes(items: pa.Array) -> I64:
+    return np.asarray(items.dictionary_encode().indices).astype(np.int64)
+
+
+def _equal(items: pa.Array, _owner: I64) -> I64:
+    return np.zeros(len(items), np.int64)
+
+
+def _lengths(items: pa.Array, _owner: I64) -> I64:
+    """Counts characters, of strings without their quotes and escapes."""
+    strings = pa.array(is_string(items))
+    texts = pc.coalesce(unquoted(pc.if_else(strings, items, pa.scalar(None, TEXT))), items)
+    return np.asarray(pc.utf8_length(texts)).astype(np.int64)
+
+
+def _frequencies(items: pa.Array, owner: I64) -> I64:
+    """Counts how often each item's owner has it."""
+    pairs = owner * max(1, len(items)) + _codes(items)
+    _, of, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    found: I64 = counts[of].astype(np.int64)
+    return found
+
+
+_SCORES: Final[dict[Choice, Callable[[pa.Array, I64], I64]]] = {
+    Choice.FIRST: _equal,
+    Choice.LONGEST: _lengths,
+    Choice.MOST_FREQUENT: _frequencies,
+}
+
+
+def _ranks(column: pa.Array) -> I64:
+    """Ranks values: texts, then numbers, then instants; -1 for missing and other ones. Shape (rows,).
+
+    Of a list the greatest element counts.
+    """
+    is_there = np.asarray(column.is_valid())
+    counts, items = elements(column.filter(pa.array(is_there)))
+    coded = items.dictionary_encode()
+    ranks = np.full(len(column), -1, np.int64)
+    members = np.repeat(np.flatnonzero(is_there), counts)
+    np.maximum.at(ranks, members, _ranks_of_distinct(coded.dictionary)[np.asarray(coded.indices)])
+    return ranks
+
+
+def _ranks_of_distinct(texts: pa.Array) -> I64:
+    none = pa.scalar(None, TEXT)
+    strings = pa.array(is_string(texts))
+    inner = unquoted(pc.if_else(strings, texts, none))
+    # Without their Z, texts of instants are in the order of time.
+    moments = pc.replace_substring_regex(instants(inner), "Z$", "")
+    is_number = pc.match_substring_regex(texts, _NUMBER)
+    numbers = pc.fill_null(pc.if_else(is_number, texts, none).cast(pa.float64()), 0.0)
+    kinds = np.asarray(strings) + 2 * np.asarray(is_number) + 2 * np.asarray(moments.is_valid())
+    words = pc.fill_null(pc.coalesce(moments, inner), "")
+    table = pa.table({"kind": kinds.astype(np.int64), "number": numbers, "word": words})
+    order = np.asarray(pc.sort_indices(table, [(name, "ascending") for name in table.schema.names]))
+    differs = np.zeros(len(texts), np.bool_)
+    for array in (pa.array(kinds.astype(np.int64)), numbers, words):
+        there = array.take(pa.array(order))
+        differs[1:] |= np.asarray(pc.not_equal(there.slice(1), there.slice(0, len(there) - 1)))
+    ranks = np.empty(len(texts), np.int64)
+    ranks[order] = np.cumsum(differs)
+    return np.where(kinds == 0, -1, ranks)

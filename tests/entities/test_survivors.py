@@ -1,0 +1,58 @@
+"""Survivorship: which of several values of a property stays. Random ones: test_against_model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.entities.support import Entity, rows, run, spec, write
+from tests.support.memory_store import MemoryStore
+
+A: list[Entity] = [
+    {"_id": "1", "k": 1, "name": "Ada", "tel": ["1", "22"], "at": "2026-01-02"},
+    {"_id": "2", "k": 1, "name": "Ada L.", "tel": "22", "at": "2026-01-02T00:30:00+01:00"},
+    {"_id": "3", "k": 1, "name": "  ", "at": "2026-01-02T00:00:00.5Z"},
+]
+B: list[Entity] = [{"_id": "1", "k": 1, "name": "Lovelace", "tel": None, "at": 5}, {"_id": "2"}]
+
+
+def merged(folder: Path, survivors: Any, **settings: Any) -> list[Entity]:
+    write(folder, {"A": A, "B": B})
+    store = MemoryStore()
+    chosen = spec("A a", "B b", equality=[["eq", "a.k", "b.k"]], survivors=survivors, **settings)
+    run(chosen, store, folder)
+    return rows(store)
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ("first", "Ada"),
+        ("longest", "Lovelace"),
+        ("most_frequent", "Ada"),
+        ({"newest": "at"}, "Ada"),
+        ({"newest": "nothing"}, "Ada"),
+        ("list", ["Ada", "Ada L.", "  ", "Lovelace"]),
+    ],
+)
+def test_one_value_survives(how: Any, name: Any, tmp_path: Path) -> None:
+    first, other = merged(tmp_path, {"name": how, "tel": "most_frequent"})
+    assert (first["name"], first["tel"], first["k"]) == (name, "22", [1, 1, 1, 1])
+    assert "name" not in other
+
+
+def test_originals_stay_under_list_beside_the_values_that_survive(tmp_path: Path) -> None:
+    first, _ = merged(tmp_path, {"name": "longest"}, strategy="list")
+    assert first["name"] == "Lovelace"
+    assert [e["name"] for e in first["$merged"]] == ["Ada", "Ada L.", "  ", "Lovelace"]
+    assert "tel" not in first
+
+
+def test_another_choice_writes_all_anew(tmp_path: Path) -> None:
+    write(tmp_path, {"A": A, "B": B})
+    store = MemoryStore()
+    for how, changed in (("first", 0), ("longest", 2), ("longest", 0)):
+        chosen = spec("A a", "B b", equality=[["eq", "a.k", "b.k"]], survivors={"name": how})
+        assert run(chosen, store, tmp_path).changed == changed
