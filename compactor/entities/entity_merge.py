@@ -21,12 +21,12 @@ from compactor.entities.cluster_figures import (
 )
 from compactor.entities.clusters import Clusters, clusters_of
 from compactor.entities.components import Components, components
+from compactor.entities.connecting import Connected, connected
 from compactor.entities.datasets import Located, read_batches, read_dataset
 from compactor.entities.entities import Entities
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.explain import Explanation, explain
 from compactor.entities.links import link_batches
-from compactor.entities.matching import edges, starts_of
 from compactor.entities.memory import Charge, EntityMemory, unlimited
 from compactor.entities.output import (
     NOTHING_WRITTEN,
@@ -35,7 +35,6 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
-from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec
@@ -51,7 +50,7 @@ class MergedClusters:
     spec: EntityMergeSpec
     datasets: Sequence[Entities]
     clusters: Clusters
-    rules: list[RuleFigures]
+    connected: Connected
 
     def largest(self) -> list[ClusterFigures]:
         """Returns the largest clusters with their commonest values."""
@@ -82,9 +81,8 @@ def merge_entities(
 
     Raises `JobError` for a cluster of more than `max_merged` entities, `ConfigError` for duplicate ids.
     """
-    (left, right), rules = edges(spec, datasets, charge)
-    labels = connect(int(starts_of(datasets)[-1]), left, right)
-    return MergedClusters(spec, datasets, clusters_of(spec, datasets, labels), rules)
+    found = connected(spec, datasets, connect, charge)
+    return MergedClusters(spec, datasets, clusters_of(spec, datasets, found.labels), found)
 
 
 def merged_batches(
@@ -124,7 +122,7 @@ class EntityMerge:
         self._spec, self._on_progress = run.spec, run.on_progress
         self._run, self._connect, self._ids = run, connect, ids
         self._target = Target(run.store)
-        self._datasets: list[Entities] = []
+        self._merged: MergedClusters | None = None
 
     def run(self) -> EntityMergeReport:
         """Writes what changed.
@@ -162,17 +160,18 @@ class EntityMerge:
         located, report = self._target.begin(self._run)
         if report.waiting_for:
             return report, None
-        datasets = self._datasets = self._read(located)
+        datasets = self._read(located)
         self._on_progress("comparing")
         try:
-            merged = merge_entities(
+            merged = self._merged = merge_entities(
                 self._spec, datasets, self._connect, self._memory.charging("values of rules")
             )
         except SameIdError as error:
             raise error.placed(located) from None
         changes = self._changes(merged.clusters)
         report.entities_read = sum(d.rows for d in datasets)
-        report.rules = merged.rules
+        report.rules, report.cuts = merged.connected.rules, merged.connected.cuts
+        report.pair_warnings = merged.connected.pairs.warnings
         report.clusters = len(merged.clusters.ids)
         report.sizes = sizes_of(merged.clusters.counts, merged.clusters.deleted)
         report.largest = merged.largest()
@@ -189,7 +188,10 @@ class EntityMerge:
 
     def links(self) -> Iterator[pa.RecordBatch]:
         """Yields the links of the entities that `look` or `run` has read, in the schema `LINKS`."""
-        return link_batches(self._spec, self._datasets)
+        if self._merged is None:
+            return iter(())
+        found = self._merged.connected
+        return link_batches(self._spec, self._merged.datasets, found.labels, found.pairs.always)
 
     def explain(self, asked: Sequence[str]) -> Explanation:
         """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.
@@ -202,9 +204,9 @@ class EntityMerge:
                 f"--explain: waiting for {', '.join(report.waiting_for)}: run it later"
             )
         datasets = self._read(located)
-        (left, right), _ = edges(self._spec, datasets, self._memory.charging("values of rules"))
-        labels = self._connect(int(starts_of(datasets)[-1]), left, right)
-        return explain(self._spec, datasets, labels, asked)
+        charge = self._memory.charging("values of rules")
+        found = connected(self._spec, datasets, self._connect, charge, explains=True)
+        return explain(self._spec, datasets, found, asked)
 
     def _read(self, located: Sequence[Located | None]) -> list[Entities]:
         memory = self._memory

@@ -8,6 +8,7 @@ from typing import Any
 
 from compactor.common.counts import counted
 from compactor.entities.cluster_figures import ClusterFigures, lines_of_clusters
+from compactor.entities.cutting import CutFigures
 from compactor.entities.rule_figures import RuleFigures, lines_of_rules, warnings_of
 
 
@@ -39,13 +40,17 @@ class EntityMergeReport:
     """Number of living clusters by their number of entities."""
     largest: list[ClusterFigures] = field(default_factory=list)
     """The largest clusters of several entities."""
+    cuts: CutFigures = field(default_factory=CutFigures)
+    """What pairs of `never` have cut."""
+    pair_warnings: tuple[str, ...] = ()
+    """Lines about pairs that name no entity."""
     waiting_for: tuple[str, ...] = ()
     """Initial datasets that have to exist and do not; if any, the run did nothing."""
 
     @property
     def warnings(self) -> list[str]:
-        """Lines about rules that match nothing."""
-        return list(warnings_of(self.rules))
+        """Lines about rules that match nothing, and pairs that name no entity."""
+        return [*warnings_of(self.rules), *self.pair_warnings]
 
     @property
     def merged(self) -> int:
@@ -60,8 +65,9 @@ class EntityMergeReport:
         )
 
     def lines(self) -> Iterator[str]:
-        """Yields lines about rules and clusters."""
+        """Yields lines about rules, pairs and clusters."""
         yield from lines_of_rules(self.rules)
+        yield from self.cuts.lines()
         yield from lines_of_clusters(self.sizes, self.largest)
 
     def to_json(self) -> dict[str, Any]:

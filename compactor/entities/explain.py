@@ -12,14 +12,15 @@ import pyarrow as pa
 
 from compactor.common.counts import counted
 from compactor.entities.clusters import cluster_ids
+from compactor.entities.connecting import Connected
+from compactor.entities.cutting import pairs_among
 from compactor.entities.entities import Entities
-from compactor.entities.links import Link, Ties
+from compactor.entities.links import BY_PAIR, Link, Ties
 from compactor.entities.matching import part_of, starts_of
+from compactor.entities.pairs import ALWAYS, names_in, only
 from compactor.entities.rule_figures import rule_text
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.texts import I64, TEXT
-from compactor.errors import UsageError
-from lsm_fragment import compute as pc
+from compactor.entities.texts import I64
 
 
 class Named(NamedTuple):
@@ -40,7 +41,8 @@ class NamedLink(NamedTuple):
     other: Named
 
     def __str__(self) -> str:
-        return f"{self.entity} = {self.other} by {self.rule}: {self.value}"
+        value = "" if self.rule == ALWAYS else f": {self.value}"
+        return f"{self.entity} = {self.other} by {self.rule}{value}"
 
     def to_json(self) -> dict[str, Any]:
         value = json.loads(self.value)
@@ -89,15 +91,6 @@ class Numbers:
         entity = self._datasets[dataset].ids[number - int(self.starts[dataset])].as_py()
         return Named(self._spec.datasets[dataset].name, entity)
 
-    def named(self, text: str) -> list[int]:
-        """Returns the numbers of entities called `id`, `dataset/id` or `alias/id`."""
-        found = (self._number(dataset, id_) for dataset, id_ in candidates(self._spec, text))
-        return [number for number in found if number is not None]
-
-    def _number(self, dataset: int, id_: str) -> int | None:
-        place = pc.index(self._datasets[dataset].ids, pa.scalar(id_, TEXT)).as_py()
-        return int(self.starts[dataset]) + place if place >= 0 else None
-
     def _first_member(self, text: str) -> int | None:
         """Returns the first entity of a composite id such as `0|a1|1|b1`."""
         offset, _, rest = text.partition("|")
@@ -105,57 +98,50 @@ class Numbers:
             return None
         parts = rest.split("|")
         ids = ("|".join(parts[:count]) for count in range(len(parts), 0, -1))
-        found = (self._number(int(offset), id_) for id_ in ids)
-        return next((number for number in found if number is not None), None)
+        name = self._spec.datasets[int(offset)].name
+        found = (names_in(self._spec, self._datasets, [f"{name}/{id_}"]) for id_ in ids)
+        return next((some[0].number for names in found for some in names.values() if some), None)
 
-    def only(self, text: str, place: str) -> int:
-        """Returns the entity called so. Raises `UsageError`, naming `place`, unless there is exactly one."""
-        found = self.named(text)
+    def only(self, text: str) -> int:
+        """Returns the entity called so. Raises `UsageError` unless there is exactly one."""
+        found = names_in(self._spec, self._datasets, [text])[text]
         if not found and (first := self._first_member(text)) is not None:
             return first
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise UsageError(
-                f"{place}: no dataset has an entity {text!r}: write its id, or dataset/id"
-            )
-        both = " or ".join(str(self.name(number)) for number in found)
-        raise UsageError(f"{place}: {text!r} is in several datasets: write {both}")
-
-
-def candidates(spec: EntityMergeSpec, text: str) -> Iterator[tuple[int, str]]:
-    """Yields the datasets and ids that a text may mean."""
-    prefix, _, rest = text.partition("/")
-    for number, dataset in enumerate(spec.datasets):
-        yield number, text
-        if rest and prefix in dataset:
-            yield number, rest
+        return only(found, text, "--explain").number
 
 
 def explain(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64, asked: Sequence[str]
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    found: Connected,
+    asked: Sequence[str],
 ) -> Explanation:
     """Explains the cluster of one entity, or the path between two.
 
-    labels: per entity, the first of its component. Raises `UsageError` for unknown or ambiguous entities.
+    Raises `UsageError` for unknown or ambiguous entities.
     """
     numbers = Numbers(spec, datasets)
-    found = [numbers.only(text, "--explain") for text in asked]
-    clusters = [np.flatnonzero(labels == label) for label in dict.fromkeys(labels[found].tolist())]
+    labels = found.labels
+    entities = [numbers.only(text) for text in asked]
+    clusters = [
+        np.flatnonzero(labels == label) for label in dict.fromkeys(labels[entities].tolist())
+    ]
     members = clusters[0]
     links: list[Link] = []
     if len(clusters) == 1:
-        ties = Ties(spec, part_of(datasets, members))
-        start, *others = np.searchsorted(members, found).tolist()
+        always = pairs_among(found.pairs, members).always
+        ties = Ties(spec, part_of(datasets, members), always)
+        start, *others = np.searchsorted(members, entities).tolist()
         reached = ties.reached(start)
         links = ties.path(start, others[0]) or [] if others else [k for k in reached.values() if k]
 
     def named(link: Link) -> NamedLink:
         ends = (numbers.name(int(members[number])) for number in (link.entity, link.other))
-        return NamedLink(rule_text(spec.rules[link.rule]), link.value, *ends)
+        rule = ALWAYS if link.rule == BY_PAIR else rule_text(spec.rules[link.rule])
+        return NamedLink(rule, link.value, *ends)
 
     return Explanation(
-        tuple(numbers.name(number) for number in found),
+        tuple(numbers.name(number) for number in entities),
         tuple(_id_of(spec, datasets, cluster) for cluster in clusters),
         len(members),
         tuple(map(named, links)),

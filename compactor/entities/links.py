@@ -12,7 +12,8 @@ import pyarrow as pa
 from compactor.entities.entities import Entities
 from compactor.entities.expressions import Values
 from compactor.entities.matching import groups_of_rule, starts_of, values_of_rules
-from compactor.entities.rule_figures import rule_text
+from compactor.entities.pairs import ALWAYS
+from compactor.entities.rule_figures import cut, rule_text
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64, TEXT
 
@@ -25,10 +26,15 @@ LINKS: Final = pa.schema(
 """Rows of `--edges`. `value` is a JSON text."""
 
 
+BY_PAIR: Final = -1
+"""Stands for the rule of pairs that are always one."""
+
+
 class Link(NamedTuple):
     """A rule equates two entities, given by number, because they have a value in common."""
 
     rule: int
+    """Number of the rule, or `BY_PAIR`."""
     value: str
     """JSON text."""
     entity: int
@@ -48,6 +54,13 @@ class SharedValues(NamedTuple):
     right_of: I64
 
 
+def link_text(spec: EntityMergeSpec, link: Link) -> str:
+    """Returns the rule and the value of a link, for messages."""
+    return (
+        ALWAYS if link.rule == BY_PAIR else f"{rule_text(spec.rules[link.rule])}: {cut(link.value)}"
+    )
+
+
 def shared_values(left: Values, right: Values) -> SharedValues:
     """Returns the values in common; each entity has a value at most once on a side."""
     groups = groups_of_rule(left, right)
@@ -65,26 +78,53 @@ def shared_values(left: Values, right: Values) -> SharedValues:
     return SharedValues(groups.texts.filter(pa.array(is_shared)), lefts, left_of, rights, right_of)
 
 
-def link_batches(spec: EntityMergeSpec, datasets: Sequence[Entities]) -> Iterator[pa.RecordBatch]:
-    """Yields the links of all rules in the schema `LINKS`, at most one for each value of an entity.
+def link_batches(
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    labels: I64,
+    always: Sequence[tuple[int, int]] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yields the links inside clusters in the schema `LINKS`, at most one for each value of an entity.
 
-    A value links the first entity that has it on one side with all entities that have it on the other side.
+    A value links the first entity of a cluster that has it on one side with all entities that have it on the
+    other side. labels: per entity, the first of its cluster.
     """
     starts = starts_of(datasets)
     names = pa.array([dataset.name for dataset in spec.datasets])
     ids = pa.concat_arrays([pa.array([], TEXT), *(d.ids for d in datasets)])
 
-    def ends(nodes: I64) -> list[pa.Array]:
-        of = np.searchsorted(starts, nodes, "right") - 1
-        return [names.take(pa.array(of)), ids.take(pa.array(nodes)).cast(pa.string())]
+    def batch(rule: str, texts: pa.Array, *ends: I64) -> pa.RecordBatch:
+        columns = [pa.repeat(pa.scalar(rule), len(texts)), texts.cast(pa.string())]
+        for nodes in ends:
+            of = np.searchsorted(starts, nodes, "right") - 1
+            columns += [names.take(pa.array(of)), ids.take(pa.array(nodes)).cast(pa.string())]
+        return pa.RecordBatch.from_arrays(columns, schema=LINKS)
 
+    if always:
+        one, other = np.array(always, np.int64).T
+        yield batch(ALWAYS, pa.nulls(len(one), TEXT), one, other)
     for rule, sides in zip(spec.rules, values_of_rules(spec, datasets), strict=True):
-        shared = shared_values(*sides)
-        values, nodes, others = _spanning(shared, is_mirrored=rule.left == rule.right)
-        texts = shared.texts.take(pa.array(values)).cast(pa.string())
-        rules = pa.repeat(pa.scalar(rule_text(rule)), len(values))
-        arrays = [rules, texts, *ends(nodes), *ends(others)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=LINKS)
+        shared = _by_cluster(shared_values(*sides), labels)
+        values, *ends = _spanning(shared, is_mirrored=rule.left == rule.right)
+        yield batch(rule_text(rule), shared.texts.take(pa.array(values)), *ends)
+
+
+def _by_cluster(shared: SharedValues, labels: I64) -> SharedValues:
+    """Makes a value of several clusters one value for each, and leaves out those without two sides."""
+    count = max(1, len(shared.texts))
+    left, right = (
+        labels[nodes] * count + of
+        for nodes, of in ((shared.left, shared.left_of), (shared.right, shared.right_of))
+    )
+    keys = np.intersect1d(left, right)
+    is_left, is_right = np.isin(left, keys), np.isin(right, keys)
+    return SharedValues(
+        shared.texts.take(pa.array(keys % count)),
+        shared.left[is_left],
+        np.searchsorted(keys, left[is_left]),
+        shared.right[is_right],
+        np.searchsorted(keys, right[is_right]),
+    )
 
 
 def _spanning(shared: SharedValues, *, is_mirrored: bool) -> tuple[I64, I64, I64]:
@@ -115,13 +155,23 @@ def _first_of_values(nodes: I64, of: I64, count: int) -> I64:
 class Ties:
     """All links among some entities, found by value, so that a value of n entities takes n steps."""
 
-    def __init__(self, spec: EntityMergeSpec, datasets: Sequence[Entities]) -> None:
+    def __init__(
+        self,
+        spec: EntityMergeSpec,
+        datasets: Sequence[Entities],
+        always: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self.names: list[tuple[int, str]] = []
         """Rule and text of each value."""
         self._has: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._entities: tuple[list[list[int]], list[list[int]]] = [], []
         for rule, sides in enumerate(values_of_rules(spec, datasets)):
             self._add(rule, shared_values(*sides))
+        for pair in always:
+            ends = [np.array([number]) for number in pair]
+            of = np.zeros(1, np.int64)
+            texts = pa.array(["null"], TEXT)
+            self._add(BY_PAIR, SharedValues(texts, ends[0], of, ends[1], of))
 
     def _add(self, rule: int, shared: SharedValues) -> None:
         start = len(self.names)

@@ -51,6 +51,7 @@ from compactor.entities.tasks.context import (
     Context,
     Partition,
 )
+from compactor.errors import UsageError
 from compactor.read.scan_pieces import pieces_of
 from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import ByKeys, ByNumber
@@ -73,6 +74,8 @@ class SparkEntityMerge:
     def __init__(self, run: EntityRun, *, connector: Connector = _CONNECTOR) -> None:
         """Raises `CompactorError` for mistakes that are visible without Spark."""
         self._asked, self._spec, self._on_progress = run, run.spec, run.on_progress
+        if run.spec.always or run.spec.never:
+            raise UsageError("always, never: leave out --master: one process keeps such pairs")
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector = connector
         self._target = Target(run.store)

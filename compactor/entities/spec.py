@@ -61,6 +61,19 @@ class PropertyStrategy(StrEnum):
     """Properties do not merge: the result lists the entities."""
 
 
+class OnNever(StrEnum):
+    """What happens if rules tie two entities that must not be one."""
+
+    REFUSE = "refuse"
+    """The run fails and writes nothing."""
+    CUT = "cut"
+    """Their cluster is divided at the weakest rules."""
+
+
+IdPairs = tuple[tuple[str, str], ...] | str
+"""Pairs of entities, or the file that has them."""
+
+
 class Dataset(NamedTuple):
     name: str
     alias: str
@@ -95,6 +108,9 @@ class _MergeSettings(BaseModel):
     types: dict[str, dict[str, str]] = Field(default_factory=dict)
     id: Any = None
     survivors: dict[str, Any] = Field(default_factory=dict)
+    always: Any = ()
+    never: Any = ()
+    on_never: OnNever = OnNever.REFUSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +142,11 @@ class EntityMergeSpec:
     """Pairs of dataset name and the columns of its id, where they are not `_id`."""
     survivors: tuple[tuple[str, Survivor], ...] = ()
     """Pairs of property and how one of its values is chosen, in place of `strategy`."""
+    always: IdPairs = ()
+    """Pairs of entities that are one, whatever the rules say."""
+    never: IdPairs = ()
+    """Pairs of entities that must not be one."""
+    on_never: OnNever = OnNever.REFUSE
     warnings: tuple[str, ...] = ()
 
 
@@ -167,6 +188,9 @@ def spec_of(document: Document) -> EntityMergeSpec:
         types=tuple(_types(document, settings, names)),
         ids=tuple(_ids(document, settings.id, datasets)),
         survivors=tuple(_survivors(document, settings)),
+        always=_id_pairs(document, "always", settings.always),
+        never=_id_pairs(document, "never", settings.never),
+        on_never=settings.on_never,
         warnings=tuple(_warnings(settings)),
     )
 
@@ -229,6 +253,22 @@ def _survivors(document: Document, settings: _MergeSettings) -> Iterator[tuple[s
             if each in RESERVED:
                 raise document.fail_at(place, f"{each} is not a property; leave it out")
         yield name, survivor
+
+
+def _id_pairs(document: Document, name: str, value: Any) -> IdPairs:
+    if isinstance(value, str) and value and "\0" not in value:
+        return value
+    wanted = "write a list of pairs of ids, as in [[a1, b7], [crm/5, shop/5]], or a file"
+    if not isinstance(value, (list, tuple)):
+        raise document.fail_at((name,), wanted)
+    for index, pair in enumerate(value):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_id, pair)):
+            raise document.fail_at((name, index), wanted)
+    return tuple((str(one), str(other)) for one, other in value)
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
 
 
 def _unknown(name: str, names: set[str]) -> str:

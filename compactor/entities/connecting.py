@@ -1,0 +1,53 @@
+"""Connects entities to clusters: by rules and by `always`, and apart as `never` says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compactor.entities.components import Components
+from compactor.entities.cutting import CutFigures, kept_apart
+from compactor.entities.entities import Entities
+from compactor.entities.matching import edges, starts_of
+from compactor.entities.memory import Charge, unlimited
+from compactor.entities.pairs import Pairs, names_in, read_pairs, resolved
+from compactor.entities.rule_figures import RuleFigures
+from compactor.entities.spec import EntityMergeSpec, OnNever
+from compactor.entities.texts import I64
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Clusters before they are named."""
+
+    labels: I64
+    """Per entity, the first of its cluster."""
+    rules: list[RuleFigures]
+    pairs: Pairs
+    cuts: CutFigures
+
+
+def connected(
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    connect: Components,
+    charge: Charge = unlimited,
+    *,
+    explains: bool = False,
+) -> Connected:
+    """Finds the cluster of each entity.
+
+    explains: does not refuse what ties a pair of `never`. Raises the errors of `kept_apart` and `resolved`.
+    """
+    texts = read_pairs(spec)
+    pairs = resolved(texts, names_in(spec, datasets, texts.texts))
+    (left, right), rules = edges(spec, datasets, charge)
+    if pairs.always:
+        one, other = np.array(pairs.always, np.int64).T
+        left, right = np.concatenate([left, one]), np.concatenate([right, other])
+    labels, cuts = connect(int(starts_of(datasets)[-1]), left, right), CutFigures()
+    if not (explains and spec.on_never is OnNever.REFUSE):
+        labels, cuts = kept_apart(spec, datasets, labels, pairs)
+    return Connected(labels, rules, pairs, cuts)
