@@ -99,11 +99,16 @@ class Cluster(NamedTuple):
                         f"always: {ends[0]} and {ends[1]} cannot be one, because never keeps them or "
                         "others that are one with them apart: leave one of the pairs out"
                     )
+                if self._is_mirrored(rule) and other < one:
+                    continue  # comes the other way round, too
                 figures.links += 1
                 if len(figures.first) < SHOWN_CUTS:
                     name = rule_text(self.spec.rules[rule])
                     figures.first.append(CutLink(name, shown_value(value), *ends))
         return np.array([forest.root(number) for number in range(count)], np.int64), figures
+
+    def _is_mirrored(self, rule: int) -> bool:
+        return self.spec.rules[rule].left == self.spec.rules[rule].right
 
     def _values(self) -> Iterator[tuple[int, str, list[int], list[int]]]:
         """Yields rule, value and the entities on both sides, strongest first."""

@@ -57,6 +57,14 @@ def test_a_cluster_with_a_pair_of_never_is_cut_at_the_weakest_rule(tmp_path: Pat
     assert "never: 1 link cut in 1 cluster" in list(report.lines())
 
 
+def test_a_link_of_a_rule_with_two_equal_sides_is_counted_once(tmp_path: Path) -> None:
+    write(tmp_path, {"A": [{"_id": "a1", "x": 1}, {"_id": "a2", "x": 1}]})
+    apart = {"never": [["a1", "a2"]], "on_never": "cut"}
+    chosen = spec("A a", version=2, equality=[["eq", "a.x", "a.x"]], **apart)
+    report = run(chosen, MemoryStore(), tmp_path)
+    assert (report.clusters, report.cuts.links) == (2, 1)
+
+
 def test_a_pair_that_becomes_apart_later_replaces_the_entity_that_was_one(tmp_path: Path) -> None:
     write(tmp_path, PEOPLE)
     store = MemoryStore()
