@@ -142,6 +142,8 @@ def _ranks(column: pa.Array) -> I64:
 
 
 def _ranks_of_distinct(texts: pa.Array) -> I64:
+    if not len(texts):
+        return np.zeros(0, np.int64)
     none = pa.scalar(None, TEXT)
     strings = pa.array(is_string(texts))
     inner = unquoted(pc.if_else(strings, texts, none))

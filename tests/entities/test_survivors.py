@@ -56,3 +56,12 @@ def test_another_choice_writes_all_anew(tmp_path: Path) -> None:
     for how, changed in (("first", 0), ("longest", 2), ("longest", 0)):
         chosen = spec("A a", "B b", equality=[["eq", "a.k", "b.k"]], survivors={"name": how})
         assert run(chosen, store, tmp_path).changed == changed
+
+
+def test_a_column_of_empty_lists_makes_no_entity_newer(tmp_path: Path) -> None:
+    entities: list[Entity] = [{"_id": str(n), "k": 1, "name": f"n{n}", "at": []} for n in (1, 2)]
+    write(tmp_path, {"A": entities})
+    store = MemoryStore()
+    chosen = spec("A a", equality=[["eq", "a.k", "a.k"]], survivors={"name": {"newest": "at"}})
+    run(chosen, store, tmp_path)
+    assert [entity["name"] for entity in rows(store)] == ["n1"]
