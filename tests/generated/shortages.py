@@ -82,6 +82,7 @@ nodes:
   q: {output: {input: j, path: joined.ndjson}}
 """
 _ENTITIES: Final = """
+version: 2
 datasets: [left l, right r]
 equality:
   - [eq, [lower, l.name], r.name]
