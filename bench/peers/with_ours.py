@@ -78,7 +78,8 @@ class Ours:
         return __version__
 
     def prepare(self, task: Task) -> None:
-        ingest_sources(LocalStore(task.prepared / "table"), task)
+        for source in task.sources:  # Together, they would share fragments.
+            ingest_sources(LocalStore(task.prepared / "table"), task, [str(source)])
 
     def start(self, task: Task) -> None:
         # Hard links: the inputs stay, and the outputs belong to the run.

@@ -78,7 +78,8 @@ def ingest_command(
 ) -> None:
     """Add FILEs to TABLE as sorted level-0 fragments; creates TABLE if needed.
 
-    All rows of a file appear at once, or none do. Small files share a commit; with --one-commit all files do.
+    All rows of a file appear at once, or none do. Small files share fragments and a commit; with --one-commit
+    all files share one commit.
     """
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
@@ -110,7 +111,7 @@ def ingest_command(
         echo_json(
             {
                 "version": reports[-1].version,
-                "files": len(reports),
+                "files": sum(len(report.paths) for report in reports),
                 "rows": sum(report.rows for report in reports),
                 "superseded_rows": sum(report.superseded_rows for report in reports),
                 "fragments": sum(report.fragments for report in reports),
@@ -150,7 +151,8 @@ def _saying_what_was_added(
     except (CompactorError, FormatError) as error:
         text = ""
         if reports:
-            before = counted(len(reports), "file before is", "files before are")
+            files_before = sum(len(report.paths) for report in reports)
+            before = counted(files_before, "file before is", "files before are")
             text = f" (the {before} in the table, version {reports[-1].version})"
         elif in_one_commit and len(files) > 1 and not isinstance(error, UnknownOutcomeError):
             text = " (none of the files was added)"

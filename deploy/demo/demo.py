@@ -60,7 +60,7 @@ def run_demo(folder: Path, endpoint: str, options: argparse.Namespace) -> None:
     _heading("Log files of many agents")
     _write_logs(folder / "logs", rows=options.rows, files=options.files, seed=options.seed)
 
-    _heading("Ingest: every file becomes sorted level-0 fragments, one commit per file")
+    _heading("Ingest: files become sorted level-0 fragments; small ones share them, and a commit")
     shell.compactor("ingest", TABLE, "logs/*.ndjson.zst", "--sort-by", SORT_BY)
     if options.files > 1:
         shell.compactor("ingest", TABLE, "logs/*.parquet")

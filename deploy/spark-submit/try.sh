@@ -54,7 +54,7 @@ for writer in 1 2 3 4; do
     done >"writer-$writer.ndjson"
 done
 compactor() { "$python" -m compactor.cli.main "$@"; }
-compactor ingest "$table" writer-*.ndjson --sort-by service,line
+for file in writer-*.ndjson; do compactor ingest "$table" "$file" --sort-by service,line; done
 "$here/submit.sh" "$@" -- compact "$table" --strategy full --json >report.json
 "$python" - <<'PY'
 import json

@@ -33,7 +33,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Makes a current folder with `a.parquet`, and a table `t` of two fragments with its rows."""
     monkeypatch.chdir(tmp_path)
     pq.write_table(log_rows(20, 0), "a.parquet")
-    assert run(["ingest", "t", "a.parquet", "a.parquet", "--sort-by", "service,ts"]) == 0
+    for _ in range(2):
+        assert run(["ingest", "t", "a.parquet", "--sort-by", "service,ts"]) == 0
     return tmp_path
 
 

@@ -90,7 +90,8 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def ingest(table: Path, files: list[str], *options: str) -> int:
-    return run(["ingest", str(table), *files, "--sort-by", "service,ts:desc", *options])
+    apart = ["--rows-per-fragment", "200"]  # as many as a file has
+    return run(["ingest", str(table), *files, "--sort-by", "service,ts:desc", *apart, *options])
 
 
 def test_batch_commands_leave_a_file_that_says_what_they_did(

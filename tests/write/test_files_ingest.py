@@ -17,13 +17,16 @@ import pytest
 from compactor import Policy, RowKind, RowPolicy, Strategy, Table
 from compactor.errors import InputError
 from compactor.files.columnar import ParquetBatches
+from compactor.rows.fold import FoldError
+from compactor.rows.policy import RowFunction
 from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
 from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions, files
-from lsm_fragment.container.writer import FragmentWriter
+from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
+from tests.support.oracle import stable_sorted
 from tests.support.tables import log_rows, table_rows
 from tests.support.wording import refuses
 
@@ -80,8 +83,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ParquetBatches]:
 
 def test_files_read_ahead_make_the_same_fragments(tmp_path: Path) -> None:
     paths = write(tmp_path, *(log_rows(170, seed) for seed in range(5)))
-    one_by_one = Ingested(paths, IngestOptions(threads=1))
-    ahead = Ingested(paths, AHEAD)
+    one_by_one = Ingested(paths, IngestOptions(threads=1, rows_per_fragment=170))
+    ahead = Ingested(paths, IngestOptions(threads=2, rows_per_fragment=170))
     assert len(ahead.fragments) == 5
     assert list(ahead.fragments.values()) == list(one_by_one.fragments.values())
     assert ahead.rows == one_by_one.rows
@@ -147,7 +150,8 @@ def test_the_file_that_follows_is_begun_when_nobody_else_needs_the_core(
     note(LocalUpload, "complete", "complete")
     store = LocalStore(tmp_path / "table")
     paths = list(map(str, write(tmp_path, log_rows(120, 1), log_rows(120, 2))))
-    with FilesIngest(store, CommitLog(store), SORT, IngestOptions(threads=threads)) as ingest:
+    options = IngestOptions(threads=threads, writer=WriterOptions(max_rows=200))
+    with FilesIngest(store, CommitLog(store), SORT, options) as ingest:
         list(ingest.add(paths))
     assert events[:3] == expected
     assert events.count("begun") == 1
@@ -214,35 +218,112 @@ def test_leaving_early_closes_the_file_that_follows(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
 
 
-def test_small_files_share_a_commit(tmp_path: Path) -> None:
-    table = Ingested(write(tmp_path, *(log_rows(50, seed) for seed in range(5))), AHEAD)
-    assert table.versions == [1] * 5
-    assert len(table.fragments) == 5
-    assert len(table.rows) == 250
+def test_small_files_share_a_fragment_and_a_commit(tmp_path: Path) -> None:
+    tables = [log_rows(50, seed) for seed in range(5)]
+    table = Ingested(write(tmp_path, *tables), AHEAD)
+    assert table.versions == [1]
+    assert len(table.fragments) == 1
+    assert table.rows == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("rows", "fragments"),
+    [
+        ([30, 30, 40, 9], [60, 49]),  # half a row group is enough
+        ([30, 230, 10], [30, 100, 100, 40]),  # a file of several fragments shares only its last one
+        ([49, 50, 1], [49, 50, 1]),  # a file that is enough by itself stays alone
+        ([0, 3, 0], [3]),
+        ([0, 0], []),
+    ],
+)
+def test_a_fragment_has_whole_files_or_a_part_of_one(
+    tmp_path: Path, rows: list[int], fragments: list[int]
+) -> None:
+    tables = [log_rows(300, seed).slice(0, count) for seed, count in enumerate(rows)]
+    table = Ingested(
+        write(tmp_path, *tables),
+        IngestOptions(threads=1, rows_per_fragment=100, writer=WriterOptions(max_rows=100)),
+    )
+    written = sorted(table.log.refresh().fragments.all(), key=lambda entry: entry.age)
+    assert [entry.rows for entry in written] == fragments
+    assert table.rows == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
+
+
+def test_heavy_files_share_no_fragment(tmp_path: Path) -> None:
+    options = IngestOptions(writer=WriterOptions(target_row_group_bytes=2000))
+    table = Ingested(write(tmp_path, *(log_rows(50, seed) for seed in range(3))), options)
+    assert len(table.fragments) == 3
+
+
+def test_a_file_that_fails_behind_others_leaves_no_row(tmp_path: Path) -> None:
+    """Its first rows were already in fragments of their own."""
+    tables = [log_rows(30, 0), log_rows(400, 1)]
+    paths = write(tmp_path, *tables, row_group_size=100)
+    damaged = bytearray(paths[1].read_bytes())
+    last = pq.ParquetFile(paths[1]).metadata.row_group(3).column(0)
+    start = last.dictionary_page_offset or last.data_page_offset
+    damaged[start : start + last.total_compressed_size] = bytes(last.total_compressed_size)
+    paths[1].write_bytes(damaged)
+    table = Ingested(paths, IngestOptions(threads=1, rows_per_fragment=100, buffer_bytes=6000))
+    assert str(paths[1]) in str(table.failure)
+    assert table.rows == stable_sorted(tables[0], SORT).to_pylist()
+
+
+@pytest.mark.parametrize("kind", [RowKind.LAST, RowKind.FIRST])
+def test_the_order_of_files_decides_among_rows_of_a_key_in_one_fragment(
+    tmp_path: Path, kind: RowKind
+) -> None:
+    tables = [pa.table({"k": [2, 1], "v": [10 * n, 10 * n + 1]}) for n in range(4)]
+    table = Ingested(write(tmp_path, *tables), IngestOptions(rows=RowPolicy(kind)), "k")
+    assert len(table.fragments) == 1
+    n = 3 if kind is RowKind.LAST else 0
+    assert table.rows == [{"k": 1, "v": 10 * n + 1}, {"k": 2, "v": 10 * n}]
+
+
+def test_a_sum_that_overflows_in_a_shared_fragment_adds_the_files_before_it(tmp_path: Path) -> None:
+    most = 2**63 - 1
+    tables = [
+        pa.table({"k": [0], "v": [7], "w": ["a column that no other file has"]}),
+        pa.table({"k": [1], "v": [most]}),
+        pa.table({"k": [1], "v": [1]}),
+    ]
+    paths = list(map(str, write(tmp_path, *tables)))
+    store = MemoryStore()
+    policy = RowPolicy(
+        RowKind.AGGREGATE, aggregates=(("v", RowFunction.SUM), ("w", RowFunction.MIN))
+    )
+    sort = parse_sort_schema("k")
+    with (
+        FilesIngest(store, CommitLog(store), sort, IngestOptions(rows=policy)) as ingest,
+        refuses(FoldError, "one of 2 files", paths[1], paths[2]),
+    ):
+        list(ingest.add(paths))
+    assert [row["k"] for row in table_rows(store)] == [0]
 
 
 @pytest.mark.parametrize(
     ("bound", "value", "expected"),
-    [("_COMMIT_FILES", 2, [1, 1, 2, 2, 3]), ("_COMMIT_BYTES", 1, [1, 2, 3, 4, 5])],
+    [("_COMMIT_FILES", 2, [1, 2, 3]), ("_COMMIT_BYTES", 1, [1, 2, 3, 4, 5])],
 )
 def test_a_commit_is_bounded_by_files_and_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int, expected: list[int]
 ) -> None:
-    monkeypatch.setattr(f"compactor.write.ingest.files.{bound}", value)
+    monkeypatch.setattr(f"compactor.write.ingest.next_commit.{bound}", value)
     paths = write(tmp_path, *(log_rows(50, seed) for seed in range(5)))
-    assert Ingested(paths, AHEAD).versions == expected
+    assert Ingested(paths, IngestOptions(rows_per_fragment=50)).versions == expected
     assert together(tmp_path, *(log_rows(50, seed) for seed in range(5)), sort="ts").version == 1
 
 
 def test_a_report_is_given_once_the_rows_are_visible(tmp_path: Path) -> None:
-    paths = list(map(str, write(tmp_path, *(log_rows(50, seed) for seed in range(3)))))
+    tables = [log_rows(50, 0), log_rows(50, 1).drop_columns("value"), log_rows(50, 2)]
+    paths = list(map(str, write(tmp_path, *tables)))
     Path(paths[2]).write_bytes(b"PAR1")
     store = MemoryStore()
     with FilesIngest(store, CommitLog(store), SORT, AHEAD) as ingest:
         reports = ingest.add(paths)
-        assert next(reports).path == paths[0]
+        assert next(reports).paths == (paths[0],)
         assert len(table_rows(store)) == 100
-        assert next(reports).path == paths[1]
+        assert next(reports).paths == (paths[1],)
         with pytest.raises(InputError, match=r"2\.parquet"):
             next(reports)
     assert CommitLog(store).refresh().version == 1
@@ -261,18 +342,19 @@ def together(folder: Path, *tables: pa.Table, sort: str = "k", **options: Any) -
         ids=lambda: next(ids),
     ) as ingest:
         reports = list(ingest.add(paths, in_one_commit=True))
-    assert [(report.path, report.version) for report in reports] == [(path, 1) for path in paths]
-    assert [report.rows for report in reports] == [table.num_rows for table in tables]
+    assert [path for report in reports for path in report.paths] == paths
+    assert {report.version for report in reports} == {1}
+    assert sum(report.rows for report in reports) == sum(table.num_rows for table in tables)
     return Table.open(store.url)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_files_of_one_commit_make_the_same_fragments(tmp_path: Path, threads: int) -> None:
     tables = [log_rows(170, seed) for seed in range(4)]
-    found = together(tmp_path, *tables, sort="service,ts", threads=threads)
+    found = together(tmp_path, *tables, sort="service,ts", threads=threads, rows_per_fragment=170)
     assert found.version == 1
     store = LocalStore(found.url)
-    alone = Ingested(write(tmp_path, *tables), IngestOptions(threads=1))
+    alone = Ingested(write(tmp_path, *tables), IngestOptions(threads=1, rows_per_fragment=170))
     keys = sorted(CommitLog(store).refresh().fragments)
     assert [store.read(key) for key in keys] == list(alone.fragments.values())
     assert table_rows(store) == alone.rows
@@ -380,7 +462,7 @@ def ingest_all(folder: Path, texts: dict[str, str], *, together: bool) -> Table:
         store, CommitLog(store), parse_sort_schema("k"), IngestOptions(), skips_empty=True
     ) as ingest:
         reports = list(ingest.add(paths, in_one_commit=together))
-    assert [report.path for report in reports] == paths
+    assert [path for report in reports for path in report.paths] == paths
     fragments = [path for path in (folder / "table" / "data").iterdir() if path.suffix == ".frag"]
     assert len(fragments) == sum(
         report.fragments for report in reports

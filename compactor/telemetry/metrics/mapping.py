@@ -191,9 +191,9 @@ def of_run(
 
 
 def of_ingest(table: str, report: IngestReport) -> list[Change]:
-    """Returns the changes for one ingested file."""
+    """Returns the changes for ingested files."""
     return [
-        Change(c.INGESTED_FILES, 1, (table,)),
+        Change(c.INGESTED_FILES, len(report.paths), (table,)),
         Change(c.INGESTED_ROWS, report.rows, (table,)),
         Change(c.INGESTED_FRAGMENTS, report.fragments, (table,)),
     ]

@@ -1,9 +1,10 @@
-"""Ingests rows as level-0 fragments: plan, write, commit. Each file is one commit, or all of a call are.
+"""Ingests rows as level-0 fragments: plan, write, commit. Small files share fragments and commits.
 
 An `IngestPlan` (`plan`) fixes metadata and schema before any row is read; `fragments` writes the rows by it;
 `commit` adds the fragments to the newest snapshot, or fails if the table has changed incompatibly.
 
-files      the whole way for files, one after the other; ahead reads the next rows meanwhile
+files      the whole way for files, one after the other; ahead reads the next rows meanwhile;
+           next_commit has what will be visible together
 columns    maps columns of a file to stored names; fitting checks stored values against wider types
 incoming   rows with their contributions to the row hash; sorting orders and merges them
 options    options as values; settings defines how users write them
@@ -12,12 +13,12 @@ options    options as values; settings defines how users write them
 from compactor.write.ingest.commit import Amend, commit_fragments
 from compactor.write.ingest.files import (
     FilesIngest,
-    IngestReport,
     OnFile,
     ingest_batches,
     ingest_file,
 )
 from compactor.write.ingest.fragments import ByteProgress, WrittenFragments, write_fragments
+from compactor.write.ingest.next_commit import IngestReport
 from compactor.write.ingest.options import BUFFER_BYTES, IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
 

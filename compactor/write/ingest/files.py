@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
@@ -22,7 +22,6 @@ from compactor.files.source import FileBatches
 from compactor.rows.policy import APPEND, RowPolicy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.file_schema import OnConflict, conflicting, same_kind
@@ -30,8 +29,11 @@ from compactor.write.ingest.agreed_types import Agreed, agreed_types, types_of, 
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
-from compactor.write.ingest.fitting import FittingCheck
-from compactor.write.ingest.fragments import ByteProgress, write_fragments
+from compactor.write.ingest.fragments import (
+    ByteProgress,
+    FragmentsOfFiles,
+)
+from compactor.write.ingest.next_commit import IngestReport, NextCommit, Together, report_of
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
 from lsm_fragment.container.writer import FragmentSequence
@@ -42,27 +44,6 @@ OnFile = Callable[[str], AbstractContextManager[ByteProgress]]
 _PARQUET_BATCH_BYTES: Final = 32 << 20
 """Decode batches of this size. Larger batches split fewer row groups, whose rows must be copied; memory
 hardly grows, since sorting holds all rows of a fragment anyway."""
-_COMMIT_BYTES: Final = 64 << 20
-"""Commit once the files' fragments have this size: a second's work, beside which a commit costs little."""
-_COMMIT_FILES: Final = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestReport:
-    """The result of ingesting one file."""
-
-    path: str
-    version: int
-    rows: int
-    """Rows read."""
-    superseded_rows: int
-    """Rows merged into others of their key within a fragment, by the table's row policy."""
-    fragments: int
-    bytes_written: int
-    sort_of_file: SortSchema | None = None
-    """Sort schema of a new table, if taken from the file's metadata."""
-    not_promoted: tuple[str, ...] = ()
-    """Columns to promote that the file lacks."""
 
 
 @contextmanager
@@ -117,21 +98,22 @@ class FilesIngest:
         """Adds the files' rows to the table, which it creates if necessary. Yields a report of each file once
         its rows are visible.
 
-        Small files share a commit, since each costs syncs, requests and a version. If a file fails, those
-        before it are committed, and then the error is raised; `in_one_commit` adds all files or none. If text
-        files of a table's first commit have different types for a column, such as integer and double, all
-        are read again by the wider one, if `on_conflict` is an error.
+        Small files share a fragment, as long as they have the same columns, and a commit, since each costs
+        syncs, requests and a version. If a file fails, those before it are committed, and then the error is
+        raised; `in_one_commit` adds all files or none. If text files of a table's first commit have
+        different types for a column, such as integer and double, all are read again by the wider one, if
+        `on_conflict` is an error.
 
-        on_file: entered with each path while the file is read and written; yields a progress callback. Raises
+        on_file: entered with each path while the file is read; yields a progress callback. Raises
         `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a
         table nor a sort schema, `UsageError` for a sort schema other than the table's.
         """
-        commit: _NextCommit | None = None
+        commit: NextCommit | None = None
         for path, following in itertools.zip_longest(paths, paths[1:]):
-            commit = commit or _NextCommit(self._store, self._log)
+            commit = commit or NextCommit(self._store, self._log, is_whole=in_one_commit)
             try:
                 with on_file(path) as on_progress:
-                    commit.include(path, self._write(path, following, commit.snapshot, on_progress))
+                    self._read(path, following, commit, on_progress)
             except Exception as error:
                 keeps_earlier = commit.has_rows and not in_one_commit
                 may_agree = commit.is_first and (keeps_earlier or self._is_sound(path))
@@ -142,7 +124,7 @@ class FilesIngest:
                 if not in_one_commit:
                     yield from commit.made()
                 raise
-            if commit.is_full and not in_one_commit:
+            if commit.is_full:
                 yield from commit.made()
                 commit = None
         if commit is not None:
@@ -162,30 +144,45 @@ class FilesIngest:
         self._drop_begun()
         return len(self._agreed.types) > 0
 
-    def _write(
-        self, path: str, following: str | None, snapshot: Snapshot, on_progress: ByteProgress
-    ) -> _Written | None:
-        """Writes a file's fragments; nothing is visible before they are committed. Returns None for a file
-        that is skipped."""
-        opened = self._take_begun(path, snapshot.metadata) or self._open(path, snapshot.metadata)
+    def _read(
+        self, path: str, following: str | None, commit: NextCommit, on_progress: ByteProgress
+    ) -> None:
+        """Reads a file for the next commit, and writes what makes full fragments."""
+        table = commit.snapshot.metadata
+        opened = self._take_begun(path, table) or self._open(path, table)
         with opened.batches as batches:
             if following is not None:
-                batches.on_end = partial(self._begin, following, snapshot.metadata)
+                batches.on_end = partial(self._begin, following, table)
             if opened.lacks_columns:
-                return None
-            written = _write_batches(
-                self._store,
-                self._log,
-                snapshot,
-                batches,
-                self._sort,
-                self._options,
-                ids=self._ids,
-                on_progress=on_progress,
-                pool=self._pool,
-                sequence=self._sequence,
-            )
-        return replace(written, not_promoted=opened.not_promoted)
+                commit.skip(path)
+                return
+            together = commit.joined(batches.schema, opened.not_promoted)
+            if together is None:
+                together = self._begin_together(batches, opened, commit)
+            together.fragments.add(batches, on_progress)
+            commit.include(path, together)
+
+    def _begin_together(
+        self, batches: FileBatches, opened: _OpenFile, commit: NextCommit
+    ) -> Together:
+        """Begins fragments with a file whose columns are not those of the files before."""
+        commit.end_together()
+        plan, sort_of_file = _plan_of(
+            self._log, commit.snapshot, batches, self._sort, self._options
+        )
+        commit.check_fits(plan)
+        fragments = FragmentsOfFiles(
+            self._store, plan, self._ids(), pool=self._pool, sequence=self._sequence
+        )
+        together = Together(
+            plan=plan,
+            schema=batches.schema,
+            fragments=fragments,
+            not_promoted=opened.not_promoted,
+            sort_of_file=sort_of_file,
+        )
+        commit.open = together
+        return together
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
@@ -243,97 +240,6 @@ class FilesIngest:
         return _OpenFile(path, table, batches, absent, file.lacks_columns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
-    """A file's fragments, not committed yet."""
-
-    plan: IngestPlan
-    entries: list[FragmentEntry]
-    rows: int
-    """Rows read."""
-    sort_of_file: SortSchema | None
-    not_promoted: tuple[str, ...] = ()
-
-    @property
-    def bytes_written(self) -> int:
-        return sum(entry.size_bytes for entry in self.entries)
-
-    def report(self, version: int) -> IngestReport:
-        return IngestReport(
-            path=self.plan.path,
-            version=version,
-            rows=self.rows,
-            superseded_rows=self.rows - sum(entry.rows for entry in self.entries),
-            fragments=len(self.entries),
-            bytes_written=self.bytes_written,
-            sort_of_file=self.sort_of_file,
-            not_promoted=self.not_promoted,
-        )
-
-
-class _NextCommit:
-    """The files that the next commit adds."""
-
-    def __init__(self, store: Store, log: CommitLog) -> None:
-        self._store, self._log = store, log
-        self._before = log.refresh()
-        self.snapshot = self._before
-        """What the next file sees: the table with the columns of the files before."""
-        self._files: list[tuple[str, _Written | None]] = []
-        self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._bytes >= _COMMIT_BYTES or len(self._files) >= _COMMIT_FILES
-
-    @property
-    def is_first(self) -> bool:
-        return self._before.metadata is None
-
-    @property
-    def has_rows(self) -> bool:
-        return bool(self._written)
-
-    def discard(self) -> None:
-        """Removes the fragments."""
-        for file in self._written:
-            for entry in file.entries:
-                self._store.delete(entry.key)
-
-    def include(self, path: str, file: _Written | None) -> None:
-        """Adds a file's fragments; None for a file that adds nothing.
-
-        Raises `InputError` if values of earlier files do not fit its types.
-        """
-        if file is not None:
-            table, fitting = file.plan.metadata, FittingCheck(self._store, path)
-            for earlier in self._written if table != self.snapshot.metadata else ():
-                plan = earlier.plan
-                fitting.check_earlier(earlier.entries, plan.path, plan.metadata, table)
-            self.snapshot = replace(self.snapshot, metadata=table)
-            self._bytes += file.bytes_written
-        self._files.append((path, file))
-
-    def made(self) -> Iterator[IngestReport]:
-        """Commits, and yields the files' reports. Does not commit without fragments."""
-        version = self._before.version
-        if written := self._written:
-            plan = replace(written[-1].plan, path=_names_of([path for path, _ in self._files]))
-            entries = [entry for file in written for entry in file.entries]
-            version = commit_fragments(self._log, self._before, plan, entries).version
-        for path, file in self._files:
-            yield _nothing_of(path, version) if file is None else file.report(version)
-
-    @property
-    def _written(self) -> list[_Written]:
-        return [file for _, file in self._files if file is not None]
-
-
-def _names_of(paths: Sequence[str]) -> str:
-    """Returns the files' names for errors of their common commit."""
-    return paths[0] if len(paths) == 1 else f"one of {len(paths)} files, {paths[0]} to {paths[-1]}"
-
-
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
     path: str
@@ -342,18 +248,6 @@ class _OpenFile:
     batches: BatchesAhead
     not_promoted: tuple[str, ...]
     lacks_columns: bool
-
-
-def _nothing_of(path: str, version: int) -> IngestReport:
-    """Returns the report of a file without rows, which adds nothing."""
-    return IngestReport(
-        path=path,
-        version=version,
-        rows=0,
-        superseded_rows=0,
-        fragments=0,
-        bytes_written=0,
-    )
 
 
 def ingest_file(
@@ -429,36 +323,27 @@ def ingest_batches(
     pool: ThreadPool = ALONE,
 ) -> IngestReport:
     """Like `FilesIngest.add`, for batches opened with the snapshot's schema."""
-    written = _write_batches(
-        store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress, pool=pool
-    )
-    after = commit_fragments(log, snapshot, written.plan, written.entries, amend=amend)
-    return written.report(after.version)
+    plan, sort_of_file = _plan_of(log, snapshot, file, sort, options)
+    fragments = FragmentsOfFiles(store, plan, ids(), pool=pool)
+    fragments.add(file, on_progress)
+    written = fragments.finish()
+    after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
+    return report_of([plan.path], written, after.version, sort_of_file)
 
 
-def _write_batches(
-    store: Store,
+def _plan_of(
     log: CommitLog,
     snapshot: Snapshot,
     file: FileBatches,
     sort: SortSchema | None,
     options: IngestOptions,
-    *,
-    ids: Ids,
-    on_progress: ByteProgress,
-    pool: ThreadPool,
-    sequence: FragmentSequence | None = None,
-) -> _Written:
+) -> tuple[IngestPlan, SortSchema | None]:
+    """Returns the plan, and the sort schema of a new table if it is that of the file."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
     plan = plan_ingest(log, snapshot, file.schema, file.path, sort or sort_of_file, options)
-    written = write_fragments(
-        store, plan, file, ids(), on_progress=on_progress, pool=pool, sequence=sequence
-    )
-    return _Written(
-        plan=plan, entries=written.entries, rows=written.rows, sort_of_file=sort_of_file
-    )
+    return plan, sort_of_file
 
 
 def _sort_of(file: FileBatches, rows: RowPolicy) -> SortSchema | None:

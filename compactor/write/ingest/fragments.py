@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,86 +51,141 @@ class WrittenFragments:
 
 
 def write_fragments(
-    store: Store,
-    plan: IngestPlan,
-    file: FileBatches,
-    attempt_id: str,
-    *,
-    on_progress: ByteProgress = lambda _done, _total: None,
-    pool: ThreadPool = ALONE,
-    sequence: FragmentSequence | None = None,
+    store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str, *, pool: ThreadPool = ALONE
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
-    attempt_id: unique to this call. sequence: see `FragmentWriter`. Raises `InputError`, and `FoldError`
-    for a sum that overflows.
+    attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that overflows.
     """
-    sequence = FragmentSequence() if sequence is None else sequence
-    writer = _FragmentsOfFile(store, plan, file, attempt_id, pool, sequence)
-    try:
-        entries = list(writer.write(on_progress))
-    except FoldError as error:
-        raise FoldError(f"{file.path}: {error}", column=error.column, row=error.row) from None
-    writer.write_skips()
-    return WrittenFragments(entries, writer.rows)
+    writer = FragmentsOfFiles(store, plan, attempt_id, pool=pool)
+    writer.add(file)
+    return writer.finish()
 
 
-class _FragmentsOfFile:
+class _Held:
+    """Rows that wait to be written."""
+
+    def __init__(self) -> None:
+        self.parts: list[IncomingRows] = []
+        self.rows = 0
+        self.bytes = 0
+        self._held = HeldBytes()
+
+    def add(self, part: IncomingRows) -> None:
+        self.parts.append(part)
+        self.rows += part.rows
+        self.bytes += max(self._held.add(part.batch), part.rows * _MIN_ROW_BYTES)
+
+    def join(self, other: _Held) -> None:
+        self.parts += other.parts
+        self.rows += other.rows
+        self.bytes += other.bytes
+
+
+class FragmentsOfFiles:
+    """Writes the rows of files, which follow each other, as fragments: of small files several together.
+
+    A fragment has rows of a part of a file, or of whole files: a file that fails is left out of all.
+    """
+
     def __init__(
         self,
         store: Store,
         plan: IngestPlan,
-        file: FileBatches,
         attempt_id: str,
-        pool: ThreadPool,
-        sequence: FragmentSequence,
+        *,
+        pool: ThreadPool = ALONE,
+        sequence: FragmentSequence | None = None,
     ) -> None:
-        self._file = file
+        """plan: of all files, but for its path. sequence: see `FragmentWriter`."""
         self._names = plan.names
         self._store = store
         self._metadata = plan.metadata
         self._schema = plan.schema
-        self._options = plan.options
+        self._options = options = plan.options
         self._base_version = plan.base_version
         self._attempt_id = attempt_id
         self._pool = pool
-        self._sequence = sequence
+        self._sequence = FragmentSequence() if sequence is None else sequence
+        self._enough_rows = min(options.rows_per_fragment, options.writer.max_rows // 2)
+        """Files with fewer rows, and fewer bytes, share a fragment with the next one."""
+        self._enough_bytes = min(options.buffer_bytes, options.writer.target_row_group_bytes // 2)
+        self._waiting = _Held()
+        """Rows of whole files."""
+        self._waiting_paths: list[str] = []
+        self._file: FileBatches | None = None
+        """The file read last."""
+        self._entries: list[FragmentEntry] = []
+        self._rows = 0
+        """Rows of all files read to their end."""
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one per row group of the current fragment."""
         self._skips: list[bytes] = []
         self._skips_bytes = 0
-        self.rows = 0
-        """Rows read so far."""
         table = plan.metadata
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
-    def write(self, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
-        file, pending = self._file, list[IncomingRows]()
-        rows, size, held = 0, 0, HeldBytes()
-        shown, check = dict(self._metadata.names), ValueCheck()
+    @property
+    def bytes_written(self) -> int:
+        return sum(entry.size_bytes for entry in self._entries)
+
+    def add(
+        self, file: FileBatches, on_progress: ByteProgress = lambda _done, _total: None
+    ) -> None:
+        """Takes all rows of a file. If it raises, none of them is in a fragment that `finish` returns.
+
+        Raises `InputError`, and `FoldError` for a sum that overflows.
+        """
+        self._file = file
+        limit = self._options.rows_per_fragment
+        own, entries, rows = _Held(), list[FragmentEntry](), 0
+        for batch in self._stored(file):
+            incoming, start = IncomingRows.of(batch), 0
+            while start < incoming.rows:
+                head = incoming.slice(start, limit - own.rows)
+                start += head.rows
+                rows += head.rows
+                own.add(head)
+                if own.rows >= limit or own.bytes >= self._options.buffer_bytes:
+                    self._write_waiting()
+                    entries += self._write_windows(own, [file.path])
+                    own = _Held()
+            on_progress(file.bytes_consumed, file.bytes_total)
+        if not self._fits_waiting(own):
+            self._write_waiting()
+        self._entries += entries
+        self._rows += rows
+        self._waiting.join(own)
+        self._waiting_paths.append(file.path)
+        if self._is_enough(self._waiting):
+            self._write_waiting()
+
+    def finish(self) -> WrittenFragments:
+        """Writes the rows that wait, and the skip indexes, which entries refer to, of all fragments."""
+        self._write_waiting()
+        if self._skips:
+            create_own(self._store, self._skips_key, b"".join(self._skips))
+        return WrittenFragments(self._entries, self._rows)
+
+    def discard(self) -> None:
+        """Removes the fragments written."""
+        for entry in self._entries:
+            self._store.delete(entry.key)
+
+    def _stored(self, file: FileBatches) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a file under their stored names, checked."""
+        shown, check, rows = dict(self._metadata.names), ValueCheck(), 0
         for raw in file:
             batch = with_counts(self._names.of(raw), self._metadata.rows)
             batch = conform_batch(batch, self._schema, file.path, shown)
             if not file.is_checked:
                 batch = _checked(batch, check)
-            self._check_keys(batch, file.path)
-            self.rows += batch.num_rows
-            incoming, start = IncomingRows.of(batch), 0
-            while start < incoming.rows:
-                head = incoming.slice(start, self._options.rows_per_fragment - rows)
-                start += head.rows
-                pending.append(head)
-                rows += head.rows
-                size += max(held.add(head.batch), head.rows * _MIN_ROW_BYTES)
-                if rows >= self._options.rows_per_fragment or size >= self._options.buffer_bytes:
-                    yield from self._write_windows(pending)
-                    pending, rows, size, held = [], 0, 0, HeldBytes()
-            on_progress(file.bytes_consumed, file.bytes_total)
-        if pending:
-            yield from self._write_windows(pending)
+            self._check_keys(batch, file.path, rows)
+            rows += batch.num_rows
+            yield batch
 
-    def _check_keys(self, batch: pa.RecordBatch, path: str) -> None:
+    def _check_keys(self, batch: pa.RecordBatch, path: str, rows_before: int) -> None:
         names = [column.column for column in ordering(self._metadata.sort)]
         keys = [to_storage(batch.column(name)) for name in names]
         if sum(map(heaviest_value_bytes, keys)) <= MAX_KEY_BYTES:
@@ -140,25 +195,46 @@ class _FragmentsOfFile:
         if len(sizes) and sizes[row] > MAX_KEY_BYTES:
             shown = map(self._metadata.shown_name, names)
             raise InputError(
-                f"{path}, row {self.rows + row + 1:,}: its sort columns ({names_text(shown)}) take "
+                f"{path}, row {rows_before + row + 1:,}: its sort columns ({names_text(shown)}) take "
                 f"{sizes[row]:,} bytes, more than {MAX_KEY_BYTES:,}: shorten their values, or sort the table "
                 "by other columns"
             )
 
-    def _write_windows(self, pending: list[IncomingRows]) -> Iterator[FragmentEntry]:
+    def _is_enough(self, held: _Held) -> bool:
+        return held.rows >= self._enough_rows or held.bytes >= self._enough_bytes
+
+    def _fits_waiting(self, own: _Held) -> bool:
+        """Returns whether the rest of a file shares a fragment with the files before it."""
+        return (
+            not self._is_enough(own)
+            and self._waiting.rows + own.rows <= self._options.rows_per_fragment
+            and self._waiting.bytes + own.bytes <= self._options.buffer_bytes
+        )
+
+    def _write_waiting(self) -> None:
+        held, paths = self._waiting, self._waiting_paths
+        self._waiting, self._waiting_paths = _Held(), []
+        if held.rows:
+            self._entries += self._write_windows(held, paths)
+
+    def _write_windows(self, held: _Held, paths: Sequence[str]) -> list[FragmentEntry]:
         """Writes one fragment, or one per time window of the rows."""
         windows = self._metadata.windows
-        if windows is None:
-            yield self._write_fragment(pending, None)
-            return
-        parts: dict[int | None, list[IncomingRows]] = {}
-        for rows in pending:
-            for window, places in rows_by_window(rows.batch, windows):
-                parts.setdefault(window, []).append(rows.take(places))
-        for window, part in parts.items():
-            yield self._write_fragment(part, window)
+        try:
+            if windows is None:
+                return [self._write_fragment(held.parts, None, paths)]
+            parts: dict[int | None, list[IncomingRows]] = {}
+            for rows in held.parts:
+                for window, places in rows_by_window(rows.batch, windows):
+                    parts.setdefault(window, []).append(rows.take(places))
+            return [self._write_fragment(part, window, paths) for window, part in parts.items()]
+        except FoldError as error:
+            text = f"{names_of_files(paths)}: {error}"
+            raise FoldError(text, column=error.column, row=error.row) from None
 
-    def _write_fragment(self, rows: list[IncomingRows], window: int | None) -> FragmentEntry:
+    def _write_fragment(
+        self, rows: list[IncomingRows], window: int | None, paths: Sequence[str]
+    ) -> FragmentEntry:
         schema, sort = self._schema, self._metadata.sort
         key = fragment_key(self._base_version, self._attempt_id, self._written)
         with (
@@ -182,8 +258,10 @@ class _FragmentsOfFile:
                 writer.write_sorted(columns)
             written = writer.finish()
             summary = written.summary
-            check_stored(self._file.path, summary.rows, in_order.row_hash, summary.row_hash)
-            self._file.before_waiting()
+            name = names_of_files(paths)
+            check_stored(name, summary.rows, in_order.row_hash, summary.row_hash)
+            if self._file is not None:
+                self._file.before_waiting()
             upload.complete()
         self._written += 1
         return FragmentEntry.from_summary(
@@ -207,7 +285,7 @@ class _FragmentsOfFile:
     def _take_skips(self) -> SkipIndex | None:
         """Returns the location of the last fragment's skip index.
 
-        The blocks are buffered until all fragments are written (`write_skips`).
+        The blocks are buffered until all fragments are written.
         """
         places = dict.fromkeys((name for name, _ in self._metadata.skips.columns), (0, 0))
         for name, summaries in self._summaries.items():
@@ -219,14 +297,14 @@ class _FragmentsOfFile:
         self._summaries = {}
         return SkipIndex(self._skips_key, places) if places else None
 
-    def write_skips(self) -> None:
-        """Writes the skip indexes. Must precede the commit, since the entries refer to them."""
-        if self._skips:
-            create_own(self._store, self._skips_key, b"".join(self._skips))
-
     @property
     def _skips_key(self) -> str:
         return skip_index_key(self._base_version, self._attempt_id)
+
+
+def names_of_files(paths: Sequence[str]) -> str:
+    """Returns the names of files for errors that are about all of them."""
+    return paths[0] if len(paths) == 1 else f"one of {len(paths)} files, {paths[0]} to {paths[-1]}"
 
 
 def _checked(batch: pa.RecordBatch, check: ValueCheck) -> pa.RecordBatch:

@@ -19,9 +19,18 @@ from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.nested import I64
 from lsm_fragment.arrays.storage import to_storage
-from lsm_fragment.keys.normalised import key_columns, same_as_previous, sort_keys, stable_order
+from lsm_fragment.gather.columns import gather_arrays
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.keys.normalised import (
+    KeyColumns,
+    key_columns,
+    same_as_previous,
+    sort_keys,
+    stable_order,
+)
 
 Columns = Mapping[str, pa.Array]
+_MAX_SOURCES: Final = 1 << 16
 _TAKEN_ROWS: Final = 16_384
 """Copy rows in sort order in slices of this size, to bound memory."""
 
@@ -45,15 +54,22 @@ class SortedRows:
 
         Raises `FoldError` for a sum that overflows.
         """
+        names = [column.column for column in self._sort]
         pieces = [{n: to_storage(part.batch.column(n)) for n in self._names} for part in self._rows]
-        if not self._rule.merges and self._are_sorted(pieces):
+        may_move = not self._rule.merges
+        own_keys = [key_columns([piece[name] for name in names], self._sort) for piece in pieces]
+        are_sorted = may_move and all(key.first_disorder() is None for key in own_keys)
+        if are_sorted and _follow(own_keys):
             # Rows that arrive in order, as from a sorted file, need neither sort nor copy.
             yield from pieces
             return
+        keys = [concat_storage([piece[name] for piece in pieces]) for name in names]
+        order = stable_order(sort_keys(keys, self._sort))
+        if are_sorted and len(pieces) <= _MAX_SOURCES:
+            yield self._gathered(pieces, order)
+            return
         arrays = {name: concat_storage([piece[name] for piece in pieces]) for name in self._names}
         del pieces
-        keys = [arrays[column.column] for column in self._sort]
-        order = stable_order(sort_keys(keys, self._sort))
         if self._rule.merges:
             yield self._merged(arrays, order)
             return
@@ -61,12 +77,15 @@ class SortedRows:
             places = order[start : start + _TAKEN_ROWS]
             yield {name: take(array, places) for name, array in arrays.items()}
 
-    def _are_sorted(self, pieces: Sequence[Columns]) -> bool:
-        sort = self._sort
-        keys = [key_columns([piece[column.column] for column in sort], sort) for piece in pieces]
-        return all(columns.first_disorder() is None for columns in keys) and all(
-            one.key(one.rows - 1) <= other.key(0) for one, other in itertools.pairwise(keys)
-        )
+    def _gathered(self, pieces: Sequence[Columns], order: I64) -> Columns:
+        """Returns the rows of sorted pieces in order: each piece gives its rows in turn."""
+        rows = [part.rows for part in self._rows]
+        sources = np.repeat(np.arange(len(rows), dtype=np.uint16), rows)[order]
+        origins = Origins.of(sources, len(rows))
+        return {
+            name: gather_arrays([[piece[name]] for piece in pieces], origins)
+            for name in self._names
+        }
 
     def _merged(self, arrays: Columns, order: I64) -> Columns:
         """Returns each column by name, in order, with one row per key."""
@@ -100,3 +119,8 @@ class SortedRows:
                 folds += before[rows]
         self.row_hash = fold_rows(numbers[kept] + folds)
         return columns
+
+
+def _follow(keys: Sequence[KeyColumns]) -> bool:
+    """Returns whether the rows of sorted pieces follow each other in order."""
+    return all(one.key(one.rows - 1) <= other.key(0) for one, other in itertools.pairwise(keys))
