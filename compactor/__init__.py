@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from compactor.write.ingest import IngestOptions as IngestOptions
     from compactor.write.ingest import IngestReport as IngestReport
     from compactor.write.lost_fragments import DropReport as DropReport
+    from compactor.write.restore import RestoreReport as RestoreReport
     from lsm_fragment.container.writer import WriterOptions as WriterOptions
 
 _PLACES = {
@@ -69,6 +70,7 @@ _PLACES = {
     "PlannedCompaction": "compactor.compaction.plan_report",
     "PlannedMove": "compactor.compaction.plan_report",
     "Policy": "compactor.settings.compaction",
+    "RestoreReport": "compactor.write.restore",
     "RowFunction": "compactor.rows.policy",
     "RowKind": "compactor.rows.policy",
     "RowPolicy": "compactor.rows.policy",
@@ -105,6 +107,7 @@ __all__ = [
     "PlannedCompaction",
     "PlannedMove",
     "Policy",
+    "RestoreReport",
     "RowFunction",
     "RowKind",
     "RowPolicy",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from datetime import datetime
 from os import PathLike, fspath
 from typing import Annotated, Any, Final, Self
 
 from pydantic import NonNegativeFloat, PositiveInt, Strict
 
 from compactor.api.scan import Scan
-from compactor.api.view import TableView
+from compactor.api.view import TableView, moment_of
 from compactor.common.setting_keys import SORT_BY
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compact_report import CompactReport
@@ -40,6 +41,7 @@ from compactor.write.alter import Alteration, AlterReport, alter_report, alter_t
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
 from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine, release
+from compactor.write.restore import RestoreReport, restore_version
 from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -186,6 +188,30 @@ class Table(TableView):
         )
         self._snapshot = alter_table(self._log, change)
         return alter_report(self._snapshot)
+
+    @checked
+    def restore(
+        self,
+        *,
+        version: int | None = None,
+        as_of: datetime | None = None,
+        dry_run: bool = False,
+    ) -> RestoreReport:
+        """Makes the table what it was at an earlier version, in one commit, and moves to the new version.
+
+        Rows, deleted rows and columns are those of that version again. No fragment is rewritten, and the
+        versions in between stay readable, so that a restore can be undone by another one.
+        version, as_of: as in `open`; give one of the two.
+        dry_run: returns what would change, and commits nothing.
+        Raises `VersionNotFoundError`, `RestoreError` if values of the version were redacted since or objects
+        of it are gone, and `CommitConflictError` if others change rows meanwhile.
+        """
+        if version is None and as_of is None:
+            raise UsageError("version or as_of: name the version to restore")
+        target = self._log.at(*moment_of(version, as_of))
+        report = restore_version(self._log, target, dry_run=dry_run)
+        self._snapshot = self._log.latest
+        return report
 
     @checked
     def plan(

@@ -30,6 +30,19 @@ from compactor.table.snapshot import Snapshot
 from lsm_fragment.keys.sort_schema import ordering
 
 
+def moment_of(version: int | None, as_of: datetime | None) -> tuple[int | None, int | None]:
+    """Returns the arguments of `CommitLog.at`.
+
+    Raises `UsageError` if both are given or the time is before the year 1.
+    """
+    if version is not None and as_of is not None:
+        raise UsageError("version and as_of: give one of the two")
+    try:
+        return version, None if as_of is None else unix_ms(as_of)
+    except ValueError as error:
+        raise UsageError(f"as_of: {error}") from error
+
+
 class TableView:
     """A table at one version, for reading. `Table` adds the methods that change it."""
 
@@ -51,14 +64,9 @@ class TableView:
         Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, and `UsageError` if both are given
         or the time is before the year 1.
         """
-        if version is not None and as_of is not None:
-            raise UsageError("version and as_of: give one of the two")
-        try:
-            as_of_unix_ms = None if as_of is None else unix_ms(as_of)
-        except ValueError as error:
-            raise UsageError(f"as_of: {error}") from error
+        moment = moment_of(version, as_of)
         log = CommitLog(open_store(fspath(url)))
-        return cls(log, log.at(version, as_of_unix_ms))
+        return cls(log, log.at(*moment))
 
     @checked
     def scan(

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "release": Place("maintain", "Release fragments from quarantine."),
     "repair": Place("maintain", "Find faults in a commit log, and repair them."),
     "report": Place("report", "Write one HTML page about a table."),
+    "restore": Place("lineage", "Make a table what it was at an earlier version."),
     "run": Place("run", "Run the pipeline of a YAML file."),
     "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
     "templates": Place(

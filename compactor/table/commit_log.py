@@ -259,6 +259,15 @@ class CommitLog:
         return after
 
     def _check_base_version(self, snapshot: Snapshot, changes: Changes) -> None:
+        """Checks that no vacuum may have removed what becomes live, nor may remove it any more.
+
+        Objects of attempts are safe if these began at the minimum base version or later. Objects that come
+        back are safe if their version is kept: every vacuum before this commit spares what kept versions
+        need, and every later one sees this commit. Raises `StaleAttemptError`, `VersionNotFoundError`.
+        """
+        if changes.returns_to is not None:
+            self.history.check_kept(changes.returns_to, snapshot)
+            return
         new = _new_keys(snapshot, changes)
         base = min((base_version(key) or 0 for key in new), default=snapshot.min_base_version)
         if base < snapshot.min_base_version:
@@ -412,7 +421,12 @@ class CommitLog:
 
 
 def _new_keys(snapshot: Snapshot, changes: Changes) -> set[str]:
-    """Returns the objects that a change brings into the table; a fragment that only changes level is none."""
+    """Returns the objects that attempts bring into the table; a fragment that only changes level is none.
+
+    A change that returns to a version brings none: all its objects were in the table before.
+    """
+    if changes.returns_to is not None:
+        return set()
     removed = set(changes.removes)
     keys: set[str] = set()
     for entry in changes.adds:

@@ -203,6 +203,12 @@ class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
         return self.deletion.rows if self.deletion else 0
 
     @property
+    def objects(self) -> tuple[str, ...]:
+        """Keys of the fragment, of its deleted rows and of its skip indexes."""
+        beside = (self.deletion, self.skip_index)
+        return (self.key, *(part.key for part in beside if part is not None))
+
+    @property
     def live_rows(self) -> int:
         """Rows that are not deleted."""
         return self.rows - self.deleted_rows

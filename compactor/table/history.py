@@ -165,17 +165,21 @@ class History:
 
         Raises `VersionNotFoundError`, `OvertakenError`, `DataError`.
         """
-        if not newest.oldest <= number <= newest.version:
-            which = number if number <= LAST_VERSION else "with so large a number"
-            raise VersionNotFoundError(
-                f"{self._store.url}: there is no version {which} to read; versions "
-                f"{newest.oldest} to {newest.version} are kept"
-            )
+        self.check_kept(number, newest)
         for _ in range(_MAX_TRIES):
             snapshot = self._at(number)
             if snapshot is not None:
                 return snapshot
         raise self._removed_meanwhile(0)
+
+    def check_kept(self, number: int, newest: Snapshot) -> None:
+        """Raises `VersionNotFoundError` for a version that is no longer kept, or never was."""
+        if not newest.keeps(number):
+            which = number if number <= LAST_VERSION else "with so large a number"
+            raise VersionNotFoundError(
+                f"{self._store.url}: there is no version {which} to read; versions "
+                f"{newest.oldest} to {newest.version} are kept"
+            )
 
     def versions_after(self, start: Snapshot, last: int) -> list[Version]:
         """Returns the versions that follow a snapshot, up to `last`.

@@ -65,6 +65,8 @@ class TableMetadata:
     """Pairs of stored and shown name, for columns where they differ."""
     retired: tuple[str, ...] = ()
     """Stored names of dropped columns, which fragments may still have."""
+    redacted: tuple[str, ...] = ()
+    """Those of them whose values must never show again, at whatever version the table is."""
     skips: SkipSpec = NO_SKIPS
     """The columns for which new fragments get a skip index."""
     properties: tuple[tuple[str, str], ...] = ()
@@ -146,6 +148,7 @@ class TableMetadata:
             **({"ttl": asdict(self.ttl)} if self.ttl else {}),
             **({"names": dict(self.names)} if self.names else {}),
             **({"retired": list(self.retired)} if self.retired else {}),
+            **({"redacted": list(self.redacted)} if self.redacted else {}),
             **({"skip_index": self.skips.to_json()} if self.skips.columns else {}),
             **({"properties": dict(self.properties)} if self.properties else {}),
         }
@@ -161,6 +164,7 @@ class TableMetadata:
             ttl=None if ttl is None else msgspec.convert(ttl, Ttl),
             names=tuple(msgspec.convert(value.get("names", {}), dict[str, str]).items()),
             retired=msgspec.convert(value.get("retired", ()), tuple[str, ...]),
+            redacted=msgspec.convert(value.get("redacted", ()), tuple[str, ...]),
             skips=SkipSpec.from_json(value["skip_index"]) if value.get("skip_index") else NO_SKIPS,
             properties=tuple(msgspec.convert(value.get("properties", {}), dict[str, str]).items()),
         )

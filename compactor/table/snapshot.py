@@ -121,6 +121,10 @@ class Snapshot:
         assert self.metadata is not None, "version 0 has no metadata"
         return self.metadata
 
+    def keeps(self, version: int) -> bool:
+        """Says whether vacuums have left the objects of a version alone."""
+        return self.oldest <= version <= self.version
+
     def by_age(self, keys: Iterable[str] | None = None) -> list[FragmentEntry]:
         """Returns all live fragments, or those named, oldest first: the order among equal keys."""
         entries = self.fragments.all() if keys is None else [self.fragments[k] for k in keys]

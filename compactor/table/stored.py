@@ -12,7 +12,7 @@ with a default changes no byte of tables that do not use it. Unknown fields are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Final, Generic, TypeVar, get_type_hints
@@ -244,8 +244,10 @@ class Field:
 class Stored(Generic[_Record]):
     """The stored forms of a class of records. Fields without a form are not stored."""
 
-    def __init__(self, record: type[_Record], *, leaves_out: bool = True) -> None:
-        """leaves_out: whether fields that have their default are left out."""
+    def __init__(
+        self, record: type[_Record], *, leaves_out: bool = True, rare: Collection[str] = ()
+    ) -> None:
+        """leaves_out: whether fields that have their default are left out. rare: those that are anyway."""
         self._record = record
         hints = get_type_hints(record, include_extras=True)
         self.fields: list[Field] = []
@@ -253,7 +255,8 @@ class Stored(Generic[_Record]):
             for form in getattr(hints[name], "__metadata__", ()):
                 if isinstance(form, Form):
                     default = parameter.default
-                    may_miss = leaves_out and default is not _REQUIRED and not form.is_always_there
+                    may_miss = name in rare or leaves_out
+                    may_miss = may_miss and default is not _REQUIRED and not form.is_always_there
                     self.fields.append(Field(name, form, default, may_miss=may_miss))
         self._checked = [
             (field.name, field.form.check, field.default)

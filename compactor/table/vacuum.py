@@ -367,15 +367,7 @@ class _Vacuum:
 
 
 def _objects_of(entries: Iterable[FragmentEntry]) -> set[str]:
-    """Returns the keys of fragments, their deletions and skip indexes."""
-    keys = set()
-    for entry in entries:
-        keys.add(entry.key)
-        if entry.deletion:
-            keys.add(entry.deletion.key)
-        if entry.skip_index:
-            keys.add(entry.skip_index.key)
-    return keys
+    return {key for entry in entries for key in entry.objects}
 
 
 class _RowCount:

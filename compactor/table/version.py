@@ -44,6 +44,8 @@ class Operation(StrEnum):
     """Fragments are kept from compactions, or released."""
     DROP = "drop"
     """Fragments that are damaged or gone are given up with their rows."""
+    RESTORE = "restore"
+    """The fragments and metadata of an earlier version take the place of the latest ones."""
     EXPIRE = "expire"
     """Whole time windows are dropped."""
     VACUUM = "vacuum"
@@ -120,6 +122,8 @@ class Changes:
     """Fragments of attempts based on an earlier version may not be added any more."""
     oldest: Annotated[int | None, RelatedNumber()] = None
     """The first version that can still be read."""
+    returns_to: Annotated[int | None, RelatedNumber()] = None
+    """The kept version from which fragments come back that attempts of any age have written."""
     cost: Annotated[CompactionCost | None, Converted(CompactionCost)] = None
     records: Annotated[tuple[CompactionRecord, ...], _Records()] = ()
     """Figures of the compactions that this commit ends; for reports only."""
@@ -135,6 +139,7 @@ class Changes:
         for name, number in (
             ("min_base_version", changes.min_base_version),
             ("oldest", changes.oldest),
+            ("returns_to", changes.returns_to),
         ):
             if number is not None:
                 check_number(name, number, value["version"])
@@ -143,7 +148,7 @@ class Changes:
         return changes
 
 
-_CHANGES: Final = Stored(Changes, leaves_out=False)
+_CHANGES: Final = Stored(Changes, leaves_out=False, rare=("returns_to",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         schema=pa.schema(fields, metadata=table.schema.metadata),
         names=tuple(names.items()),
         retired=tuple(retired),
+        redacted=(*table.redacted, *(stored[name] for name in change.redacts)),
         skips=replace(table.skips, columns=skips),
     )
     result = _with_skips(result, change)

@@ -57,6 +57,10 @@ class CrashLoop:
         """Ingests that died, by number: all of their rows are there, or none."""
         self._deleting: set[str] = set()
         """Rows of a deletion that died: all of them are there, or none."""
+        self._at: dict[int, Counter[str]] = {}
+        """The rows of versions that were looked at."""
+        self._restoring: Counter[str] | None = None
+        """The rows of a version whose restore died: they are what is there, or nothing has changed."""
         self.deaths = 0
         self.rounds = 0
 
@@ -68,7 +72,7 @@ class CrashLoop:
     def round(self) -> None:
         self.rounds += 1
         point = self._random.choice([None, "time", *POINTS, *POINTS])
-        commands = ["ingest"] * 3 + ["compact"] * 2 + ["delete", "vacuum"]
+        commands = ["ingest"] * 3 + ["compact"] * 2 + ["delete", "vacuum", "restore"]
         match self._random.choice(commands):
             case "ingest":
                 self._ingest(point)
@@ -78,6 +82,8 @@ class CrashLoop:
                 self._command([command, self._url, *options], point)
             case "delete":
                 self._delete(point)
+            case "restore":
+                self._restore(point)
             case "vacuum":
                 command, *options = self._random.choice(VACUUM)
                 self._command([command, self._url, *options], point)
@@ -109,6 +115,10 @@ class CrashLoop:
         if not there:
             self._sure -= Counter(self._deleting)
         self._deleting = set()
+        if found == self._restoring:
+            self._sure = found
+        self._restoring = None
+        self._at[snapshot.version] = Counter(self._sure)
         if found != self._sure:
             lost, extra = self._sure - found, found - self._sure
             raise LostRowsError(
@@ -141,6 +151,14 @@ class CrashLoop:
         if self._command(["delete", self._url, "--where", f"id LIKE '%{digits}'"], point):
             self._sure -= Counter(self._deleting)
             self._deleting = set()
+
+    def _restore(self, point: Point | str | None) -> None:
+        """Some version that was looked at and is kept."""
+        newest = CommitLog(open_store(self._url)).current()
+        version = self._random.choice([v for v in self._at if newest.keeps(v)] or [newest.version])
+        self._restoring = self._at.get(version, self._sure)
+        if self._command(["restore", self._url, "--version", str(version)], point):
+            self._sure = Counter(self._restoring)
 
     def _command(self, arguments: list[str], point: Point | str | None) -> bool:
         """Whether it came to its end. Raises `LostRowsError` if it failed of itself."""

@@ -41,6 +41,7 @@ def _around(operation: str, prefix: str, number: int = 1) -> list[Point]:
 POINTS = [
     Point("list", "_log/"),
     Point("list", "data/"),
+    Point("list", "data/", after=True),
     *_around("create", "_log/"),
     *_around("create", "_log/", 2),
     *_around("create", "data/"),

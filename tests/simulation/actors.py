@@ -24,6 +24,7 @@ from compactor.errors import (
     JobError,
     ObjectNotFoundError,
     OvertakenError,
+    RestoreError,
     StoreUnreachableError,
     UnknownOutcomeError,
 )
@@ -39,6 +40,7 @@ from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write.delete import _changes, _StaleError
 from compactor.write.lost_fragments import drop_fragment
+from compactor.write.restore import restore_version
 from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import CorruptFragmentError, FormatError
 from tests.faults import Crash
@@ -96,6 +98,8 @@ class World:
         self.strikes: list[Callable[[], None]] = []
         self.deletes = 0
         """How many there are at least."""
+        self.restores = 0
+        """How many there are at least."""
         self.vacuums = 0
         """That run now."""
         self.lost_sessions = 0.0
@@ -150,6 +154,8 @@ class World:
             key = error.name.removeprefix(f"{SimulatedStore.url}/")
             assert key in self.vandal.once_lost, f"{error!r}, and it was never lost"
             assert _ADVICE.search(str(error)), f"{error!r} does not say what to do"
+        if isinstance(error, RestoreError):
+            assert self.vandal.once_lost, f"{error!r}, and nothing was ever lost"
         if isinstance(error, DataError):
             is_removed = removed != self.auditor.log_files_removed and "backup" not in str(error)
             if not is_removed and not self.vandal.hurts:
@@ -492,6 +498,19 @@ def cleaner(world: World, rounds: int, seconds: Sequence[int] = (0, 30, 600, 10_
         finally:
             store.vacuum = None
             world.vacuums -= 1
+
+
+def historian(world: World, times: int) -> None:
+    """Goes back to earlier versions, whatever others do meanwhile."""
+    log = world.log()
+    for _ in range(times):
+        world.scheduler.sleep(world.random.expovariate(1 / 60))
+        with world.tolerant("restore"):
+            newest = log.current()
+            target = log.at(world.random.randint(newest.oldest, newest.version))
+            if world.random.random() < 0.3:
+                world.scheduler.sleep(world.random.expovariate(1 / 60))
+            world.note(f"restore: {restore_version(log, target)}")
 
 
 def reader(world: World, rounds: int) -> None:

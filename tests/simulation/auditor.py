@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from compactor.errors import CompactorError, ObjectNotFoundError
@@ -30,7 +30,7 @@ from compactor.table.object_names import (
 from compactor.table.repair import diagnose
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings
-from compactor.table.version import Operation, Version
+from compactor.table.version import Changes, Operation, Version
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.vandal import Vandal
 
@@ -123,7 +123,7 @@ class Auditor:
             self.visits["damaged object removed"] += 1
         if is_fragment_key(key) or is_deletions_key(key):
             self.visits["fragment or deletions removed"] += 1
-            for version in self._retained():
+            for version in self._kept(self.snapshot):
                 assert key not in self.live[version], f"{key} is gone, version {version} needs it"
             return
         if parse_version(key) is not None:
@@ -131,8 +131,9 @@ class Auditor:
         self.visits["log file or checkpoint removed"] += 1
         self._check_fresh_readers(always=self.vandal.was_here)
 
-    def _retained(self) -> range:
-        return range(self.snapshot.oldest, self.snapshot.version + 1)
+    def _kept(self, snapshot: Snapshot) -> Sequence[int]:
+        """The versions that can be read, as seen by a snapshot."""
+        return range(snapshot.oldest, snapshot.version + 1)
 
     def _check_fresh_readers(self, *, always: bool = False) -> None:
         """Who opens the table now sees the newest version, and can see any that is retained.
@@ -145,7 +146,7 @@ class Auditor:
             return
         self.check_fresh_reader()
         history = History(_Objects(self.vandal.restored(self._objects)), readers=1)
-        retained = self._retained()
+        retained = self._kept(self.snapshot)
         try:
             self.same(history.newest(Snapshot.empty()).snapshot)
             if self.visits["fresh readers"] % 4 == 0 or always:
@@ -228,6 +229,8 @@ class Auditor:
                 self._drop(removed)
             case Operation.DELETE:
                 self._delete(version.number, removed, changes.adds)
+            case Operation.RESTORE:
+                self._restore(before, after, changes)
             case _:
                 self._conserve(version.number, removed, changes.adds)
         self.snapshot = self.snapshots[version.number] = after
@@ -265,6 +268,19 @@ class Auditor:
         for ingest in ingests:
             assert ingest not in self.committed, f"ingest {ingest} is committed twice"
             self.committed[ingest] = number
+
+    def _restore(self, before: Snapshot, after: Snapshot, changes: Changes) -> None:
+        """The fragments are those of a version that is kept, and no compaction goes on."""
+        target = changes.returns_to or 0
+        assert target in self._kept(before), f"version {target} is restored and no longer kept"
+        assert dict(after.fragments) == dict(self.snapshots[target].fragments), (
+            f"version {after.version} is not what version {target} was"
+        )
+        assert not after.leases, f"compactions go on in version {after.version}"
+        entries = after.fragments.all()
+        live = {row for entry in entries for row in self.live_rows(entry)}
+        known = {row for ingest in self.committed for row in self.ingest_rows[ingest]}
+        self.gone = known - live
 
     def _expire(self, removed: Iterable[FragmentEntry]) -> None:
         for entry in removed:

@@ -27,6 +27,7 @@ from compactor.table.proof import Proof
 from compactor.table.suspects import Suspect
 from compactor.table.vacuum import _Proved, _Vacuum
 from compactor.table.version import Changes, Operation
+from compactor.write import restore as restoring
 from tests.simulation.hazards import BY_NAME
 from tests.simulation.run import Scene, simulate, spawn_few, spawn_many
 from tests.simulation.store import SimulatedStore
@@ -335,6 +336,34 @@ def _versions_that_came_meanwhile_count_as_lost(patch: pytest.MonkeyPatch) -> No
     )
 
 
+def _what_comes_back_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    original = CommitLog._check_base_version
+
+    def check(self: CommitLog, snapshot: Any, changes: Changes) -> None:
+        if changes.returns_to is None:
+            original(self, snapshot, changes)
+
+    patch.setattr(CommitLog, "_check_base_version", check)
+
+
+def _restored(amend: Callable[[Changes], Changes]) -> Patch:
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        original = restoring.restored
+        patch.setattr(restoring, "restored", lambda *versions: amend(original(*versions)))
+
+    return apply
+
+
+def _only_fragments_come_and_go(changes: Changes) -> Changes:
+    """Those that stay keep the rows deleted since."""
+    added = {entry.key for entry in changes.adds}
+    return replace(
+        changes,
+        adds=tuple(entry for entry in changes.adds if entry.key not in changes.removes),
+        removes=tuple(key for key in changes.removes if key not in added),
+    )
+
+
 _TWICE = "requests delivered twice"
 _NO_CONDITIONS = "a store without conditions"
 _FUTURE = "log files of the future"
@@ -376,4 +405,7 @@ MUTATIONS = [
     Mutation("what is gone is put in quarantine", _what_is_gone_is_tried_for_ever, hazards=(_LOST,)),
     Mutation("names prove lost versions", _a_lost_version_leaves_no_trace, hazards=(_LOST_VERSIONS,)),
     Mutation("what comes meanwhile is no loss", _versions_that_came_meanwhile_count_as_lost, 0, spawn_many),
+    Mutation("only kept versions come back", _what_comes_back_is_not_looked_at, 0, spawn_many),
+    Mutation("deleted rows are those of the version again", _restored(_only_fragments_come_and_go)),
+    Mutation("a restore ends compactions", _restored(lambda changes: replace(changes, ended_leases=()))),
 ]  # fmt: skip

@@ -28,6 +28,7 @@ from tests.simulation.actors import (
     compactor,
     deleter,
     execute,
+    historian,
     ingest,
     reader,
     release_all,
@@ -124,6 +125,9 @@ def spawn_few(world: World) -> None:
         world.scheduler.spawn("deleter", partial(deleter, world, deletes))
     if choose.random() < 0.3:
         world.scheduler.spawn("reader", partial(reader, world, 2))
+    restores = max(world.restores, choose.choice([0, 0, 0, 0, 1, 3]))
+    if restores:
+        world.scheduler.spawn("historian", partial(historian, world, restores))
 
 
 def spawn_zombies(world: World) -> None:
@@ -173,6 +177,7 @@ def spawn_any(world: World) -> None:
         restarting(world, f"vacuum{number}", partial(cleaner, world, choose.randint(1, 4)))
     restarting(world, "reader", partial(reader, world, choose.randint(1, 6)))
     restarting(world, "deleter", partial(deleter, world, choose.randint(0, 2)))
+    restarting(world, "historian", partial(historian, world, choose.choice([0, 0, 1, 3])))
 
 
 def spawn_many(world: World) -> None:

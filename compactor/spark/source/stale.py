@@ -38,6 +38,7 @@ _HAPPENED: Final = {
     Operation.DROP: "damaged or lost fragments were given up with their rows",
     Operation.EXPIRE: "rows past their retention were dropped",
     Operation.ALTER: "columns were renamed, dropped or redacted",
+    Operation.RESTORE: "an earlier version was restored",
 }
 _LOAD_AGAIN: Final = (
     "load the table again, or, if that is to be undone, name the newest version by option "

@@ -1,0 +1,201 @@
+"""Restores an earlier version in one commit of metadata that rewrites no fragment.
+
+The new version has the fragments of the earlier one, with the rows that were deleted then, and its metadata.
+History goes on: the versions in between stay readable, and a restore can itself be undone by another one.
+
+What comes back has to be safe from vacuums. The commit names the version to which it returns, and the log
+refuses it if that version is no longer kept (`CommitLog._check_base_version`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from compactor.common.counts import counted
+from compactor.errors import CommitConflictError, RestoreError
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.object_names import DATA_PREFIX
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation, Version
+from lsm_fragment.names import names_text
+
+_CHANGES_ROWS: Final = frozenset(
+    (Operation.INGEST, Operation.DELETE, Operation.ALTER, Operation.DROP, Operation.RESTORE)
+)
+"""Operations of people and writers, whose work a restore must not take away unseen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport:
+    """The result of a restore, or of its dry run."""
+
+    version: int
+    """The committed version, or the newest one if nothing was committed."""
+    restored: int
+    """The version whose rows and columns the table has again."""
+    fragments_added: int
+    """Fragments that came back, or have other deleted rows again."""
+    fragments_removed: int
+    """Fragments of later versions that left."""
+    columns_changed: bool
+    """Whether the metadata (columns, names, properties) are others than before."""
+    rows_before: int
+    """Rows of the newest version, without deleted ones."""
+    rows: int
+    """Rows after the restore, without deleted ones."""
+
+
+class _NothingToDoError(Exception):
+    """The table is as it was at that version."""
+
+
+def restore_version(log: CommitLog, target: Snapshot, *, dry_run: bool = False) -> RestoreReport:
+    """Makes the table what it was at a version that is kept, in one commit. target: that version.
+
+    A commit that changes rows or columns between the beginning and the commit is a conflict, because the
+    caller has not seen it; compactions in between are not. The commit ends all leases, so that no running
+    compaction brings back what left.
+    Raises `VersionNotFoundError`, `CommitConflictError`, and `RestoreError` if values were redacted since or
+    objects of the version are gone, both before anything is committed.
+    """
+    begun = log.current()
+    _check_not_redacted(log, target, begun)
+    _check_there(log, target, begun)
+    seen = begun
+
+    def prepare(latest: Snapshot) -> Changes:
+        nonlocal seen
+        _check_same_rows(log, begun, latest)
+        seen = latest
+        changes = restored(target, latest)
+        if not (changes.adds or changes.removes or changes.metadata):
+            raise _NothingToDoError
+        return changes
+
+    try:
+        after = begun if dry_run else log.commit(prepare)
+    except _NothingToDoError:
+        after = seen
+    changes = restored(target, seen)
+    return RestoreReport(
+        version=after.version,
+        restored=target.version,
+        fragments_added=len(changes.adds),
+        fragments_removed=len(changes.removes),
+        columns_changed=changes.metadata is not None,
+        rows_before=_rows(seen),
+        rows=_rows(target),
+    )
+
+
+def restored(target: Snapshot, latest: Snapshot) -> Changes:
+    """Returns the changes that lead from the latest version back to `target`. Pure.
+
+    Fragments that come back are in quarantine if they were then. All leases end: outputs of running
+    compactions might overlap what comes back.
+    """
+    before = {entry.key: entry for entry in latest.fragments.all()}
+    wanted = {entry.key: entry for entry in target.fragments.all()}
+    adds = tuple(entry for entry in wanted.values() if before.get(entry.key) != entry)
+    metadata = _metadata_again(target.table, latest.table)
+    return Changes(
+        operation=Operation.RESTORE,
+        metadata=metadata if metadata != latest.table else None,
+        removes=tuple(key for key, entry in before.items() if wanted.get(key) != entry),
+        adds=adds,
+        ended_leases=tuple(latest.leases),
+        quarantines=tuple(
+            target.quarantine[entry.key]
+            for entry in adds
+            if entry.key in target.quarantine and entry.key not in before
+        ),
+        returns_to=target.version,
+    )
+
+
+def _metadata_again(target: TableMetadata, latest: TableMetadata) -> TableMetadata:
+    """Returns the earlier metadata, with columns that were dropped since and did not exist then.
+
+    A writer that began before they were dropped may still have their values, which must stay unread.
+    """
+    gone = (name for name in latest.retired if name not in target.schema.names)
+    retired = dict.fromkeys((*target.retired, *gone))
+    return replace(target, retired=tuple(retired), redacted=latest.redacted)
+
+
+def _rows(snapshot: Snapshot) -> int:
+    return sum(entry.live_rows for entry in snapshot.fragments.all())
+
+
+# --- what stands between ---
+
+
+def _check_same_rows(log: CommitLog, begun: Snapshot, latest: Snapshot) -> None:
+    """Raises `CommitConflictError` if rows or columns were changed after the restore had begun."""
+    for version in log.history.versions_after(begun, latest.version):
+        operation = version.changes.operation
+        if operation in _CHANGES_ROWS:
+            raise CommitConflictError(
+                f"{log.store.url}: version {version.number} ({operation}) was committed after the restore "
+                "had begun, and would be undone unseen; nothing was changed: look at the table, and "
+                "restore again"
+            )
+
+
+def _check_not_redacted(log: CommitLog, target: Snapshot, latest: Snapshot) -> None:
+    """Raises `RestoreError` if the earlier version has a column whose values were redacted since."""
+    again = set(latest.table.redacted).intersection(target.table.schema.names)
+    if not again:
+        return
+    names = names_text(sorted(map(target.table.shown_name, again)))
+    last = target.version
+    for version in log.history.versions_after(target, latest.version):
+        metadata = version.changes.metadata
+        if metadata is not None and not again.isdisjoint(metadata.redacted):
+            again.difference_update(metadata.redacted)
+            last = version.number
+    raise RestoreError(
+        f"{log.store.url}: version {target.version} still has values of {names}, which version {last} "
+        "redacted, and a restore would show them again; nothing was changed. The oldest version after it "
+        f"without them is {last}"
+    )
+
+
+def _check_there(log: CommitLog, target: Snapshot, latest: Snapshot) -> None:
+    """Raises `RestoreError` if an object of the earlier version is gone. Lists the objects of the table."""
+    there = {info.key for info in log.store.list(DATA_PREFIX)}
+    lost = {entry.key: gone for entry in target.fragments.all() if (gone := _gone(entry, there))}
+    if not lost:
+        return
+    first = min(lost.values())
+    whole = _first_whole(lost, log.history.versions_after(target, latest.version), there)
+    way_out = (
+        f"the oldest version after it that can be restored is {whole}"
+        if whole
+        else "no later version can be restored either"
+    )
+    raise RestoreError(
+        f"{log.store.url}/{first}: version {target.version} needs this object, which is gone "
+        f"({counted(len(lost), 'fragment is', 'fragments are')} incomplete); nothing was changed. Restore "
+        f"what is gone from a backup or the bucket's versions; {way_out}"
+    )
+
+
+def _gone(entry: FragmentEntry, there: set[str]) -> str | None:
+    """Returns the first object of a fragment that is gone, if any."""
+    return next((key for key in entry.objects if key not in there), None)
+
+
+def _first_whole(lost: Iterable[str], versions: Iterable[Version], there: set[str]) -> int | None:
+    """Returns the first of these versions all of whose objects are there. lost: fragments before them."""
+    left = set(lost)
+    for version in versions:
+        left.difference_update(version.changes.removes)
+        left.update(entry.key for entry in version.changes.adds if _gone(entry, there))
+        if not left:
+            return version.number
+    return None

@@ -1,0 +1,59 @@
+"""`restore` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor import Table
+from tests.cli.test_cli import Cli, cli
+
+__all__ = ["cli"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A table of three versions with two rows each."""
+    rows = [pa.table({"k": [n, n + 1], "v": [f"{n}", f"{n + 1}"]}) for n in (0, 2, 4)]
+    table = Table.create(tmp_path / "t", rows[0], "k")
+    for more in rows[1:]:
+        table.append(more)
+    return tmp_path / "t"
+
+
+def test_a_restore_says_what_it_changes_and_how_to_go_back(cli: Cli, path: Path) -> None:
+    out = cli("restore", path, "--version", 2, "--dry-run")
+    assert out == (
+        "version 2 would be restored: 6 rows before, 4 rows after; 0 fragments added, 1 removed; version 3\n"
+    )
+    out = cli("restore", path, "--version", 2)
+    assert out == (
+        "version 2 restored: 6 rows before, 4 rows after; 0 fragments added, 1 removed; version 4\n"
+    )
+    assert cli("query", path, "--count") == "4\n"
+    assert cli("restore", path, "--version", 2) == "version 4 is what version 2 was\n"
+    report = json.loads(cli("restore", path, "--version", 3, "--json"))
+    assert (report["version"], report["restored"], report["rows"]) == (5, 3, 6)
+    assert report["dry_run"] is False
+    assert cli("query", path, "--count") == "6\n"
+
+
+def test_a_restore_goes_by_time_too(cli: Cli, path: Path) -> None:
+    assert cli("restore", path, "--as-of", "0s") == "version 3 is what version 3 was\n"
+    cli.fails(5, "restore", path, "--as-of", "2020-01-01")
+
+
+def test_what_cannot_be_restored_is_said_in_one_line(cli: Cli, path: Path) -> None:
+    cli.fails(2, "restore", path)
+    cli.fails(2, "restore", path, "--version", 1, "--as-of", "1h")
+    cli.fails(5, "restore", path, "--version", 9)
+    cli.fails(5, "restore", path.parent / "none", "--version", 1)
+    cli("alter", path, "--redact", "v")
+    cli.fails(5, "restore", path, "--version", 3)
+    cli("alter", path, "--rename", "v:w")
+    [first, *_] = Table.open(path).fragments()["key"].to_pylist()
+    (path / first).unlink()
+    assert "no later version" in cli.fails(5, "restore", path, "--version", 4)
