@@ -42,6 +42,7 @@ from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
 from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine, release
 from compactor.write.restore import RestoreReport, restore_version
+from compactor.write.tags import end_tag, set_tag
 from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -195,23 +196,46 @@ class Table(TableView):
         *,
         version: int | None = None,
         as_of: datetime | None = None,
+        tag: str | None = None,
         dry_run: bool = False,
     ) -> RestoreReport:
         """Makes the table what it was at an earlier version, in one commit, and moves to the new version.
 
         Rows, deleted rows and columns are those of that version again. No fragment is rewritten, and the
         versions in between stay readable, so that a restore can be undone by another one.
-        version, as_of: as in `open`; give one of the two.
+        version, as_of, tag: as in `open`; give one of them.
         dry_run: returns what would change, and commits nothing.
-        Raises `VersionNotFoundError`, `RestoreError` if values of the version were redacted since or objects
-        of it are gone, and `CommitConflictError` if others change rows meanwhile.
+        Raises `VersionNotFoundError` if the version or an object of it is gone, `RestoreError` if values of
+        it were redacted since, and `CommitConflictError` if others change rows meanwhile.
         """
-        if version is None and as_of is None:
-            raise UsageError("version or as_of: name the version to restore")
-        target = self._log.at(*moment_of(version, as_of))
+        moment = moment_of(version, as_of, tag)
+        if moment.is_newest:
+            raise UsageError("version, as_of or tag: name the version to restore")
+        target = self._log.at(*moment)
         report = restore_version(self._log, target, dry_run=dry_run)
         self._snapshot = self._log.latest
         return report
+
+    @checked
+    def tag(
+        self, name: str, *, keep_seconds: NonNegativeFloat | None = None, move: bool = False
+    ) -> None:
+        """Names the version that is open here, so that vacuums keep it; moves to the new version.
+
+        name: up to 100 letters, digits, dots, hyphens and underscores.
+        keep_seconds: a vacuum ends the tag after that time; None keeps it until `untag`.
+        move: takes the name from the version that has it.
+        Raises `UsageError` for an invalid name, or one that is taken without `move`, and
+        `VersionNotFoundError` if the version, or an object of it, is gone.
+        """
+        set_tag(self._log, name, self._snapshot, keep_seconds=keep_seconds, move=move)
+        self._snapshot = self._log.latest
+
+    @checked
+    def untag(self, name: str) -> None:
+        """Ends a tag, in one commit, and moves to the new version. Raises `VersionNotFoundError`."""
+        end_tag(self._log, name)
+        self._snapshot = self._log.latest
 
     @checked
     def plan(

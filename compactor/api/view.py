@@ -25,22 +25,21 @@ from compactor.settings.units import unix_ms
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from compactor.table.describe import fragments_table, history_table
+from compactor.table.describe import fragments_table, history_table, tags_table
 from compactor.table.snapshot import Snapshot
+from compactor.table.tags import Moment
 from lsm_fragment.keys.sort_schema import ordering
 
 
-def moment_of(version: int | None, as_of: datetime | None) -> tuple[int | None, int | None]:
-    """Returns the arguments of `CommitLog.at`.
-
-    Raises `UsageError` if both are given or the time is before the year 1.
-    """
-    if version is not None and as_of is not None:
-        raise UsageError("version and as_of: give one of the two")
+def moment_of(version: int | None, as_of: datetime | None, tag: str | None) -> Moment:
+    """Raises `UsageError` if more than one is given or the time is before the year 1."""
     try:
-        return version, None if as_of is None else unix_ms(as_of)
+        moment = Moment(version, None if as_of is None else unix_ms(as_of), tag)
     except ValueError as error:
         raise UsageError(f"as_of: {error}") from error
+    if moment.is_ambiguous:
+        raise UsageError("version, as_of and tag: give one of them")
+    return moment
 
 
 class TableView:
@@ -55,16 +54,22 @@ class TableView:
     @classmethod
     @checked
     def open(
-        cls, url: str | PathLike[str], *, version: int | None = None, as_of: datetime | None = None
+        cls,
+        url: str | PathLike[str],
+        *,
+        version: int | None = None,
+        as_of: datetime | None = None,
+        tag: str | None = None,
     ) -> Self:
         """Opens the table in a folder or at s3://bucket/prefix, at its newest version by default.
 
         version: opens this version.
         as_of: opens the version that was current at this time; a time without a zone is UTC.
-        Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, and `UsageError` if both are given
-        or the time is before the year 1.
+        tag: opens the version that this tag names.
+        Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, and `UsageError` if more than one
+        is given or the time is before the year 1.
         """
-        moment = moment_of(version, as_of)
+        moment = moment_of(version, as_of, tag)
         log = CommitLog(open_store(fspath(url)))
         return cls(log, log.at(*moment))
 
@@ -176,6 +181,10 @@ class TableView:
             before = max(before, newest.version - limit)
         start = Snapshot.empty() if before == 0 else self._log.at(before)
         return history_table(history.versions_after(start, newest.version))
+
+    def tags(self) -> pa.Table:
+        """Returns the tags that stand at this version: names, versions, and times of tagging and expiry."""
+        return tags_table(self._snapshot)
 
     def _condition(self, where: str | None) -> Predicate | None:
         return None if where is None else condition_on(self._snapshot.table, where)

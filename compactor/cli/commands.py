@@ -41,9 +41,12 @@ COMMANDS: Final = {
     "restore": Place("lineage", "Make a table what it was at an earlier version."),
     "run": Place("run", "Run the pipeline of a YAML file."),
     "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
+    "tag": Place("lineage", "Name a version, so that vacuums keep it."),
+    "tags": Place("lineage", "Show the tags of a table."),
     "templates": Place(
         "templates", "Count the patterns of a column's texts, such as log messages."
     ),
+    "untag": Place("lineage", "End a tag."),
     "vacuum": Place("maintain", "Remove the files that no retained version needs."),
     "verify": Place("look", "Read all of a table and check it."),
     "watch": Place("watch", "Keep tables compacted until stopped."),

@@ -15,6 +15,7 @@ from compactor.cli.shared_options import (
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
 from compactor.files.write import check_sink_path
+from compactor.table.tags import Moment
 
 
 @click.command(
@@ -39,8 +40,7 @@ def export_command(
     where: str | None,
     threads: int | None,
     skip_quarantined: bool,
-    version: int | None,
-    as_of: int | None,
+    moment: Moment,
 ) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
@@ -49,7 +49,7 @@ def export_command(
     and Arrow files keep the types, and record how their rows are sorted.
     """
     check_sink_path(out)
-    view = open_view(table, version, as_of)
+    view = open_view(table, moment)
     scan = view.scan(
         split_columns(columns), where, threads=threads, skip_quarantined=skip_quarantined
     )

@@ -13,7 +13,6 @@ import pyarrow as pa
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.shared_options import (
-    check_one_moment,
     column_name,
     snapshot_options,
     threads_option,
@@ -36,6 +35,7 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_text, key_types
 from compactor.table.snapshot import Snapshot
+from compactor.table.tags import Moment
 from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.names import quoted
@@ -74,8 +74,7 @@ def inspect_command(
     target: str,
     show_all: bool,
     column: str | None,
-    version: int | None,
-    as_of: int | None,
+    moment: Moment,
     as_json: bool,
 ) -> None:
     """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT.
@@ -84,7 +83,7 @@ def inspect_command(
     the templates instead, counted in an even sample of up to 32 row groups; of a table, in up to 32
     fragments.
     """
-    found = _open(target, version, as_of)
+    found = _open(target, moment)
     if column is not None:
         templates = _templates(found, column)
         echo_json(asdict(templates)) if as_json else print_stored_templates(templates)
@@ -110,16 +109,13 @@ def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> S
     return stored_templates(column, name, readers, max_chunks=_MAX_CHUNKS, shown=_SHOWN)
 
 
-def _open(
-    target: str, version: int | None, as_of: int | None
-) -> FragmentReader | tuple[Store, Snapshot]:
+def _open(target: str, moment: Moment) -> FragmentReader | tuple[Store, Snapshot]:
     """Opens the table or the fragment at this address. Raises `TableNotFoundError` if there is neither."""
     is_local = "://" not in target
     if not is_local or Path(target).is_dir():
-        check_one_moment(version, as_of)
         log = open_log(target)
         try:
-            return log.store, log.at(version, as_of)
+            return log.store, log.at(*moment)
         except TableNotFoundError:
             if is_local:
                 raise
@@ -328,14 +324,12 @@ Examples:
 @snapshot_options
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def verify_command(
-    table: str, threads: int | None, version: int | None, as_of: int | None, as_json: bool
-) -> None:
+def verify_command(table: str, threads: int | None, moment: Moment, as_json: bool) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
 
     Prints the place of each fault, and exits with 1 if there are any.
     """
-    view = open_view(table, version, as_of)
+    view = open_view(table, moment)
     with progress("verify", view.fragments().num_rows) as advance:
         report = view.verify(threads=threads, on_progress=advance)
     if as_json:

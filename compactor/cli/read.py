@@ -18,6 +18,7 @@ from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.read.read_reports import ScanReport
+from compactor.table.tags import Moment
 from lsm_fragment.names import parse_names
 
 columns_option = click.option(
@@ -50,12 +51,11 @@ def head_command(
     rows: int,
     columns: str | None,
     skip_quarantined: bool,
-    version: int | None,
-    as_of: int | None,
+    moment: Moment,
 ) -> None:
     """Print the first rows of TABLE in sort order, one JSON object per line."""
     # A single thread reads no row group ahead.
-    scan = open_view(table, version, as_of).scan(
+    scan = open_view(table, moment).scan(
         split_columns(columns), threads=1, skip_quarantined=skip_quarantined
     )
     left = rows
@@ -109,8 +109,7 @@ def query_command(
     threads: int | None,
     skip_quarantined: bool,
     as_json: bool,
-    version: int | None,
-    as_of: int | None,
+    moment: Moment,
 ) -> None:
     """Print the rows of TABLE that match a condition, one JSON object per line, in sort order.
 
@@ -121,7 +120,7 @@ def query_command(
         raise UsageError("--count: leave out --columns and --rows")
     if as_json and not counts:
         raise UsageError("--json: rows are JSON already; give it with --count")
-    view = open_view(table, version, as_of)
+    view = open_view(table, moment)
     scan = view.scan(
         [] if counts else split_columns(columns),
         where,

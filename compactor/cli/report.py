@@ -6,7 +6,7 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
-from compactor.cli.shared_options import check_one_moment, moment_unix_ms, snapshot_options
+from compactor.cli.shared_options import moment_unix_ms, snapshot_options
 from compactor.cli.tables import open_log
 from compactor.errors import UsageError
 from compactor.files.whole import check_target, write_whole
@@ -19,6 +19,7 @@ from compactor.report.gather import (
     gather,
 )
 from compactor.report.page import page
+from compactor.table.tags import Moment
 
 
 class _Moment(click.ParamType[tuple[int | None, int | None]]):
@@ -83,8 +84,7 @@ def report_command(
     table: str,
     output: str | None,
     since: tuple[int | None, int | None] | None,
-    version: int | None,
-    as_of: int | None,
+    moment: Moment,
     history: int,
     footers: int,
     templates: int,
@@ -98,15 +98,13 @@ def report_command(
     """
     if as_json == (output is not None):
         raise UsageError("report: give -o FILE (- for stdout), or --json")
-    check_one_moment(version, as_of)
     if output is not None:
         check_plotly()
         if output != "-":
             check_target(output)
     since_version, since_unix_ms = since or (None, None)
     options = ReportOptions(
-        version=version,
-        as_of_unix_ms=as_of,
+        moment=moment,
         since_version=since_version,
         since_unix_ms=since_unix_ms,
         max_versions=history,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import click
 from pydantic import Field
@@ -14,9 +15,8 @@ from compactor.errors import UsageError
 from compactor.settings import units
 from compactor.settings.fields import Threads
 from compactor.settings.model import Settings
+from compactor.table.tags import Moment
 from lsm_fragment.names import parse_name
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class ReadSettings(Settings):
@@ -70,21 +70,28 @@ threads_option = setting_option(ReadSettings, "threads")
 skip_quarantined_option = setting_option(ReadSettings, "skip_quarantined")
 
 
-def snapshot_options(command: _Command) -> _Command:
-    """Adds --version and --as-of."""
-    command = click.option(
+def snapshot_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --version, --as-of and --tag, which the command takes as one `Moment`."""
+
+    @wraps(command)
+    def with_moment(
+        *args: Any, version: int | None, as_of: int | None, tag: str | None, **options: Any
+    ) -> Any:
+        moment = Moment(version, as_of, tag)
+        if moment.is_ambiguous:
+            raise UsageError("--version, --as-of and --tag: give one of them")
+        return command(*args, moment=moment, **options)
+
+    with_moment = click.option(
+        "--tag", "tag", metavar="NAME", help="Read the table at the version that this tag names."
+    )(with_moment)
+    with_moment = click.option(
         "--as-of",
         "as_of",
         type=moment_unix_ms,
         metavar="TIME",
         help="Read the table as it was at this time (15m: 15 minutes ago).",
-    )(command)
+    )(with_moment)
     return click.option(
         "--version", "version", type=click.IntRange(min=1), help="Read the table at this version."
-    )(command)
-
-
-def check_one_moment(version: int | None, as_of: int | None) -> None:
-    """Raises `UsageError` if both a version and a time are given."""
-    if version is not None and as_of is not None:
-        raise UsageError("--version and --as-of: give one of the two")
+    )(with_moment)

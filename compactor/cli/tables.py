@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from compactor.cli.shared_options import check_one_moment
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url
 from compactor.table.commit_log import CommitLog
+from compactor.table.tags import Moment
 
 if TYPE_CHECKING:
     from compactor.api.table import Table
@@ -42,17 +42,13 @@ def open_table(table: str) -> Table:
     return Table(log, log.current())
 
 
-def open_view(table: str, version: int | None, as_of: int | None) -> TableView:
-    """Opens a table for reading at its newest version, or at the version or time in Unix milliseconds given.
-
-    Raises `UsageError` if both are given, `VersionNotFoundError` for a version that is not retained.
-    """
+def open_view(table: str, moment: Moment) -> TableView:
+    """Opens a table for reading. Raises `VersionNotFoundError` for a version that is not retained."""
     # Imported here, since writing needs no readers.
     from compactor.api.view import TableView
 
-    check_one_moment(version, as_of)
     log = open_log(table)
-    return TableView(log, log.at(version, as_of))
+    return TableView(log, log.at(*moment))
 
 
 def open_fragment_at(address: str) -> FragmentReader:

@@ -18,6 +18,7 @@ from compactor.cli.shared_options import (
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
 from compactor.read.read_reports import StoredTemplates, TemplateCount, left_out
+from compactor.table.tags import Moment
 
 
 @click.command(
@@ -54,12 +55,11 @@ def templates_command(
     limit: int,
     threads: int | None,
     skip_quarantined: bool,
-    version: int | None,
-    as_of: int | None,
+    moment: Moment,
     as_json: bool,
 ) -> None:
     """Count the templates of the texts in COLUMN of TABLE, most frequent first, with an example of each."""
-    view = open_view(table, version, as_of)
+    view = open_view(table, moment)
     with progress(f"templates of {column}", view.rows) as advance:
         report = view.templates(
             column,

@@ -45,6 +45,7 @@ from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot, replay
+from compactor.table.tags import NEWEST, Moment
 from compactor.table.version import Version
 
 MAX_FOOTERS: Final = 64
@@ -56,10 +57,8 @@ MAX_TEMPLATE_CHUNKS: Final = 16
 class ReportOptions:
     """Which versions to report, and limits on what to read."""
 
-    version: int | None = None
-    """Version to report; None for the latest."""
-    as_of_unix_ms: int | None = None
-    """Report the version at this time instead."""
+    moment: Moment = NEWEST
+    """Version to report."""
     since_version: int | None = None
     """Version to compare with; None for the one before the last compactions."""
     since_unix_ms: int | None = None
@@ -89,7 +88,7 @@ class _Gathering:
         self._log = log
         self._options = options
         self._notes: list[str] = []
-        self._snapshot = log.at(options.version, options.as_of_unix_ms)
+        self._snapshot = log.at(*options.moment)
         self._newest = log.latest
 
     def report(self, advance: Advance) -> Report:

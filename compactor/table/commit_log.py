@@ -131,12 +131,20 @@ class CommitLog:
             )
         return snapshot
 
-    def at(self, version: int | None = None, as_of_unix_ms: int | None = None) -> Snapshot:
-        """Returns the newest snapshot, that of a version, or the last one committed at a time or before.
+    def at(
+        self,
+        version: int | None = None,
+        as_of_unix_ms: int | None = None,
+        tag: str | None = None,
+    ) -> Snapshot:
+        """Returns the newest snapshot, or that of a version, of a time or of a tag.
 
-        Raises `TableNotFoundError`, `VersionNotFoundError` for a version that is not retained.
+        The version of a time is the last one committed then or before. Raises `TableNotFoundError`, and
+        `VersionNotFoundError` for a version that is not retained.
         """
         newest = self.current()
+        if tag is not None:
+            version = self.history.tagged(tag, newest)
         if as_of_unix_ms is not None:
             version = self.history.newest_not_after(as_of_unix_ms, newest)
             if version == 0:

@@ -37,6 +37,14 @@ HISTORY: Final = pa.schema(
         ("bytes_added", pa.int64()),
     ]
 )
+TAGS: Final = pa.schema(
+    [
+        ("name", pa.string()),
+        ("version", pa.int64()),
+        ("tagged_at", pa.timestamp("ms", "UTC")),
+        ("expires_at", pa.timestamp("ms", "UTC")),
+    ]
+)
 
 
 def fragments_table(snapshot: Snapshot) -> pa.Table:
@@ -78,3 +86,15 @@ def history_table(versions: Sequence[Version]) -> pa.Table:
     return pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, HISTORY, strict=True)], schema=HISTORY
     )
+
+
+def tags_table(snapshot: Snapshot) -> pa.Table:
+    """Returns the tags of a version by name, as `TAGS`. Those without expiry have null there."""
+    tags = snapshot.tags
+    columns = [
+        [tag.name for tag in tags],
+        [tag.version for tag in tags],
+        [tag.tagged_unix_ms for tag in tags],
+        [tag.expires_unix_ms for tag in tags],
+    ]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, TAGS, strict=True)], schema=TAGS)

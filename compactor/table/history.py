@@ -47,6 +47,7 @@ from compactor.table.object_names import (
 )
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
+from lsm_fragment.names import names_text
 from lsm_fragment.threads import ThreadPool
 
 _MAX_TRIES: Final = 5
@@ -176,10 +177,20 @@ class History:
         """Raises `VersionNotFoundError` for a version that is no longer kept, or never was."""
         if not newest.keeps(number):
             which = number if number <= LAST_VERSION else "with so large a number"
+            older = sorted(number for number in newest.tagged if number < newest.oldest)
+            tagged = f", and {numbers_text(older)}, which tags name" if older else ""
             raise VersionNotFoundError(
                 f"{self._store.url}: there is no version {which} to read; versions "
-                f"{newest.oldest} to {newest.version} are kept"
+                f"{newest.oldest} to {newest.version} are kept{tagged}"
             )
+
+    def tagged(self, name: str, newest: Snapshot) -> int:
+        """Returns the version that a tag names. Raises `VersionNotFoundError` if there is no such tag."""
+        tag = newest.tag(name)
+        if tag is None:
+            known = names_text([tag.name for tag in newest.tags]) or "none"
+            raise VersionNotFoundError(f"{self._store.url}: no tag {name!r}; tags are: {known}")
+        return tag.version
 
     def versions_after(self, start: Snapshot, last: int) -> list[Version]:
         """Returns the versions that follow a snapshot, up to `last`.
@@ -516,6 +527,10 @@ class History:
         with closing(ThreadPool(at_a_time)) as readers:
             for start in range(0, len(numbers), _READ_AHEAD):
                 yield from readers.each(self.read_any, numbers[start : start + _READ_AHEAD])
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _first_to_list(version: int, older: Sequence[int], bottom: int) -> int:

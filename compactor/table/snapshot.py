@@ -13,6 +13,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import LAST_UNIX_MS, MAX_INT64, Natural, Seconds, check_number
 from compactor.table.stored import Converted, Keyed, Number, Parsed, RelatedNumber, Stored
 from compactor.table.suspects import Suspect, abandoned, rewritten
+from compactor.table.tags import Tag
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 
 
@@ -108,6 +109,8 @@ class Snapshot:
     """The first version that can still be read."""
     ordered_from: Annotated[int, RelatedNumber()] = 0
     """The last version stamped with an earlier time than the one before it, because a clock was ahead."""
+    tags: Annotated[tuple[Tag, ...], Converted(tuple[Tag, ...])] = ()
+    """Names of versions that vacuums keep, in the order of their names."""
     fragments: FragmentMap
     """The live fragments by key; a checkpoint holds them as columns."""
 
@@ -123,7 +126,15 @@ class Snapshot:
 
     def keeps(self, version: int) -> bool:
         """Says whether vacuums have left the objects of a version alone."""
-        return self.oldest <= version <= self.version
+        return self.oldest <= version <= self.version or version in self.tagged
+
+    @property
+    def tagged(self) -> set[int]:
+        """The versions that tags name."""
+        return {tag.version for tag in self.tags}
+
+    def tag(self, name: str) -> Tag | None:
+        return next((tag for tag in self.tags if tag.name == name), None)
 
     def by_age(self, keys: Iterable[str] | None = None) -> list[FragmentEntry]:
         """Returns all live fragments, or those named, oldest first: the order among equal keys."""
@@ -148,7 +159,7 @@ class Snapshot:
         return replay(self, [version])
 
 
-HEADER: Final = Stored(Snapshot, leaves_out=False)
+HEADER: Final = Stored(Snapshot, leaves_out=False, rare=("tags",))
 """The stored form of a snapshot without its fragments: the header of a checkpoint."""
 
 
@@ -157,6 +168,8 @@ def check_header(snapshot: Snapshot) -> None:
     HEADER.check(snapshot)
     for name in ("min_base_version", "oldest", "ordered_from"):
         check_number(name, getattr(snapshot, name), snapshot.version)
+    for tag in snapshot.tags:
+        check_number("version of a tag", tag.version, snapshot.version)
 
 
 def replay(snapshot: Snapshot, versions: Iterable[Version]) -> Snapshot:
@@ -187,6 +200,7 @@ class _Replay:
         self._lease_of = {key: c.compaction_id for c in start.leases.values() for key in c.inputs}
         self._quarantine = dict(start.quarantine)
         self._suspects = dict(start.suspects)
+        self._tags = {tag.name: tag for tag in start.tags}
 
     def apply(self, version: Version) -> None:
         if version.number != self._version + 1:
@@ -202,6 +216,7 @@ class _Replay:
         self._swap(changes)
         self._clear(came_through, changes)
         self._decide(changes)
+        self._name(changes)
         values = self._values
         values["metadata"] = changes.metadata or values["metadata"]
         if values["metadata"] is None:
@@ -283,6 +298,12 @@ class _Replay:
             self._quarantine.pop(key, None)
             self._suspects.pop(key, None)
 
+    def _name(self, changes: Changes) -> None:
+        for name in changes.ended_tags:
+            self._tags.pop(name, None)
+        for tag in changes.tags:
+            self._tags[tag.name] = tag
+
     def _release(self, compaction_id: str | None) -> None:
         lease = self._leases.pop(compaction_id, None) if compaction_id else None
         for key in lease.inputs if lease else ():
@@ -296,5 +317,6 @@ class _Replay:
             leases=self._leases,
             quarantine=self._quarantine,
             suspects=self._suspects,
+            tags=tuple(sorted(self._tags.values(), key=lambda tag: tag.name)),
             **self._values,
         )

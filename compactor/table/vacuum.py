@@ -12,7 +12,8 @@ its rows is left alone until the user says that this was meant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -22,6 +23,7 @@ from pydantic import Field
 from compactor.common.counts import counted
 from compactor.common.setting_keys import ALLOW_SHRINKING
 from compactor.errors import (
+    CommitConflictError,
     DataError,
     ObjectNotFoundError,
     OvertakenError,
@@ -44,6 +46,7 @@ from compactor.table.object_names import (
 )
 from compactor.table.proof import Listing, Proof, is_same, list_log
 from compactor.table.snapshot import Snapshot
+from compactor.table.tags import Tag
 from compactor.table.version import Changes, Operation, Version
 from lsm_fragment.threads import ThreadPool
 
@@ -59,6 +62,10 @@ LOG_GRACE_SECONDS: Final = 3600
 
 Log files are small, and removing one under a running commit makes its outcome unknown.
 """
+
+
+class _TaggedError(Exception):
+    """A version was tagged after the log had been read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,10 +134,19 @@ class _Vacuum:
         self._now_ms = log.clock.now_unix_ms()
 
     def run(self) -> VacuumReport:
+        for _ in range(_MAX_TRIES):
+            with contextlib.suppress(_TaggedError):
+                return self._run()
+        raise CommitConflictError(
+            f"{self._store.url}: versions were tagged {_MAX_TRIES} times while the log was read; nothing was "
+            "removed: run the vacuum again"
+        )
+
+    def _run(self) -> VacuumReport:
         settings = self._settings
         snapshot, proved = self._proved()
         report = self._survey(snapshot, proved)
-        has_nothing_to_do = report.is_empty and not report.waiting_fragments
+        has_nothing_to_do = report.is_empty and not (report.waiting_fragments or proved.expired)
         if settings.dry_run or (has_nothing_to_do and proved.beginning is None):
             return report
         snapshot = self._log.commit(lambda latest: self._move_boundaries(latest, proved))
@@ -192,7 +208,9 @@ class _Vacuum:
         proof.check_whole()
         # The objects of a lost version are garbage to the log that is left.
         check_no_version_lost(self._store, self._log.history, snapshot)
-        boundaries = self._boundaries(snapshot, listing)
+        expired = self._expired_tags(snapshot)
+        standing = {tag.version for tag in snapshot.tags if tag not in expired}
+        boundaries = self._boundaries(snapshot, listing, standing)
         said = proof.newest_checkpoint(boundaries.log)
         floor = listing.marks.floor if said is None else said.version
         rows = _RowCount({info.key for info in self._store.list(DATA_PREFIX)})
@@ -212,12 +230,12 @@ class _Vacuum:
 
         is_allowed = self._settings.allow_shrinking
         beginning: Snapshot | None = None
-        stops = [floor, max(floor, boundaries.log), boundaries.kept]
+        stops = [floor, max(floor, boundaries.log), boundaries.kept, *standing]
         for rebuilt in proof.rebuilt(stops, on_version, start):
             if said is not None and rebuilt.version == said.version:
                 proof.check_checkpoint(said, rebuilt)
             proof.check_newest(rebuilt)
-            if rebuilt.version == boundaries.kept:
+            if rebuilt.version == boundaries.kept or rebuilt.version in standing:
                 needed |= _objects_of(rebuilt.fragments.all())
             if is_allowed and rebuilt.version == boundaries.log > floor:
                 beginning = rebuilt
@@ -239,8 +257,20 @@ class _Vacuum:
             boundaries=boundaries,
             floor=floor,
             needed=needed,
+            expired=expired,
             beginning=beginning if has_shrunk else None,
         )
+
+    def _expired_tags(self, snapshot: Snapshot) -> tuple[Tag, ...]:
+        """Returns the tags to end.
+
+        Raises `ClockError` if there are any by a clock that may be wrong.
+        """
+        now = self._log.lease_unix_ms()
+        expired = tuple(tag for tag in snapshot.tags if tag.is_expired(now))
+        if expired:
+            self._log.check_expiry(snapshot)
+        return expired
 
     def _is_written(self, snapshot: Snapshot) -> bool:
         """Writes the checkpoint of a proved snapshot. Returns whether it can now be read back intact."""
@@ -257,6 +287,10 @@ class _Vacuum:
         return _objects_of(entry for version in versions for entry in version.changes.adds)
 
     def _move_boundaries(self, snapshot: Snapshot, proved: _Proved) -> Changes:
+        """Raises `_TaggedError` if a tag came since the proof: what its version needs was not looked up."""
+        kept = proved.boundaries.kept
+        if any(t.version < kept for t in snapshot.tags if t not in proved.snapshot.tags):
+            raise _TaggedError
         min_base_version, oldest = proved.boundaries.min_base_version, proved.boundaries.oldest
         if not self._settings.grace_seconds:
             min_base_version = snapshot.version + 1
@@ -264,9 +298,12 @@ class _Vacuum:
             operation=Operation.VACUUM,
             min_base_version=max(snapshot.min_base_version, min_base_version),
             oldest=max(snapshot.oldest, oldest),
+            ended_tags=tuple(tag.name for tag in proved.expired if tag in snapshot.tags),
         )
 
-    def _boundaries(self, snapshot: Snapshot, listing: Listing) -> _Boundaries:
+    def _boundaries(
+        self, snapshot: Snapshot, listing: Listing, tagged: Collection[int]
+    ) -> _Boundaries:
         def version_ago(seconds: float) -> int:
             """Returns the last version that the store received that long ago; 0 if all are younger."""
             found = 0
@@ -286,7 +323,7 @@ class _Vacuum:
             min_base_version=max(snapshot.min_base_version, min_base_version),
             oldest=max(snapshot.oldest, kept),
             kept=kept,
-            log=min(kept, version_ago(max(grace, retain, LOG_GRACE_SECONDS))),
+            log=min(kept, version_ago(max(grace, retain, LOG_GRACE_SECONDS)), *tagged),
         )
 
     def _survey(self, snapshot: Snapshot, proved: _Proved) -> VacuumReport:
@@ -400,7 +437,7 @@ class _Boundaries:
     It depends on times alone, since any commit may say that versions are no longer kept.
     """
     log: int
-    """Log files up to the newest checkpoint at or before this version may go."""
+    """Log files up to the newest checkpoint at or before this version may go; tags hold it back."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -413,7 +450,9 @@ class _Proved:
     floor: int
     """The version whose checkpoint is the beginning of the log from now on; 0 stands for version 1."""
     needed: set[str]
-    """Keys of all objects that were live in a retained version."""
+    """Keys of all objects that were live in a retained version, or in one that a tag names."""
+    expired: tuple[Tag, ...]
+    """Tags that the vacuum's commit ends."""
     beginning: Snapshot | None = None
     """The new beginning of the log if the user agreed to the loss of most rows, so as not to ask again."""
 

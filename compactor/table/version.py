@@ -26,6 +26,7 @@ from compactor.table.numbers import (
 )
 from compactor.table.protocol import PROTOCOL
 from compactor.table.stored import Converted, Form, Parsed, RelatedNumber, Several, Stored
+from compactor.table.tags import Tag
 from lsm_fragment.errors import SchemaError, cause_of
 
 
@@ -48,6 +49,8 @@ class Operation(StrEnum):
     """The fragments and metadata of an earlier version take the place of the latest ones."""
     EXPIRE = "expire"
     """Whole time windows are dropped."""
+    TAG = "tag"
+    """Tags are set or ended."""
     VACUUM = "vacuum"
     """The minimum base version is raised before unreferenced objects are removed."""
 
@@ -124,6 +127,10 @@ class Changes:
     """The first version that can still be read."""
     returns_to: Annotated[int | None, RelatedNumber()] = None
     """The kept version from which fragments come back that attempts of any age have written."""
+    tags: Annotated[tuple[Tag, ...], Converted(tuple[Tag, ...])] = ()
+    """Tags that are set; one of the same name moves."""
+    ended_tags: Annotated[tuple[str, ...], _TEXTS] = ()
+    """Names of tags that are over."""
     cost: Annotated[CompactionCost | None, Converted(CompactionCost)] = None
     records: Annotated[tuple[CompactionRecord, ...], _Records()] = ()
     """Figures of the compactions that this commit ends; for reports only."""
@@ -143,12 +150,14 @@ class Changes:
         ):
             if number is not None:
                 check_number(name, number, value["version"])
+        for tag in changes.tags:
+            check_number("version of a tag", tag.version, value["version"])
         check_sum("rows of adds", (entry.rows for entry in changes.adds))
         check_sum("size_bytes of adds", (entry.size_bytes for entry in changes.adds))
         return changes
 
 
-_CHANGES: Final = Stored(Changes, leaves_out=False, rare=("returns_to",))
+_CHANGES: Final = Stored(Changes, leaves_out=False, rare=("returns_to", "tags", "ended_tags"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,15 @@ refuses it if that version is no longer kept (`CommitLog._check_base_version`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.common.counts import counted
 from compactor.errors import CommitConflictError, RestoreError
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from compactor.table.object_names import DATA_PREFIX
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Operation, Version
+from compactor.table.version import Changes, Operation
+from compactor.write.whole_versions import check_whole
 from lsm_fragment.names import names_text
 
 _CHANGES_ROWS: Final = frozenset(
@@ -59,12 +56,12 @@ def restore_version(log: CommitLog, target: Snapshot, *, dry_run: bool = False) 
     A commit that changes rows or columns between the beginning and the commit is a conflict, because the
     caller has not seen it; compactions in between are not. The commit ends all leases, so that no running
     compaction brings back what left.
-    Raises `VersionNotFoundError`, `CommitConflictError`, and `RestoreError` if values were redacted since or
-    objects of the version are gone, both before anything is committed.
+    Raises `VersionNotFoundError` if the version or an object of it is gone, `RestoreError` if values were
+    redacted since, both before anything is committed; `CommitConflictError`.
     """
     begun = log.current()
     _check_not_redacted(log, target, begun)
-    _check_there(log, target, begun)
+    check_whole(log, target, begun)
     seen = begun
 
     def prepare(latest: Snapshot) -> Changes:
@@ -163,39 +160,3 @@ def _check_not_redacted(log: CommitLog, target: Snapshot, latest: Snapshot) -> N
         "redacted, and a restore would show them again; nothing was changed. The oldest version after it "
         f"without them is {last}"
     )
-
-
-def _check_there(log: CommitLog, target: Snapshot, latest: Snapshot) -> None:
-    """Raises `RestoreError` if an object of the earlier version is gone. Lists the objects of the table."""
-    there = {info.key for info in log.store.list(DATA_PREFIX)}
-    lost = {entry.key: gone for entry in target.fragments.all() if (gone := _gone(entry, there))}
-    if not lost:
-        return
-    first = min(lost.values())
-    whole = _first_whole(lost, log.history.versions_after(target, latest.version), there)
-    way_out = (
-        f"the oldest version after it that can be restored is {whole}"
-        if whole
-        else "no later version can be restored either"
-    )
-    raise RestoreError(
-        f"{log.store.url}/{first}: version {target.version} needs this object, which is gone "
-        f"({counted(len(lost), 'fragment is', 'fragments are')} incomplete); nothing was changed. Restore "
-        f"what is gone from a backup or the bucket's versions; {way_out}"
-    )
-
-
-def _gone(entry: FragmentEntry, there: set[str]) -> str | None:
-    """Returns the first object of a fragment that is gone, if any."""
-    return next((key for key in entry.objects if key not in there), None)
-
-
-def _first_whole(lost: Iterable[str], versions: Iterable[Version], there: set[str]) -> int | None:
-    """Returns the first of these versions all of whose objects are there. lost: fragments before them."""
-    left = set(lost)
-    for version in versions:
-        left.difference_update(version.changes.removes)
-        left.update(entry.key for entry in version.changes.adds if _gone(entry, there))
-        if not left:
-            return version.number
-    return None

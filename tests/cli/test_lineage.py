@@ -1,4 +1,4 @@
-"""`restore` as a user meets it."""
+"""`restore`, `tag`, `tags` and `untag` as a user meets them."""
 
 from __future__ import annotations
 
@@ -57,3 +57,51 @@ def test_what_cannot_be_restored_is_said_in_one_line(cli: Cli, path: Path) -> No
     [first, *_] = Table.open(path).fragments()["key"].to_pylist()
     (path / first).unlink()
     assert "no later version" in cli.fails(5, "restore", path, "--version", 4)
+
+
+def test_a_tag_is_set_shown_read_moved_and_ended(cli: Cli, path: Path) -> None:
+    assert cli("tags", path) == "no tags at version 3\n"
+    assert cli("tag", path, "two", "--version", 2, "--keep", "90d").startswith(
+        "two: version 2, tagged "
+    )
+    tag = json.loads(cli("tag", path, "newest", "--json"))
+    assert (tag["name"], tag["version"], tag["expires_at"]) == ("newest", 4, None)
+    lines = cli("tags", path).splitlines()
+    assert [line.split(",")[0] for line in lines] == ["newest: version 4", "two: version 2"]
+    assert "until " in lines[1]
+    shown = json.loads(cli("tags", path, "--json"))
+    assert [tag["name"] for tag in shown["tags"]] == ["newest", "two"]
+    assert cli("tag", path, "newest", "--as-of", "0s", "--move").startswith("newest: version 5")
+    assert cli("untag", path, "newest") == "newest: no longer a tag of version 5\n"
+    assert len(cli("tags", path).splitlines()) == 1
+
+
+def test_every_reader_takes_a_tag_and_a_vacuum_keeps_it(
+    cli: Cli, path: Path, tmp_path: Path
+) -> None:
+    cli("tag", path, "two", "--version", 2)
+    cli("compact", path, "--strategy", "full", "--master", "in-process")
+    cli("vacuum", path, "--grace", 0, "--retain", 0)
+    assert cli("query", path, "--count", "--tag", "two") == "4\n"
+    assert len(cli("head", path, "--tag", "two").splitlines()) == 4
+    assert "version 2" in cli("export", path, tmp_path / "x.parquet", "--tag", "two")
+    assert json.loads(cli("inspect", path, "--json", "--tag", "two"))["rows"] == 4
+    assert "4 rows" in cli("verify", path, "--tag", "two")
+    assert cli("templates", path, "v", "--tag", "two")
+    assert json.loads(cli("report", path, "--json", "--tag", "two"))["headline"]["version"] == 2
+    cli.fails(5, "query", path, "--version", 1)
+    assert cli("restore", path, "--tag", "two").startswith("version 2 restored")
+    assert cli("query", path, "--count") == "4\n"
+
+
+def test_wrong_tags_are_said_in_one_line(cli: Cli, path: Path) -> None:
+    cli.fails(2, "tag", path, "a/b")
+    cli.fails(2, "tag", path, "a", "--version", 1, "--as-of", "1h")
+    cli.fails(5, "tag", path, "a", "--version", 9)
+    cli.fails(2, "tag", path, "a", "--keep", "soon")
+    cli("tag", path, "a")
+    cli.fails(2, "tag", path, "a")
+    cli.fails(5, "untag", path, "b")
+    cli.fails(5, "query", path, "--tag", "b")
+    cli.fails(2, "query", path, "--tag", "a", "--version", 1)
+    cli.fails(5, "tags", path.parent / "none")

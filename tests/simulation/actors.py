@@ -24,9 +24,9 @@ from compactor.errors import (
     JobError,
     ObjectNotFoundError,
     OvertakenError,
-    RestoreError,
     StoreUnreachableError,
     UnknownOutcomeError,
+    VersionNotFoundError,
 )
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.commit_log import CommitLog
@@ -41,6 +41,7 @@ from compactor.table.version import Changes, Operation
 from compactor.write.delete import _changes, _StaleError
 from compactor.write.lost_fragments import drop_fragment
 from compactor.write.restore import restore_version
+from compactor.write.tags import end_tag, set_tag
 from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import CorruptFragmentError, FormatError
 from tests.faults import Crash
@@ -154,7 +155,7 @@ class World:
             key = error.name.removeprefix(f"{SimulatedStore.url}/")
             assert key in self.vandal.once_lost, f"{error!r}, and it was never lost"
             assert _ADVICE.search(str(error)), f"{error!r} does not say what to do"
-        if isinstance(error, RestoreError):
+        if isinstance(error, VersionNotFoundError) and "which is gone" in str(error):
             assert self.vandal.once_lost, f"{error!r}, and nothing was ever lost"
         if isinstance(error, DataError):
             is_removed = removed != self.auditor.log_files_removed and "backup" not in str(error)
@@ -505,12 +506,24 @@ def historian(world: World, times: int) -> None:
     log = world.log()
     for _ in range(times):
         world.scheduler.sleep(world.random.expovariate(1 / 60))
-        with world.tolerant("restore"):
+        with world.tolerant("go back"):
             newest = log.current()
-            target = log.at(world.random.randint(newest.oldest, newest.version))
+            tagged = sorted(newest.tagged)
+            if tagged and world.random.random() < 0.4:
+                target = log.at(world.random.choice(tagged))
+            else:
+                target = log.at(world.random.randint(newest.oldest, newest.version))
             if world.random.random() < 0.3:
                 world.scheduler.sleep(world.random.expovariate(1 / 60))
-            world.note(f"restore: {restore_version(log, target)}")
+            what = world.random.random()
+            if what < 0.5:
+                world.note(f"restore: {restore_version(log, target)}")
+            elif what < 0.9 or not newest.tags:
+                keep = world.random.choice([None, 30, 600])
+                name = world.random.choice("ab")
+                world.note(f"{set_tag(log, name, target, keep_seconds=keep, move=True)}")
+            else:
+                world.note(f"untag: {end_tag(log, world.random.choice(newest.tags).name)}")
 
 
 def reader(world: World, rounds: int) -> None:
@@ -529,12 +542,14 @@ def read_once(world: World, log: CommitLog) -> None:
     world.auditor.seen(snapshot, newest_before)
     if snapshot.version and world.random.random() < 0.4:
         version = world.random.randint(snapshot.oldest, snapshot.version)
+        if snapshot.tags and world.random.random() < 0.5:
+            version = world.random.choice(sorted(snapshot.tagged))
         try:
             snapshot = log.history.at(version, snapshot)
         except OvertakenError:
             # Its log files have been removed meanwhile.
             if not world.vandal.hurts:
-                assert version < world.auditor.snapshot.oldest
+                assert not world.auditor.snapshot.keeps(version)
             return
         world.auditor.seen(snapshot, 0)
     if world.random.random() < 0.5:

@@ -47,6 +47,7 @@ _FIELDS = [
     "oldest",
     "commit_id",
     "table_id",
+    "tags",
 ]
 
 
@@ -133,7 +134,7 @@ class Auditor:
 
     def _kept(self, snapshot: Snapshot) -> Sequence[int]:
         """The versions that can be read, as seen by a snapshot."""
-        return range(snapshot.oldest, snapshot.version + 1)
+        return sorted({*range(snapshot.oldest, snapshot.version + 1), *snapshot.tagged})
 
     def _check_fresh_readers(self, *, always: bool = False) -> None:
         """Who opens the table now sees the newest version, and can see any that is retained.
@@ -150,7 +151,7 @@ class Auditor:
         try:
             self.same(history.newest(Snapshot.empty()).snapshot)
             if self.visits["fresh readers"] % 4 == 0 or always:
-                for version in {self.snapshot.oldest, sum(retained) // len(retained)}:
+                for version in {retained[0], self.snapshot.oldest, retained[len(retained) // 2]}:
                     self.same(history.at(version, self.snapshot))
         except CompactorError as error:
             raise AssertionError(f"a fresh reader is told {error!r}") from error
@@ -231,6 +232,9 @@ class Auditor:
                 self._delete(version.number, removed, changes.adds)
             case Operation.RESTORE:
                 self._restore(before, after, changes)
+            case Operation.VACUUM:
+                self._end_tags(before, changes)
+                self._conserve(version.number, removed, changes.adds)
             case _:
                 self._conserve(version.number, removed, changes.adds)
         self.snapshot = self.snapshots[version.number] = after
@@ -281,6 +285,15 @@ class Auditor:
         live = {row for entry in entries for row in self.live_rows(entry)}
         known = {row for ingest in self.committed for row in self.ingest_rows[ingest]}
         self.gone = known - live
+
+    def _end_tags(self, before: Snapshot, changes: Changes) -> None:
+        """A vacuum ends no tag before its time, whatever its clock says."""
+        latest = self._scheduler.now_ms + _CLOCK_TOLERANCE_SECONDS * 1000
+        for name in changes.ended_tags:
+            tag = before.tag(name)
+            assert tag is not None, f"tag {name} is ended and was none"
+            assert tag.is_expired(latest), f"{tag} is ended too early"
+            self.visits["tag expired"] += 1
 
     def _expire(self, removed: Iterable[FragmentEntry]) -> None:
         for entry in removed:
@@ -375,7 +388,7 @@ class Auditor:
 
     def missing(self, key: str, version: int) -> None:
         """A reader did not find a fragment of its version."""
-        is_known = version < self.snapshot.oldest or key in self.vandal.once_lost
+        is_known = not self.snapshot.keeps(version) or key in self.vandal.once_lost
         assert is_known, f"{key} of version {version} is missing"
 
     def expected(self) -> Counter[Row]:

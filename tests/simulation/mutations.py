@@ -364,6 +364,27 @@ def _only_fragments_come_and_go(changes: Changes) -> Changes:
     )
 
 
+def _tags_keep_nothing(patch: pytest.MonkeyPatch) -> None:
+    original = _Vacuum._prove
+
+    def prove(self: _Vacuum, snapshot: Any, listing: Any) -> Any:
+        proved = original(self, replace(snapshot, tags=()), listing)
+        proved.snapshot = snapshot
+        return proved
+
+    patch.setattr(_Vacuum, "_prove", prove)
+    patch.setattr(Proof, "check_newest", lambda self, rebuilt: None)
+
+
+def _tags_that_come_meanwhile_are_not_seen(patch: pytest.MonkeyPatch) -> None:
+    original = _Vacuum._move_boundaries
+
+    def move(self: _Vacuum, snapshot: Any, proved: Any) -> Changes:
+        return original(self, replace(snapshot, tags=proved.snapshot.tags), proved)
+
+    patch.setattr(_Vacuum, "_move_boundaries", move)
+
+
 _TWICE = "requests delivered twice"
 _NO_CONDITIONS = "a store without conditions"
 _FUTURE = "log files of the future"
@@ -407,5 +428,7 @@ MUTATIONS = [
     Mutation("what comes meanwhile is no loss", _versions_that_came_meanwhile_count_as_lost, 0, spawn_many),
     Mutation("only kept versions come back", _what_comes_back_is_not_looked_at, 0, spawn_many),
     Mutation("deleted rows are those of the version again", _restored(_only_fragments_come_and_go)),
+    Mutation("tags keep versions", _tags_keep_nothing),
+    Mutation("a vacuum looks for new tags", _tags_that_come_meanwhile_are_not_seen, 0, spawn_many),
     Mutation("a restore ends compactions", _restored(lambda changes: replace(changes, ended_leases=()))),
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from compactor.table import vacuum as vacuuming
 from compactor.table.commit_log import CommitLog
 from compactor.table.repair import repair
 from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.write.tags import end_tag
 from tests.faults import Crash
 from tests.faults.chances import Chances
 from tests.simulation.actors import (
@@ -208,6 +209,7 @@ def _come_to_rest(world: World) -> None:
         _mended(world, partial(_compact, world, strategy))
     if not world.fatal:
         world.auditor.check_compacted()
+    _mended(world, lambda: _untag(world))
     world.scheduler.sleep(1_000)
     for _ in range(3):
         world.strike()
@@ -248,6 +250,12 @@ def _release(world: World) -> None:
     log = world.log()
     log.refresh()
     log.commit(release_all)
+
+
+def _untag(world: World) -> None:
+    log = world.log()
+    for tag in log.current().tags:
+        end_tag(log, tag.name)
 
 
 def _live_with_losses(world: World) -> None:

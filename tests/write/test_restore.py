@@ -458,9 +458,9 @@ def test_objects_that_are_gone_are_named_with_the_oldest_version_that_is_whole(
     table.append(rows_of(30))
     gone = at(store, 2).by_age()[1].key
     whole = store.objects.pop(gone)
-    with refuses(RestoreError, gone, f"is {compacted_at}"):
+    with refuses(VersionNotFoundError, gone, f"is {compacted_at}"):
         table.restore(version=2)
-    with refuses(RestoreError, gone):
+    with refuses(VersionNotFoundError, gone):
         table.restore(version=3)
     table.restore(version=1)
     store.objects[gone] = whole
@@ -472,7 +472,7 @@ def test_where_no_later_version_is_whole_that_is_said(store: MemoryStore) -> Non
     table = filled(store)
     for fragment in table.fragments()["key"].to_pylist():
         del store.objects[fragment]
-    with refuses(RestoreError, "no later version"):
+    with refuses(VersionNotFoundError, "no later version"):
         table.restore(version=1)
 
 
@@ -482,7 +482,7 @@ def test_the_object_of_deleted_rows_is_asked_for_too(store: MemoryStore) -> None
     table.delete("k = 6")
     [deletes] = {e.deletion.key for e in at(store, 4).fragments.all() if e.deletion}
     del store.objects[deletes]
-    with refuses(RestoreError, deletes):
+    with refuses(VersionNotFoundError, deletes):
         table.restore(version=4)
     assert table.restore(version=3).rows == 30
 

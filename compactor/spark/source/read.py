@@ -27,6 +27,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
+from compactor.table.tags import Moment
 from lsm_fragment.arrays.types import storage_type
 
 _BATCH_BYTES: Final = 8 << 20
@@ -49,8 +50,7 @@ def opened(call: CallOptions, version: int | None) -> Opened:
     """
     options = call.read()
     store = open_store(call.path)
-    as_of = options.as_of if version is None else None
-    snapshot = CommitLog(store).at(version or options.version, as_of)
+    snapshot = CommitLog(store).at(*(options.moment if version is None else Moment(version)))
     return Opened(store.url, snapshot)
 
 

@@ -77,7 +77,7 @@ class FragmentsDataSource(DataSource):
         """
         table, options = self._opened(), self._call.read()
         schema = schema_of(table, options)
-        if options.version is not None or options.as_of is not None:
+        if not options.moment.is_newest:
             # A pinned version carries no origin: overwriting the table with it restores it.
             return schema
         return with_origin(schema, table.url, table.snapshot)

@@ -16,6 +16,7 @@ from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, names
 from compactor.settings.model import Settings
 from compactor.settings.names import as_option, settings_named
 from compactor.table.object_names import LAST_VERSION
+from compactor.table.tags import Moment
 from compactor.write.ingest import IngestOptions
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
@@ -44,6 +45,7 @@ class ReadOptions(Settings):
     version: int | None = Field(default=None, ge=1, le=LAST_VERSION)
     as_of: Annotated[int | None, BeforeValidator(_moment)] = None
     """Unix time in milliseconds."""
+    tag: str | None = None
     columns: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = Field(
         default=None, min_length=1
     )
@@ -58,9 +60,13 @@ class ReadOptions(Settings):
 
     @model_validator(mode="after")
     def _once(self) -> ReadOptions:
-        if self.version is not None and self.as_of is not None:
-            raise ValueError("version and as_of: give one of the two")
+        if self.moment.is_ambiguous:
+            raise ValueError("version, as_of and tag: give one of them")
         return self
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.version, self.as_of, self.tag)
 
 
 class WriteOptions(IngestSettings):

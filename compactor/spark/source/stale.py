@@ -29,6 +29,7 @@ _SEEN_BY_NO_READER: Final = frozenset(
         Operation.TRIVIAL_MOVE,
         Operation.LEASE,
         Operation.QUARANTINE,
+        Operation.TAG,
         Operation.VACUUM,
     )
 )

@@ -1,0 +1,65 @@
+"""Sets and ends tags: names of versions, which vacuums keep. Each change is one commit."""
+
+from __future__ import annotations
+
+import re
+
+from compactor.common.setting_keys import MOVE
+from compactor.errors import UsageError
+from compactor.table.commit_log import CommitLog
+from compactor.table.numbers import LAST_UNIX_MS
+from compactor.table.snapshot import Snapshot
+from compactor.table.tags import TAG_PATTERN, Tag
+from compactor.table.version import Changes, Operation
+from compactor.write.whole_versions import check_whole
+
+
+def set_tag(
+    log: CommitLog,
+    name: str,
+    target: Snapshot,
+    *,
+    keep_seconds: float | None = None,
+    move: bool = False,
+) -> Tag:
+    """Names a version that is kept. target: that version.
+
+    keep_seconds: a vacuum ends the tag after that time; None keeps it. move: replaces a tag of that name.
+    Raises `UsageError` for an invalid name, or one that is taken; `VersionNotFoundError` if the version, or
+    an object of it, is gone.
+    """
+    if re.match(TAG_PATTERN, name) is None:
+        raise UsageError(
+            f"tag {name!r}: begin with a letter or digit, and write up to 100 letters, digits, '.', '_', '-'"
+        )
+    check_whole(log, target, log.current())
+    now = log.lease_unix_ms()
+    expires = None if keep_seconds is None else min(now + round(keep_seconds * 1000), LAST_UNIX_MS)
+    tag = Tag(name, target.version, now, expires)
+
+    def prepare(latest: Snapshot) -> Changes:
+        log.history.check_kept(target.version, latest)
+        before = latest.tag(name)
+        if before is not None and not move:
+            raise UsageError(
+                f"{log.store.url}: tag {name!r} names version {before.version}; choose another, or give ",
+                MOVE,
+            )
+        return Changes(operation=Operation.TAG, tags=(tag,))
+
+    log.commit(prepare)
+    return tag
+
+
+def end_tag(log: CommitLog, name: str) -> int:
+    """Ends a tag, and returns its version. Raises `VersionNotFoundError` if there is no such tag."""
+    version = 0
+
+    def prepare(latest: Snapshot) -> Changes:
+        nonlocal version
+        version = log.history.tagged(name, latest)
+        return Changes(operation=Operation.TAG, ended_tags=(name,))
+
+    log.current()
+    log.commit(prepare)
+    return version
