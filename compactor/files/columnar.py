@@ -63,11 +63,11 @@ class ParquetBatches(FileBatches):
         batch_bytes: int,
         columns: Wanted = None,
         *,
-        keeps_codes: bool = False,
+        max_codes: int = 0,
         threads: int = 1,
     ) -> None:
-        """keeps_codes: returns dictionary-encoded strings and binaries as codes, which `schema` does not
-        show."""
+        """max_codes: returns strings and binaries as codes, which `schema` does not show, where their
+        dictionaries have no more values than this."""
         super().__init__(path, place_of(path), batch_bytes, threads)
         with reading(path):
             with naming_foreign_types(path):
@@ -86,9 +86,9 @@ class ParquetBatches(FileBatches):
             self._exact = self._with_units()
         self._sizes: list[Sizes] = []
         self._coded = self._file
-        if keeps_codes:
+        if max_codes:
             with reading(path):
-                self._open_coded()
+                self._open_coded(max_codes)
 
     def _with_units(self) -> _ExactTimes | None:
         """Finds the units of INT96 timestamps. Returns the reader of columns for which Arrow's microseconds
@@ -122,16 +122,15 @@ class ParquetBatches(FileBatches):
         rows: int = self._batch_bytes * group.num_rows // max(1, group.total_byte_size)
         return max(1, min(rows, int(group.num_rows)))
 
-    def _open_coded(self) -> None:
+    def _open_coded(self, max_codes: int) -> None:
         """Opens the file a second time, to read columns as codes."""
-        sizes = coded_columns(self.path, self._file)
-        names = {name for group in sizes for name in group}.intersection(self.schema.names)
-        names = {
-            n for n in names if self.schema.field(n).type == self._file.schema_arrow.field(n).type
-        }
+        own = self._file.schema_arrow
+        names = {f.name for f in self.schema if f.type == own.field(f.name).type}
+        sizes = coded_columns(self.path, self._file, names, max_codes)
+        names = {name for group in sizes for name in group}
         if names:
             self._coded = _opened(self.path, metadata=self._file.metadata, read_dictionary=names)
-            self._sizes = [{n: size for n, size in group.items() if n in names} for group in sizes]
+            self._sizes = sizes
 
     def _check_rows(self) -> None:
         metadata = self._file.metadata

@@ -7,7 +7,7 @@ only while the dictionary has as many values as its page states.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+ANY_CODES: Final = 1 << 62
 _PLAIN_BYTES: Final = 4
 """Minimum bytes of a plain string: its length."""
 _USES: Final = 3
@@ -39,20 +40,25 @@ class DictionaryPage(NamedTuple):
     """Decompressed size of the page without its header."""
 
 
-def coded_columns(path: str, file: pq.ParquetFile) -> list[Sizes]:
-    """Returns the columns that are codes in all row groups, with their dictionary sizes in each.
+def coded_columns(
+    path: str, file: pq.ParquetFile, names: Collection[str], max_codes: int = ANY_CODES
+) -> list[Sizes]:
+    """Returns those of the columns that are codes in all row groups, with their dictionary sizes in each.
 
     Raises `OSError` if the footer is inconsistent.
     """
     schema, metadata = file.schema_arrow, file.metadata
-    candidates = {f.name for f in schema if f.type in (pa.string(), pa.binary())}
+    candidates = {
+        f.name for f in schema if f.name in names and f.type in (pa.string(), pa.binary())
+    }
     if not candidates:
         return []
     with Path(path).open("rb") as source:
         groups = []
         for index in range(metadata.num_row_groups):
             _check_described(file, index)
-            groups.append(dict(_sizes(source.fileno(), metadata.row_group(index), candidates)))
+            sizes = _sizes(source.fileno(), metadata.row_group(index), candidates)
+            groups.append({name: size for name, size in sizes if size <= max_codes})
     everywhere = candidates.intersection(*groups)
     return [{n: size for n, size in group.items() if n in everywhere} for group in groups]
 

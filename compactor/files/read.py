@@ -41,7 +41,7 @@ def open_table_file(
     on_scan: Callable[[int], None] | None = None,
     leaves_out_bad_rows: bool = False,
     kept_column: str | None = None,
-    keeps_codes: bool = False,
+    max_codes: int = 0,
     layout: Layout | None = None,
     ending: str | None = None,
     takes_streams: bool = False,
@@ -66,7 +66,8 @@ def open_table_file(
     leaves_out_bad_rows: omits invalid rows of text files, and lists them in `bad_rows`, which is complete
         before the first batch.
     kept_column: column whose values in bad rows are available from `kept_of_bad_rows`.
-    keeps_codes: returns dictionary-encoded strings and binaries of Parquet files as codes.
+    max_codes: returns strings and binaries of Parquet files as codes, where their dictionaries have no more
+        values than this.
     layout: what the ending does not tell of the file's rows.
     ending: tells format and compression in place of the ending of `path`.
     takes_streams: reads a text file that can be read only once too; then `known_schema` has all its columns,
@@ -90,12 +91,12 @@ def open_table_file(
         _check_stream(path, kind.format, known_schema)
     if kind.format in BINARY_FORMATS:
         opened = partial(
-            _columnar, kind.format, batch_bytes, columns, keeps_codes=keeps_codes, threads=threads
+            _columnar, kind.format, batch_bytes, columns, max_codes=max_codes, threads=threads
         )
         if place.is_local:
             return opened(path)
         # Codes are decided by dictionaries of all columns.
-        is_partial = kind.format is FileFormat.PARQUET and not keeps_codes
+        is_partial = kind.format is FileFormat.PARQUET and not max_codes
         return FetchedBatches(
             path, place, opened, partial(_copy_columns, place, columns) if is_partial else None
         )
@@ -141,13 +142,13 @@ def _columnar(
     columns: Wanted,
     path: str,
     *,
-    keeps_codes: bool,
+    max_codes: int,
     threads: int,
 ) -> FileBatches:
     from compactor.files.columnar import ArrowBatches, FragmentBatches, ParquetBatches
 
     if file_format is FileFormat.PARQUET:
-        return ParquetBatches(path, batch_bytes, columns, keeps_codes=keeps_codes, threads=threads)
+        return ParquetBatches(path, batch_bytes, columns, max_codes=max_codes, threads=threads)
     reader = ArrowBatches if file_format is FileFormat.ARROW else FragmentBatches
     return reader(path, batch_bytes, columns, threads=threads)
 

@@ -116,7 +116,7 @@ class PipelineRun:
         match node:
             case Source():
                 with self._work.scan_clock.on(name):
-                    self._readers[name] = self._opener(name, node, self._work.reading)
+                    self._readers[name] = self._opener(name, node, self._work.reading_of(name))
                 if self._readers[name].reads_ahead:
                     self._work.read_ahead.add(name)
                 schemas[name] = plain_schema(self._readers[name].schema, what)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import types as pt
 
 from lsm_fragment.arrays.batches import no_rows
 from lsm_fragment.arrays.buffers import integer_array
@@ -66,6 +67,11 @@ def with_columns(
     kept = [field for field in batch.schema if field.name in HIDDEN_NAMES]
     hidden = [batch.column(field.name) for field in kept]
     return pa.RecordBatch.from_arrays([*columns, *hidden], schema=pa.schema([*schema, *kept]))
+
+
+def is_coded(column: pa.Array, field: pa.Field) -> bool:
+    """Returns whether a column has codes of values of the field's type, as a reader of Parquet may give."""
+    return pt.is_dictionary(column.type) and column.type.value_type == field.type
 
 
 def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:

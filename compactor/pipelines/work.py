@@ -53,6 +53,8 @@ top of what nodes hold."""
 AHEAD_BYTES: Final = 32 << 20
 """Charged for the blocks of a source that threads read ahead. They do so if all sources together need at most
 one part in `_HELD_OF_LIMIT` of `memory.limit` for that."""
+_MAX_CODES: Final = 4_096
+"""Let a filter see texts as codes up to this many different ones: it tests each of them once a batch."""
 _STREAM_SECONDS: Final = 1.0
 """Leave a thread behind that still waits for a pipe then: its next row ends it, or the end of the process."""
 _LIGHT_ROW_BYTES: Final = 64
@@ -67,6 +69,8 @@ class Reading(NamedTuple):
     """How much of their rows the files may keep together from the pass that tells their types."""
     threads: int
     """With more than one, threads read ahead of the node."""
+    max_codes: int = 0
+    """Texts of Parquet come as codes where their dictionaries have no more values than this."""
 
 
 class RunContext:
@@ -140,6 +144,16 @@ class RunContext:
             held_bytes=min(part, _MAX_HELD) // sources,
             threads=self.pipeline.cores if sources * AHEAD_BYTES <= part else 1,
         )
+
+    def reading_of(self, name: str) -> Reading:
+        """How this source reads its files. A filter that alone takes its rows looks at codes of texts, and
+        decodes only what it keeps."""
+        takers = [self.nodes[taker] for taker in self.consumers[name]]
+        is_filtered = [
+            isinstance(t, Transform) and t.filter is not None and t.window is None for t in takers
+        ]
+        takes_codes = is_filtered == [True] and self.is_fused_chain(name) and not self.has_groups
+        return self.reading._replace(max_codes=_MAX_CODES if takes_codes else 0)
 
     def stage_plan(self) -> StagePlan:
         limit = self.pipeline.memory.limit

@@ -15,6 +15,7 @@ import pytest
 
 from compactor import Policy, Strategy, Table
 from compactor.errors import InputError
+from compactor.files.parquet_codes import ANY_CODES
 from compactor.pipelines.config.load import parse_pipeline
 from compactor.pipelines.pipeline_run import PipelineRun
 from tests.files.reading import refusal, table_of
@@ -81,8 +82,8 @@ def test_times_beyond_nanoseconds_are_read_in_microseconds(
 ) -> None:
     rows = nested(pa.array(FAR, pa.timestamp("us")))
     path = write(tmp_path / "a.parquet", rows, row_group_size=row_group_size)
-    for keeps_codes in (False, True):
-        found = table_of(path, keeps_codes=keeps_codes)
+    for max_codes in (0, ANY_CODES):
+        found = table_of(path, max_codes=max_codes)
         assert found.schema.field("t").type == pa.timestamp("us")
         assert found.to_pylist() == rows.to_pylist()
 
@@ -91,8 +92,8 @@ def test_times_beyond_nanoseconds_are_read_in_microseconds(
 def test_nanoseconds_are_read_where_they_are_used(tmp_path: Path, row_group_size: int) -> None:
     rows = nested(pa.array(NANOSECONDS, pa.timestamp("ns")))
     path = write(tmp_path / "a.parquet", rows, row_group_size=row_group_size)
-    for keeps_codes in (False, True):
-        found = table_of(path, keeps_codes=keeps_codes)
+    for max_codes in (0, ANY_CODES):
+        found = table_of(path, max_codes=max_codes)
         assert numbers(found["t"]) == NANOSECONDS
         assert found.to_pylist() == rows.to_pylist()
 
@@ -116,7 +117,7 @@ def test_each_column_has_its_own_unit(tmp_path: Path, row_group_size: int) -> No
     )
     rows = rows.set_column(2, "list", rows["list"].cast(pa.list_(pa.timestamp("ns"))))
     path = write(tmp_path / "a.parquet", rows, row_group_size=row_group_size)
-    found = table_of(path, keeps_codes=True)
+    found = table_of(path, max_codes=ANY_CODES)
     assert found.schema.types[:2] == [pa.timestamp("us"), pa.timestamp("ns")]
     assert found.to_pylist() == rows.to_pylist()
 

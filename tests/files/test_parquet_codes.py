@@ -16,7 +16,7 @@ import compactor.write.ingest.files
 from compactor import Table
 from compactor.errors import InputError
 from compactor.files.columnar import ParquetBatches
-from compactor.files.parquet_codes import DictionaryPage, dictionary_page
+from compactor.files.parquet_codes import ANY_CODES, DictionaryPage, dictionary_page
 from compactor.files.read import open_table_file
 from tests.support.tables import table_rows
 
@@ -41,7 +41,7 @@ def coded_names(batch: pa.RecordBatch) -> set[str]:
 
 
 def read(path: Path, batch_bytes: int = 1 << 20) -> list[pa.RecordBatch]:
-    with ParquetBatches(str(path), batch_bytes, keeps_codes=True) as file:
+    with ParquetBatches(str(path), batch_bytes, max_codes=ANY_CODES) as file:
         return list(file)
 
 
@@ -121,7 +121,7 @@ def test_codes_give_the_bytes_that_strings_give(
     coded = Table.create(tmp_path / "coded", path, sort)
 
     def plain(*args: Any, **options: Any) -> Any:
-        return open_table_file(*args, **{**options, "keeps_codes": False})
+        return open_table_file(*args, **{**options, "max_codes": 0})
 
     monkeypatch.setattr(compactor.write.ingest.files, "open_table_file", plain)
     strings = Table.create(tmp_path / "strings", path, sort)

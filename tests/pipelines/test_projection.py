@@ -12,6 +12,7 @@ import pytest
 
 from compactor.errors import ConfigError, InputError
 from compactor.files.write import SinkOptions, open_table_sink
+from compactor.pipelines import work
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.explain import explained, rows_of
 from compactor.pipelines.phases import run_pipeline
@@ -230,3 +231,48 @@ def test_fields_give_types_of_some_columns_and_others_are_inferred(tmp_path: Pat
         {"zip": "23456", "n": 2.0, "k": None},
         {"zip": "12345", "n": 2.5, "k": None},
     ]
+
+
+def rows_with_few_texts(count: int = 3_000) -> pa.Table:
+    levels = [None if n % 7 == 0 else ["info", "warn", "error"][n % 3] for n in range(count)]
+    return pa.table(
+        {"n": range(count), "level": levels, "tag": [b"%d" % (n % 5) for n in range(count)]}
+    )
+
+
+@pytest.mark.parametrize("condition", ["level IN ('warn', 'error')", "level LIKE 'in%'", "level IS NULL",
+                                       "upper(level) = 'WARN'", "tag = x'31'", "n > 5000"])  # fmt: skip
+@pytest.mark.parametrize("max_codes", [2, 4_096])
+def test_a_filter_over_codes_keeps_the_rows_that_it_keeps_of_texts(
+    condition: str, max_codes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(rows_with_few_texts(), path, row_group_size=1_000)
+    kept = {
+        "input": "a",
+        "filter": condition,
+        "columns": {"n": "n", "l": "lower(level)", "tag": "tag"},
+    }
+    nodes = {"a": {"source": {"path": str(path)}}, "kept": {"transform": kept}}
+    found = []
+    for codes in (0, max_codes):
+        monkeypatch.setattr(work, "_MAX_CODES", codes)
+        target = tmp_path / f"{codes}.parquet"
+        run_pipeline(pipeline(nodes | out("kept", target)))
+        found.append(pq.read_table(target))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("changes", "takes_codes"), [
+    ({}, True),
+    ({"kept": {"transform": {"input": "a", "columns": ["level"]}}}, False),
+    ({"p": {"output": {"input": "a", "path": "p.csv"}}}, False),
+    ({"a": {"source": {"path": "a.csv", "correlation_key": "n"}}}, False),
+])  # fmt: skip
+def test_only_a_filter_that_alone_takes_the_rows_takes_codes(
+    changes: dict[str, Any], takes_codes: bool
+) -> None:
+    kept = {"kept": {"transform": {"input": "a", "filter": "level = 'warn'"}}}
+    nodes = A | kept | out("kept") | changes
+    context = work.RunContext(pipeline(nodes), lambda _: iter(()))
+    assert (context.reading_of("a").max_codes > 0) == takes_codes

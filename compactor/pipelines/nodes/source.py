@@ -33,6 +33,7 @@ from compactor.pipelines.provenance import (
     Boundary,
     boundary_batch,
     boundary_of,
+    is_coded,
     one_document,
     placed,
 )
@@ -186,6 +187,8 @@ def _opened(
         kept_column=source.correlation_key,
         held_bytes=how.held_bytes,
         threads=how.threads,
+        # All of a file in a store would be fetched for its dictionaries.
+        max_codes=how.max_codes if addresses_of(path) is None else 0,
         guesses=guesses and source.correlation_key is None,
         takes_streams=True,
     )
@@ -351,7 +354,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
     if field.name not in batch.schema.names:
         return pa.nulls(batch.num_rows, field.type)
     column = batch.column(field.name)
-    if column.type == field.type:
+    if column.type == field.type or is_coded(column, field):
         return column
     try:
         return converted(to_storage(column), field.type)
@@ -393,7 +396,7 @@ def _numbered(work: RunContext, name: str, reader: SourceReader) -> Batches:
         if (boundary := boundary_of(given)) is not None:
             yield boundary_batch(boundary, full)
             continue
-        whole = _decoded(given, schema)
+        whole = _decoded(given, reader.schema, schema)
         size = work.rows_of(whole)
         for start in range(0, whole.num_rows, size):
             piece = whole.slice(start, size)
@@ -435,9 +438,15 @@ def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:
     return dtype
 
 
-def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [_decoded_column(c, f) for c, f in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def _decoded(batch: pa.RecordBatch, given: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:
+    """Decodes the columns whose types in the files, `given`, are dictionaries. Codes that the reader chose
+    itself stay."""
+    columns, fields = [], []
+    for column, own, field in zip(batch.columns, given, schema, strict=True):
+        stays = is_coded(column, own) and is_coded(column, field)
+        columns.append(column if stays else _decoded_column(column, field))
+        fields.append(field.with_type(columns[-1].type))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _decoded_column(column: pa.Array, field: pa.Field) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config import Transform
@@ -17,6 +18,7 @@ from compactor.pipelines.provenance import (
 )
 from compactor.pipelines.work import RunContext
 from lsm_fragment.arrays.batches import keep_rows
+from lsm_fragment.arrays.storage import plain
 from lsm_fragment.names import in_quotes
 
 
@@ -62,8 +64,19 @@ class Transformer:
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raises `pa.ArrowException` for values outside an expression's domain."""
         if self._keeps is not None:
-            batch = keep_rows(batch, self._keeps(batch))
+            batch = _decoded(keep_rows(batch, self._keeps(batch)))
         return self._computed(batch)
+
+
+def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Decodes the columns that a source gave as codes."""
+    for place, dtype in enumerate(batch.schema.types):
+        if pt.is_dictionary(dtype):
+            column = plain(batch.column(place))
+            batch = batch.set_column(
+                place, batch.schema.field(place).with_type(column.type), column
+            )
+    return batch
 
 
 def bound_filter(node: Transform, schema: pa.Schema, what: str) -> Filter | None:

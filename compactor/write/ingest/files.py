@@ -16,6 +16,7 @@ from compactor.common.garbage import older_objects_left_alone
 from compactor.common.heap import set_up_heap
 from compactor.errors import InputError
 from compactor.files.names import BINARY_FORMATS, FileFormat, kind_of
+from compactor.files.parquet_codes import ANY_CODES
 from compactor.files.promote import PromotedBatches
 from compactor.files.read import DEFAULT_BATCH_BYTES, open_table_file
 from compactor.files.source import FileBatches
@@ -288,7 +289,7 @@ def _open_for(
         options=options.text,
         may_be_empty=may_be_empty,
         batch_bytes=_PARQUET_BATCH_BYTES if is_parquet else DEFAULT_BATCH_BYTES,
-        keeps_codes=not options.promotes,
+        max_codes=0 if options.promotes else ANY_CODES,
     )
     if known is None or options.on_conflict is OnConflict.ERROR:
         return open_as(known)
